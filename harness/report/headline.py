@@ -9,7 +9,6 @@ from dataclasses import dataclass, field
 from harness.compare.epochs import part_of_epoch, with_part
 from harness.compare.plan import Plain
 from harness.compare.verdicts import uncounted_text
-from harness.figures.base import specs
 from harness.figures.draw.captions import broken_rules, describe_memory, graph_size
 from harness.records.cost import episode_epochs, leaders, leading
 from harness.records.record import COUNTED, Spread, class_of
@@ -18,7 +17,16 @@ from harness.settings import complete_options
 from workloads.errors import InputError
 from workloads.units import format_bytes
 
-SPEC = specs(__file__)
+#: Outcomes of systems without a time, in words.
+OUTCOMES = {
+    "oom": "ran out of memory",
+    "timeout": "ran out of time",
+    "unsupported": "cannot run there",
+    "not measured": "has no measured epoch",
+}
+NOTHING = "There are no run records yet: `make bench` measures, `outcore run` makes one."
+ALONE = "No other system was measured in this setting, so it is compared with none."
+REUSED = " (samples reused)"
 # Settings that are described beside the first; the table of runs has all.
 TOLD = 12
 
@@ -77,12 +85,12 @@ class Headline:
 def headline(settings: Sequence[RankedSetting], records: Sequence[Plain]) -> Headline:
     """Describe the settings in words; without a measured run, describe the records that exist."""
     if not records:
-        return Headline(None, [], 0, SPEC["empty"])
+        return Headline(None, [], 0, NOTHING)
     told = [setting for setting in settings if setting.measured]
     if not told:
         count = Counter(r["status"] if r["verdict"] in COUNTED else r["verdict"].lower() for r in records)
         what = ", ".join(f"{number} {word}" for word, number in sorted(count.items()))
-        return Headline(None, [], 0, SPEC["uncounted"].format(len(records), what))
+        return Headline(None, [], 0, f"None of the {len(records)} runs counts as a measurement: {what}.")
     first, rest = told[0], told[1 : TOLD + 1]
     return Headline(tell(first, settings), [tell(one, settings) for one in rest], max(0, len(told) - 1 - len(rest)))
 
@@ -122,9 +130,10 @@ def tell(setting: RankedSetting, settings: Sequence[RankedSetting]) -> Told:
     measured = setting.measured
     best = measured[0]
     assert best.cost is not None
-    lead = SPEC["lead"].format(_seconds(best.cost.fresh_epoch_s), _interval(best))
+    lead = f"takes {_seconds(best.cost.fresh_epoch_s)} an epoch with all of its work ({_interval(best)})"
     if len(measured) == 1:
-        sure, place = SPEC["alone"], "alone" if len(setting.standings) == 1 else "only"
+        place = "was measured alone" if len(setting.standings) == 1 else "is the only one with a result"
+        sure = ALONE
     else:
         second = measured[1]
         ratio = times_as_fast(best, second)
@@ -132,9 +141,10 @@ def tell(setting: RankedSetting, settings: Sequence[RankedSetting]) -> Told:
         if len(measured) > 2:
             last = measured[-1]
             lead += f", and {_times(_middle(times_as_fast(best, last)))} times as fast as {last.system}, the slowest"
-        sure, place = _sure(best, second, ratio), "open" if _is_open(best, second, ratio) else "first"
+        place = "is ahead, not surely" if _is_open(best, second, ratio) else "is fastest"
+        sure = _sure(best, second, ratio)
     part = part_of_epoch(setting.shared)
-    told = (best.system, SPEC["place"][place], with_part(lead, part) + ".", sure)
+    told = (best.system, place, with_part(lead, part) + ".", sure)
     trainings = [with_part(sentence, part) for sentence in _trainings(setting)]
     notes = [with_part(note, part) for note in _notes(setting, settings)]
     return Told(_describe(setting.shared), *told, trainings, notes, _rows(setting), part, _option_sets(setting))
@@ -145,34 +155,56 @@ def _is_open(best: Standing, second: Standing, ratio: Spread) -> bool:
 
 
 def _sure(best: Standing, second: Standing, ratio: Spread) -> str:
-    named = {"best": best.system, "second": second.system, "ours": len(best.samples), "theirs": len(second.samples)}
-    if len(best.samples) == len(second.samples) == 1:
-        return str(SPEC["once"].format(**named))
-    (low, high), kind = ratio.interval, ratio.interval_kind
-    told = SPEC["sure"][kind].format(**named, low=_times(low), high=_times(high))
-    return str(told + (SPEC["open"] if low <= 1 else SPEC["ends"][kind].format(**named)))
+    """Return a sentence on how sure the order of the two fastest systems is."""
+    ours, theirs = len(best.samples), len(second.samples)
+    if ours == theirs == 1:
+        once = f"One epoch of {best.system} and one of {second.system} were measured"
+        return f"{once}: the order is what happened once, and how sure it is cannot be said."
+    low, high = ratio.interval
+    between = f"the ratio to {second.system} lies between {_times(low)} and {_times(high)}"
+    if ratio.interval_kind == "bootstrap95":
+        sentence = f"With 95 % confidence {between} (bootstrap over {ours} and {theirs} epochs)"
+        ending = f"{best.system} is the faster of the two."
+    else:
+        few = f"a range of {ours} and {theirs} epochs, too few for a confidence interval"
+        sentence = f"Over every pair of epochs {between} ({few})"
+        ending = f"every epoch of {best.system} was faster than every one of {second.system}."
+    if low <= 1:
+        ending = "the interval includes 1, so either of the two may be the faster."
+    return f"{sentence}: {ending}"
 
 
 def _notes(setting: RankedSetting, settings: Sequence[RankedSetting]) -> list[str]:
+    """Return sentences on systems without a time, the upper bound, other workloads, the class and caveats."""
+    measured = setting.measured
+    best = measured[0]
     ended: dict[str, list[str]] = {}
     for standing in setting.standings:
         if standing.epoch_s is None:
-            ended.setdefault(SPEC["outcome"].get(standing.status, standing.status), []).append(standing.system)
+            ended.setdefault(OUTCOMES.get(standing.status, standing.status), []).append(standing.system)
     notes = [f"{_and(systems)} {outcome}." for outcome, systems in ended.items()]
     free = without_cap(setting, settings)
-    best = setting.measured[0]
     if free is not None and free.cost is not None and best.cost is not None:
         behind = _times(best.cost.fresh_epoch_s / max(free.cost.fresh_epoch_s, 1e-9))
-        notes.append(SPEC["uncapped"].format(free.system, _seconds(free.cost.fresh_epoch_s), best.system, behind))
+        uncapped = f"Without a memory cap {free.system} takes {_seconds(free.cost.fresh_epoch_s)} an epoch"
+        notes.append(f"{uncapped}; {best.system} takes {behind} times that.")
     replays = [standing.system for standing in setting.timed if standing.replays]
-    notes += [SPEC["replays"].format(_and(replays))] if replays and len(replays) < len(setting.timed) else []
-    own = [standing.system for standing in setting.measured if standing.own_batches]
-    classes = sorted({str(s.record.get("class")) for s in setting.measured if s.record.get("class")})
-    graph, bent = _graph_over_budget(setting), _bent(setting.measured)
-    notes += [SPEC["own_batches"].format(_and(own))] if own else []
-    notes += [SPEC["classes"].format(_and(classes))] if classes and classes != ["storage-bound"] else []
-    notes += [SPEC["graph"].format(graph)] if graph > 1 else []
-    notes += [SPEC["caveats"].format("; ".join(bent))] if bent else []
+    if replays and len(replays) < len(setting.timed):
+        earlier = "trains all epochs on samples of an earlier one"
+        notes.append(f"{_and(replays)} {earlier}: another workload, ranked apart.")
+    own = [standing.system for standing in measured if standing.own_batches]
+    if own:
+        notes.append(f"{_and(own)} trained on mini-batches of its own, not on those of the others.")
+    classes = sorted({str(standing.record["class"]) for standing in measured if standing.record.get("class")})
+    if classes and classes != ["storage-bound"]:
+        notes.append(f"Not all of it is storage-bound: {_and(classes)} (rule 7).")
+    graph = _graph_over_budget(setting)
+    if graph > 1:
+        another = "the papers' settings hold it, so this is another experiment (rule 7)"
+        notes.append(f"The graph is {graph:.1f} x the host budget: {another}.")
+    bent = _bent(measured)
+    if bent:
+        notes.append(f"Caveats, rules not kept: {'; '.join(bent)}.")
     if setting.uncounted:
         verb = "were" if len(setting.uncounted) > 1 else "was"
         notes.append(f"{uncounted_text(setting.uncounted)} {verb} left out.")
@@ -183,9 +215,20 @@ def _trainings(setting: RankedSetting) -> list[str]:
     """Return sentences on which system is ahead in a training of E epochs, where it is not the same at each E, and on
     offline work that longer trainings may share."""
     costs = {standing.system: standing.cost for standing in setting.measured if standing.cost is not None}
-    turns = [SPEC["trainings"].format(leaders(costs))] if len(list(leading(costs))) > 1 else []
-    episodes = [(standing.system, episode_epochs(standing.record)) for standing in setting.timed]
-    return turns + [SPEC["together"].format(system, count, count) for system, count in episodes if count]
+    sentences = []
+    if len(list(leading(costs))) > 1:
+        sentences.append(
+            f"In a training of E epochs, with all work counted, the least time is that of: {leaders(costs)}."
+        )
+    for standing in setting.timed:
+        count = episode_epochs(standing.record)
+        if count:
+            sentences.append(
+                f"{standing.system} did the offline work of {count} epochs together. Work that these share may be much "
+                "of it, so a longer training may cost less an epoch than this says: its totals beyond "
+                f"{count} epochs are upper estimates."
+            )
+    return sentences
 
 
 def _option_sets(setting: RankedSetting) -> list[str]:
@@ -196,7 +239,8 @@ def _option_sets(setting: RankedSetting) -> list[str]:
             continue
         usual = complete_options(standing.system, {})
         own = [f"{key}={value}" for key, value in standing.options.items() if usual.get(key) != value]
-        found.append(SPEC["option_set"].format(standing.others + 1, standing.system, " ".join(own) or "its defaults"))
+        sets = f"Of {standing.others + 1} option sets of {standing.system}"
+        found.append(f"{sets} this is the one nearest its defaults: {' '.join(own) or 'its defaults'}.")
     return found
 
 
@@ -215,10 +259,10 @@ def _rows(setting: RankedSetting) -> list[Row]:
     for standing in setting.standings:
         cost, record = standing.cost, standing.record
         label = standing.system + (f" (+{standing.others} other option sets)" if standing.others else "")
-        label += SPEC["reused"] if standing.replays else ""
+        label += REUSED if standing.replays else ""
         head = (label, str(record["run_id"]), class_of(record), standing.verdict)
         if cost is None:
-            rows.append(Row(*head, SPEC["outcome"].get(standing.status, standing.status)))
+            rows.append(Row(*head, OUTCOMES.get(standing.status, standing.status)))
             continue
         times = "1" if standing is best else _ratio(times_as_fast(best, standing))
         if standing.replays != best.replays:

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 from harness.compare.plan import Plain
-from harness.figures.base import specs
 from harness.figures.draw import style
 from harness.judge import rules
 from harness.judge.page import linked, reason_of
@@ -19,10 +18,45 @@ from harness.report.runs import compact
 
 TEMPLATES = Path(__file__).parent / "templates"
 SCRIPTS = ("core.js", "lists.js", "explore.js", "learning.js", "run.js")
-_SPEC = specs(__file__)
-#: Tone and mark of a claim's verdict.
-TONES: dict[str, str] = _SPEC["tones"]
-MARKS: dict[str, str] = _SPEC["marks"]
+#: Figure under the headline: which system is fastest, and from how many epochs on.
+OPENING = "outcore-training"
+#: Tone and mark of a claim's verdict: the mark serves readers who cannot see the colour.
+TONES = {"reproduced": "good", "direction only": "fair", "not reproduced": "bad", "emulated": "told", "not run": "none"}
+MARKS = {"reproduced": "✓", "direction only": "~", "not reproduced": "✗", "emulated": "≈", "not run": "–"}
+#: Plotly's names for the markers of the figures.
+SYMBOLS = {
+    "o": "circle",
+    "s": "square",
+    "D": "diamond",
+    "d": "diamond-tall",
+    "^": "triangle-up",
+    "v": "triangle-down",
+    "<": "triangle-left",
+    ">": "triangle-right",
+    "P": "cross",
+    "X": "x",
+    "*": "star",
+    "p": "pentagon",
+    "h": "hexagon",
+    "H": "hexagon2",
+    "1": "y-down-open",
+    "2": "y-up-open",
+    "x": "x-thin-open",
+}
+STAGE_COLORS = {
+    "sample": "#56b4e9",
+    "extract": "#d55e00",
+    "transfer": "#cc79a7",
+    "train": "#009e73",
+    "wait": "#d9d9d9",
+    "inspect": "#f0e442",
+    "switch": "#7f3b08",
+    "cache_update": "#0b3c8c",
+    "load_graph": "#66c2a5",
+    "assemble": "#e69f00",
+    "data_prep": "#000000",
+    "pack": "#555555",
+}
 
 
 def page(
@@ -51,9 +85,10 @@ def page(
     from markupsafe import Markup, escape
 
     scripts = own_scripts()
-    symbol = _SPEC["symbols"].get
-    looks = {name: {"color": look.color, "symbol": symbol(look.marker, "circle")} for name, look in style.LOOKS.items()}
-    data = {"title": title, "looks": looks, "stage_colors": _SPEC["stage_colors"], "first": first, "runs": runs}
+    looks = {
+        name: {"color": look.color, "symbol": SYMBOLS.get(look.marker, "circle")} for name, look in style.LOOKS.items()
+    }
+    data = {"title": title, "looks": looks, "stage_colors": STAGE_COLORS, "first": first, "runs": runs}
     environment = jinja2.Environment(
         loader=jinja2.FileSystemLoader(TEMPLATES), autoescape=True, trim_blocks=True, undefined=jinja2.StrictUndefined
     )
@@ -76,6 +111,7 @@ def page(
         drawn=[entry for entry in entries if entry.drawn],
         undrawn=[entry for entry in entries if not entry.drawn],
         rules=_rules(),
+        opening=OPENING,
         **shown,
     )
 

@@ -12,8 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from harness.compare.epochs import WHOLE, part_of_epoch
-from harness.compare.plan import Plain, value_at
-from harness.figures.base import specs
+from harness.compare.plan import Plain
 from harness.judge.metrics import METRICS
 from harness.records.foreign import ForeignRecord
 from harness.records.hosts import host_fingerprint, measured_on
@@ -30,7 +29,6 @@ if TYPE_CHECKING:
 LOG_TAIL = 4096
 # Control characters, and those that turn the writing direction: a log may contain anything.
 CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069]")
-_PLACES: dict[str, str] = specs(__file__)["columns"]
 # Most moments of a timeline and spans of a pipeline: as many as a screen can show.
 POINTS = 300
 SPANS = 1500
@@ -50,11 +48,11 @@ def table_of(records: Sequence[Plain]) -> Plain:
     """
     texts: dict[str, int] = {}
     stages = list(dict.fromkeys(name for r in records for name in (r.get("summary") or {}).get("stages_s") or {}))
+    found = [_row(record, stages) for record in records]
     rows = []
-    for record in records:
-        row = _row(record, stages)
-        rows.append([texts.setdefault(cell, len(texts)) if isinstance(cell, str) else cell for cell in row])
-    columns = [*_PLACES, *(metric.column for metric in METRICS if metric.column), "parts"]
+    for row in found:
+        rows.append([texts.setdefault(cell, len(texts)) if isinstance(cell, str) else cell for cell in row.values()])
+    columns = list(found[0]) if found else []
     return {"columns": columns, "stages": stages, "texts": list(texts), "rows": rows}
 
 
@@ -68,18 +66,37 @@ def foreign_table(found: Sequence[ForeignRecord]) -> Plain | None:
     return {"header": header, "rows": rows, "left_out": 0} if rows else None
 
 
-def _row(record: Plain, stages: Sequence[str]) -> list[Any]:
+def _row(record: Plain, stages: Sequence[str]) -> Plain:
+    """Return a run's cells by column."""
+    config, dataset = record["config"], record["config"]["dataset"]
     summary = record.get("summary") or {}
-    epoch, own = summary.get("epoch_s") or {}, summary.get("stages_s") or {}
+    epoch, stage_s = summary.get("epoch_s") or {}, summary.get("stages_s") or {}
     low, high = epoch.get("interval") or (None, None)
     measured = measured_epochs(record)
     read = [entry["device_bytes"] for entry in measured if entry.get("device_bytes") is not None]
-    computed = {
-        "memory_bytes": _asked_bytes(record["config"]),
+    peak_bytes = (record.get("memory") or {}).get("peak_bytes") or 0
+    row = {
+        "id": record["run_id"],
+        "system": record["system"],
+        "dataset": dataset["name"],
+        "dim": dataset.get("dim"),
+        "model": config.get("model"),
+        "sampler": config.get("sampler"),
+        "batch": config.get("batch_size"),
+        "memory": config["memory"],
+        "memory_bytes": _asked_bytes(config),
+        "device": config["device"],
+        "disk": config.get("disk_class"),
         "host": host_of(record),
         "accelerator": str(measured_on(record)["accelerator"] or ""),
+        "ranks": config.get("ranks"),
+        "stages": config.get("stages"),
+        "experiment": config.get("experiment"),
+        "round": config.get("round"),
+        "status": record["status"],
+        "verdict": record["verdict"],
         "class": class_of(record),
-        "part": part_of_epoch(record["config"]) or WHOLE,
+        "part": part_of_epoch(config) or WHOLE,
         "epoch_s": short(epoch.get("median")),
         "low": short(low),
         "high": short(high),
@@ -87,11 +104,10 @@ def _row(record: Plain, stages: Sequence[str]) -> list[Any]:
         "kind": str(epoch.get("interval_kind") or ""),
         "prep_s": short(preparation_s(record)),
         "device_mb": short(sum(read) / len(read) / 1e6 if read else None),
-        "peak_mib": short(((record.get("memory") or {}).get("peak_bytes") or 0) / 2**20 or None),
+        "peak_mib": short(peak_bytes / 2**20 or None),
     }
-    cells = [computed[name] if name in computed else value_at(record, place) for name, place in _PLACES.items()]
-    cells += [short(summary.get(metric.name)) for metric in METRICS if metric.column]
-    return [*cells, [short(own.get(stage)) for stage in stages] if own else None]
+    row |= {metric.column: short(summary.get(metric.name)) for metric in METRICS if metric.column}
+    return {**row, "parts": [short(stage_s.get(stage)) for stage in stages] if stage_s else None}
 
 
 def host_of(record: Plain) -> str:

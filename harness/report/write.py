@@ -9,13 +9,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
 from urllib.parse import quote
 
 from harness.atomic import whole_file
 from harness.compare.evidence import load_evidence
 from harness.compare.plan import Plain, value_at
-from harness.figures.base import catalogue, specs
+from harness.figures.base import catalogue
 from harness.figures.render import Rendered, render
 from harness.plan.experiment import PROFILES
 from harness.progress import tracked
@@ -36,7 +35,13 @@ TIMELINES = 5_000_000
 TEXT = 400_000
 # Unreadable records whose reasons are shown.
 REASONS = 20
-SPEC = specs(__file__)
+#: Labels of the counts of verdicts.
+VERDICTS = {
+    "VALID": "valid",
+    "CAVEATS": "with caveats",
+    "SPOILT": "spoilt by others, never drawn",
+    "INVALID": "invalid, never drawn",
+}
 
 
 @dataclass(frozen=True)
@@ -120,11 +125,17 @@ def _of_reference(reference: Reference) -> list[str]:
     """Return sentences on reference results: the machine, the commands, and parts that are missing."""
     host = {name: value or "unknown" for name, value in reference.host.items()}
     memory = format_bytes(reference.host["memory_bytes"]) if reference.host["memory_bytes"] else "unknown"
-    told = {**host, "memory": memory, "label": reference.label, "commands": "`, `".join(reference.commands)}
-    planned = reference.planned_runs + reference.planned_studies
-    sentences = [SPEC["reference"].format(**told), SPEC["left_out"].format("; ".join(reference.left_out))]
+    machine = f"{host['cpu']} with {host['processors']} processors and {memory} of memory"
+    disk = f"disk {host['disk']} ({host['file_system']}), kernel {host['kernel']}"
+    commands = "`, `".join(reference.commands)
+    sentences = [
+        f"{reference.label}: {machine}, {disk}. Its runs are made by `{commands}`, and are never pooled with those of "
+        "another machine.",
+        f"Left out of the archive: {'; '.join(reference.left_out)}.",
+    ]
     if reference.missing:
-        sentences.append(SPEC["missing"].format(len(reference.missing), planned))
+        planned = reference.planned_runs + reference.planned_studies
+        sentences.append(f"{len(reference.missing)} of {planned} planned runs and studies have no record.")
     return sentences
 
 
@@ -176,7 +187,7 @@ def _tiles(records: Sequence[Plain], board: Scoreboard, entries: Sequence[Galler
     ended = Counter(record["status"] for record in records)
     failed = sum(count for status, count in ended.items() if status != "ok")
     tiles = [(f"{len(records):,}", "runs" if len(records) != 1 else "run")]
-    tiles += [(f"{verdicts[key]:,}", word) for key, word in SPEC["verdicts"].items() if verdicts[key]]
+    tiles += [(f"{verdicts[key]:,}", word) for key, word in VERDICTS.items() if verdicts[key]]
     if failed:
         tiles.append((f"{failed:,}", "without a result"))
     if board.judged:
@@ -194,14 +205,27 @@ def _sentences(records: Sequence[Plain], bad: int, detailed: int, shown: int, cr
     devices = len({str(record["config"]["device"]) for record in records})
     kinds = [f"{count} {what}" for count, what in ((hosts, "hosts"), (devices, "devices")) if count > 1]
     emulated = sum(str(record["config"]["device"]).startswith("emulated:") for record in records)
-    told: dict[str, tuple[Any, ...]] = {
-        "bad": (bad, " was" if bad == 1 else "s were", "is" if bad == 1 else "are") if bad else (),
-        "several": (" and ".join(kinds),) if kinds else (),
-        "emulated": (emulated, len(records)) if emulated else (),
-        "undetailed": (len(records) - detailed,) if detailed < len(records) else (),
-        "crowded": (shown, crowded) if crowded else (),
-    }
-    return [SPEC[name].format(*values) for name, values in told.items() if values]
+    sentences = []
+    if bad:
+        why = "damaged, cut off, or of a schema that this version does not know"
+        read, counted = ("record was", "is") if bad == 1 else ("records were", "are")
+        sentences.append(f"{bad} {read} not read ({why}) and {counted} counted nowhere.")
+    if kinds:
+        origin = f"The records come from {' and '.join(kinds)}"
+        sentences.append(f"{origin}: they stand beside each other and are never averaged.")
+    if emulated:
+        where = f"In {emulated:,} of {len(records):,} runs the accelerator is EMULATED"
+        sentences.append(
+            f"{where}: its training step takes a named device's time, and its accuracy stands for no device."
+        )
+    if detailed < len(records):
+        left = len(records) - detailed
+        sentences.append(f"The details of {left:,} runs that no figure draws stay in the files beside this one.")
+    if crowded:
+        sentences.append(
+            f"{shown} drawn runs have their timelines in this file; those of {crowded} more lie beside it."
+        )
+    return sentences
 
 
 def _first(settings: Sequence[RankedSetting]) -> Plain:

@@ -314,3 +314,20 @@ def test_every_picture_field_and_table_has_a_name(page: Browser) -> None:
     assert page.run("[...document.images].every((image) => image.alt.length > 10)")
     assert page.run("[...document.querySelectorAll('select, input')].every((field) => field.labels.length === 1)")
     assert page.run("[...document.querySelectorAll('.scroll')].every((box) => box.tabIndex === 0 && box.ariaLabel)")
+
+
+def test_the_report_of_one_run_opens_with_that_run(browser: Browser, tmp_path: Path) -> None:
+    only = make_record("gnndrive", [4.0, 2.0])
+    save(tmp_path, only)
+    browser.errors.clear()
+    browser.open(write_report(tmp_path, draw=False).path)
+    browser.wait_for("document.querySelector('#run h1')")
+    assert only.run_id in browser.run("document.title")
+    browser.run("void (location.hash = '#headline')")
+    browser.wait_for("document.getElementById('run').hidden")
+    # What no run here touches is one line that opens.
+    folded = browser.run("document.getElementById('papers').open")
+    assert folded is False and "need other runs" in browser.run("document.querySelector('#papers summary').textContent")
+    browser.run("void (location.hash = '#gallery')")
+    browser.wait_for("document.getElementById('papers').open")
+    assert browser.errors == []

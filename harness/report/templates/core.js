@@ -96,6 +96,8 @@ const Report = (() => {
   const page = document.getElementById("run");
   let left = 0;
   function route() {
+    // The report of one run opens with this run's own page.
+    if (!location.hash && runs.length === 1) location.replace(`#run/${encodeURIComponent(runs[0].id)}`);
     const hash = decodeURIComponent(location.hash.slice(1));
     if (hash.startsWith("run/")) {
       if (!report.hidden) left = window.scrollY;
