@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, TypeVar
 
-from harness.compare.plan import Plain, as_entry
+from harness.compare.plan import Plain, Plan, as_entry, grid
 from harness.studies.base import StudyNeed
 from workloads.units import parse_bytes, parse_count, row_bytes
 
@@ -107,6 +107,12 @@ def systems_of(profile: Plain, names: list[str]) -> list[Plain]:
     own = {entry["name"]: entry for entry in (profile.get("gallery") or {}).get("systems", [])}
     listed = only_systems(profile, names)
     return [as_entry(own.get(entry, entry) if isinstance(entry, str) else entry) for entry in listed]
+
+
+def in_gallery(profile: Plain, systems: list[str], over: Mapping[Any, Plain] = {"": {}}) -> Plan:
+    """Plan systems at each value of an axis, in the gallery's runs."""
+    short = gallery(profile)
+    return grid(short, systems_of(short, systems), over)
 
 
 def host_budget(profile: Plain) -> int:

@@ -14,8 +14,8 @@ from harness.compare.evidence import load_evidence
 from harness.compare.verdicts import NotDrawn
 from harness.figures.base import Drawing, Sheet, catalogue, chosen
 from harness.figures.draw.breakdown import covered_seconds, split_epoch
-from harness.figures.ginex.epochs import gather_alone
-from harness.figures.ginex.studies import miss_ratio
+from harness.figures.ginex.page_cache import miss_ratio
+from harness.figures.ginex.parts import gather_alone
 from harness.figures.render import render
 from harness.plan.experiment import load_experiment
 from harness.run.sweep import union
@@ -348,8 +348,8 @@ def test_gather_alone_is_what_began_after_sampling_was_over() -> None:
         ],
         columns=["epoch", "stage", "start", "end"],
     )
-    epochs: list[dict[str, Any]] = [{"epoch": 0, "warmup": True}, {"epoch": 1, "warmup": False}]
-    assert gather_alone(stages, epochs) == [2.0, 3.0]
+    epochs = [{"epoch": 0, "warmup": True}, {"epoch": 1, "warmup": False}]
+    assert gather_alone(stages, {"epochs": epochs}) == [2.0, 3.0]
 
 
 def test_without_sampling_far_ahead_gather_alone_is_not_made_up(tmp_path: Path) -> None:

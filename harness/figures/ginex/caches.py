@@ -1,0 +1,111 @@
+"""Ginex's Figure 5: miss ratios of feature caches over their size, on the profile's graph and on expanded ones."""
+
+from __future__ import annotations
+
+import pandas as pd
+
+from harness.compare.evidence import Evidence
+from harness.compare.plan import Plain
+from harness.compare.verdicts import NotDrawn
+from harness.figures.base import Drawing, drawn, figure
+from harness.figures.draw.captions import dataset_name, study_caption
+from harness.figures.draw.curves import draw_curves
+from harness.figures.draw.panels import many_panels
+from harness.figures.grids import dataset_of, gallery, study_of
+from harness.records.study import StudyRecord
+from harness.studies.accesses import read_ratios
+from harness.studies.base import StudyNeed
+from workloads.units import parse_count
+
+#: The two policies of the paper's figure and their labels.
+MAIN = {"belady": "optimal (Belady)", "degree": "PaGraph (static, by out-degree)"}
+# Mini-batches of the trace: enough to request rows several times, as in one of the paper's superbatches.
+BATCHES = 400
+MOST_PANELS = 2
+# The randomised expansion flattens skew; a graph a tenth as large shows this and is made in seconds.
+FRACTAL_SHARE = 0.1
+
+
+def expansions(profile: Plain) -> dict[str, Plain]:
+    """Return recipes of expanded datasets: the profile's own, a fractal one as in the paper, and all its others."""
+    short = gallery(profile)
+    name, recipe = dataset_of(short)
+    found = {name: recipe}
+    if recipe["kind"] != "fractal" and recipe.get("nodes"):
+        found[f"{name}-fractal"] = {**recipe, "kind": "fractal", **_sizes(recipe)}
+    for other, own in short["datasets"].items():
+        if own.get("kind") in ("kronecker", "fractal"):
+            found.setdefault(other, own)
+    return found
+
+
+def _sizes(recipe: Plain) -> dict[str, int]:
+    counts = {key: parse_count(recipe[key], key) for key in ("nodes", "edges") if key in recipe}
+    return {key: round(FRACTAL_SHARE * count) for key, count in counts.items()}
+
+
+def traces(profile: Plain) -> list[StudyNeed]:
+    """Return studies of the mini-batches' trace, on the profile's graph and on one expanded as in the paper."""
+    short = gallery(profile)
+    size = int(short["run"]["batch_size"])
+    found = []
+    for name, recipe in list(expansions(profile).items())[:MOST_PANELS]:
+        # A mini-batch must touch an equal share of a smaller graph.
+        share = FRACTAL_SHARE if name.endswith("-fractal") else 1.0
+        batch = max(1, round(share * size))
+        found.append(study_of(short, "miss-ratios", dataset=(name, recipe), batch_size=batch, max_batches=BATCHES))
+    return found
+
+
+@figure("ginex-fig5", studies=traces)
+def fig5(evidence: Evidence) -> Drawing:
+    """Draw miss ratios of PaGraph's static cache, the optimal one and other policies; one panel per dataset."""
+    records = _longest_by_dataset(evidence)
+    tables = [_ratios(record) for record in records]
+    canvas, panels = many_panels(len(records), wide=len(records) > 1, height=2.5, sharey=True)
+    xlabel, ylabel = "cache size (% of the feature table, log)", "miss ratio (%)"
+    for axes, table in zip(panels, tables, strict=True):
+        title = table["dataset"].iloc[0]
+        draw_curves(table, title=title, xlabel=xlabel, ylabel=ylabel, xlog=True, axes=axes)
+        axes.set_ylim(0, 103)
+        axes.label_outer()
+    repeats = [record.result["accesses"] / max(1, record.result["unique_rows"]) for record in records]
+    shown = ", ".join(f"{repeat:.1f}" for repeat in repeats)
+    note = (
+        "rows read from disk over row accesses: every cache begins empty or has its initial rows counted, so that all "
+        f"are held to the same; a row of the trace is asked for {shown} times"
+    )
+    *first, last = records
+    captions = [study_caption(record) for record in first] + [study_caption(last, note)]
+    data = pd.concat(tables, ignore_index=True)
+    return drawn(canvas, data, " ".join(captions), order=list(MAIN.values()))
+
+
+def _longest_by_dataset(evidence: Evidence) -> list[StudyRecord]:
+    """Return the study of the longest trace of each dataset, which is the most accurate; the longest first."""
+    studies = sorted(evidence.all_studies("miss-ratios"), key=_accesses)
+    known = {dataset_name(record): record for record in studies if set(MAIN) <= _policies(record)}
+    if not known:
+        raise NotDrawn("the study miss-ratios was not made with the policies belady and degree")
+    return sorted(known.values(), key=_accesses, reverse=True)[:MOST_PANELS]
+
+
+def _accesses(record: StudyRecord) -> int:
+    return int(record.result["accesses"])
+
+
+def _policies(record: StudyRecord) -> set[str]:
+    return {entry["policy"] for entry in record.result["policies"]}
+
+
+def _ratios(record: StudyRecord) -> pd.DataFrame:
+    """Return a row for each policy and cache size: `x` and `y`, per cent of the table and of the accesses."""
+    result = record.result
+    policies = pd.DataFrame(result["policies"])
+    lines = policies.assign(dataset=dataset_name(record), series=policies.policy.replace(MAIN))
+    lines["x"] = [result["shares"]] * len(lines)
+    lines["y"] = [read_ratios(result, policy) for policy in lines.policy]
+    lines["rows"] = [result["sizes"]] * len(lines)
+    points = lines.explode(["x", "y", "rows", "misses", "fills"], ignore_index=True).infer_objects()
+    percents = points.assign(x=100 * points.x, y=100 * points.y, accesses=result["accesses"])
+    return percents["dataset series policy x y rows misses fills accesses".split()]
