@@ -19,6 +19,7 @@ from harness.compare.verdicts import NotDrawn
 from harness.figures.base import catalogue
 from harness.figures.ginex.page_cache import planned as ginex_fig4
 from harness.report.standings import RankedSetting, settings_of
+from harness.results.table import runs_table
 from tests.harness.claim_records import MadeUp, profile, scale
 
 Plain = dict[str, Any]
@@ -97,8 +98,7 @@ def unrelated(draw: st.DrawFn) -> list[Plain]:
 
 
 def evidence(records: list[Plain], *newer: Plain) -> Evidence:
-    rows = [{"run_id": record["run_id"], "record": record, "path": ""} for record in records]
-    return Evidence(pd.DataFrame(rows), experiments=[*newer, {**PLAIN, "figures": [*FIGURES, ONE_RUN]}])
+    return Evidence(runs_table(records), experiments=[*newer, {**PLAIN, "figures": [*FIGURES, ONE_RUN]}])
 
 
 def drawn(figure: str, found: Evidence) -> Any:
