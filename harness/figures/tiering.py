@@ -226,7 +226,7 @@ def fig7(evidence: Evidence) -> Drawing:
     scores = list(SCORES)
     records = coverage_studies(evidence, FANOUTS, scores)
     tables = [covered(record, scores) for record in records]
-    canvas, panels = many_panels(len(records), wide=len(records) > 1, height=2.4, sharey=True)
+    canvas, panels = many_panels(len(records), sharey=True)
     paper = published("tiering-fig7")
     for axes, rows in zip(panels, tables, strict=True):
         draw_covered(axes, rows, f"fan-out {rows.fanout[0]}", paper, "paper, least of its datasets and scores")
@@ -257,7 +257,7 @@ def fig9(evidence: Evidence) -> Drawing:
         reached.append(f"{hops} hops: {rows:,.0f} rows a mini-batch")
     table = pd.concat(tables)
     by_score = [table[table.score == score] for score in DEEP_SCORES]
-    canvas, panels = many_panels(len(by_score), height=2.4, sharey=True)
+    canvas, panels = many_panels(len(by_score), sharey=True)
     for axes, rows, score in zip(panels, by_score, DEEP_SCORES, strict=True):
         draw_covered(axes, rows, SCORES[score], paper[paper.series == score], "paper, 5 hops")
     note = f"fan-out 10 at every hop, {'; '.join(reached)}"

@@ -11,11 +11,10 @@ from harness.figures.base import Drawing, drawn, figure
 from harness.figures.draw.captions import dataset_name, study_caption
 from harness.figures.draw.curves import draw_curves
 from harness.figures.draw.panels import many_panels
-from harness.figures.grids import dataset_of, gallery, study_of
+from harness.figures.grids import dataset_of, gallery, scaled, study_of
 from harness.records.study import StudyRecord
 from harness.studies.accesses import read_ratios
 from harness.studies.base import StudyNeed
-from workloads.units import parse_count
 
 #: The two policies of the paper's figure and their labels.
 MAIN = {"belady": "optimal (Belady)", "degree": "PaGraph (static, by out-degree)"}
@@ -32,16 +31,11 @@ def expansions(profile: Plain) -> dict[str, Plain]:
     name, recipe = dataset_of(short)
     found = {name: recipe}
     if recipe["kind"] != "fractal" and recipe.get("nodes"):
-        found[f"{name}-fractal"] = {**recipe, "kind": "fractal", **_sizes(recipe)}
+        found[f"{name}-fractal"] = {**scaled(recipe, FRACTAL_SHARE), "kind": "fractal"}
     for other, own in short["datasets"].items():
         if own.get("kind") in ("kronecker", "fractal"):
             found.setdefault(other, own)
     return found
-
-
-def _sizes(recipe: Plain) -> dict[str, int]:
-    counts = {key: parse_count(recipe[key], key) for key in ("nodes", "edges") if key in recipe}
-    return {key: round(FRACTAL_SHARE * count) for key, count in counts.items()}
 
 
 def traces(profile: Plain) -> list[StudyNeed]:
@@ -62,23 +56,19 @@ def fig5(evidence: Evidence) -> Drawing:
     """Draw miss ratios of PaGraph's static cache, the optimal one and other policies; one panel per dataset."""
     records = _longest_by_dataset(evidence)
     tables = [_ratios(record) for record in records]
-    canvas, panels = many_panels(len(records), wide=len(records) > 1, height=2.5, sharey=True)
-    xlabel, ylabel = "cache size (% of the feature table, log)", "miss ratio (%)"
+    canvas, panels = many_panels(len(records), sharey=True)
+    xlabel = "cache size (% of the feature table, log)"
     for axes, table in zip(panels, tables, strict=True):
-        title = table["dataset"].iloc[0]
-        draw_curves(table, title=title, xlabel=xlabel, ylabel=ylabel, xlog=True, axes=axes)
+        draw_curves(table, title=table.dataset[0], xlabel=xlabel, ylabel="miss ratio (%)", xlog=True, axes=axes)
         axes.set_ylim(0, 103)
         axes.label_outer()
-    repeats = [record.result["accesses"] / max(1, record.result["unique_rows"]) for record in records]
-    shown = ", ".join(f"{repeat:.1f}" for repeat in repeats)
+    repeats = [f"{_accesses(record) / record.result['unique_rows']:.1f}" for record in records]
     note = (
         "rows read from disk over row accesses: every cache begins empty or has its initial rows counted, so that all "
-        f"are held to the same; a row of the trace is asked for {shown} times"
+        f"are held to the same; a row of the trace is asked for {', '.join(repeats)} times"
     )
-    *first, last = records
-    captions = [study_caption(record) for record in first] + [study_caption(last, note)]
-    data = pd.concat(tables, ignore_index=True)
-    return drawn(canvas, data, " ".join(captions), order=list(MAIN.values()))
+    captions = " ".join(map(study_caption, records)).removesuffix(".")
+    return drawn(canvas, pd.concat(tables), f"{captions}; {note}.", order=list(MAIN.values()))
 
 
 def _longest_by_dataset(evidence: Evidence) -> list[StudyRecord]:

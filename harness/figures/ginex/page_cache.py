@@ -66,7 +66,7 @@ def miss_ratio(stages: pd.DataFrame, telemetry: pd.DataFrame, pages: Plain, wind
     table["faults"] = np.interp(ends, [0, *counts.t], [0, *faults])
     table["accesses"] = _asked_until(ends, spans)
     counted = table[["faults", "accesses"]]
-    within = counted - counted.shift(window, fill_value=0)
+    within = counted.diff(window).fillna(counted)
     table["miss_percent"] = 100 * (within.faults / within.accesses)
     return table
 
@@ -76,9 +76,8 @@ def _asked_until(moments: pd.Series[float], spans: pd.DataFrame) -> Any:
     pages = spans.topology_pages.where(spans.stage == "sample", spans.feature_pages)
     seconds = (spans.end - spans.start).clip(lower=1e-9)
     rates = pages / seconds
-    begun = rates.set_axis(spans.start)
-    ended = -rates.set_axis(spans.start + seconds)
-    changes = pd.concat([begun, ended]).sort_index(kind="stable")
+    ends = spans.start + seconds
+    changes = pd.Series([*rates, *-rates], index=[*spans.start, *ends]).sort_index(kind="stable")
     times = changes.index.to_numpy()
     rate_before = changes.cumsum().shift(fill_value=0)
     asked = rate_before * np.diff(times, prepend=0)
@@ -89,18 +88,16 @@ def _asked_until(moments: pd.Series[float], spans: pd.DataFrame) -> Any:
 def fig4(evidence: Evidence) -> Drawing:
     """Draw the epoch by part (left) and the miss ratio (right); raise NotDrawn without epoch, pages or faults."""
     cells = evidence.cells("ginex-fig4", planned, least=1)
-    table = cells.medians().dropna(subset="value")
-    if table.empty:
+    (cell,) = each(cells.medians())
+    if pd.isna(cell.value):
         raise NotDrawn(f"{BASE} did not finish an epoch")
-    cell = next(each(table))
     dataset = cell.record["config"]["dataset"]
     pages = _pages_of(evidence, cell.record["config"])
     window = min(WINDOW, len(pages["batch"]) // 4 + 1)
     ratios = miss_ratio(run_table(cell, "stages"), run_table(cell, "telemetry"), pages, window)
-    parts = seconds_by_part(table[:1], DEVICE, REST)
-    shares = pd.DataFrame({"bar": dataset["name"], "part": parts.part, "value": parts.seconds})
-    shares["percent"] = 100 * shares.value / shares.value.sum()
-    shares["run"] = cell.run
+    parts = seconds_by_part(cells.medians(), DEVICE, REST)
+    shares = parts[["part", "run"]].assign(bar=dataset["name"], value=parts.seconds)
+    shares["percent"] = 100 * parts.seconds / parts.seconds.sum()
 
     canvas, (left, right) = many_panels(2, height=2.3)
     order = list(parts.part)
@@ -112,13 +109,14 @@ def fig4(evidence: Evidence) -> Drawing:
     title = f"Major faults over pages asked for, last {window} iterations"
     name_axes(right, title, "iteration", "page-cache miss ratio (%)")
 
-    data = pd.concat([shares.assign(panel="time"), ratios.assign(panel="miss ratio", window=window)])
+    shown = shares[["bar", "part", "value", "percent", "run"]].assign(panel="time")
+    data = pd.concat([shown, ratios.assign(panel="miss ratio", window=window)])
     idle = "data preparation: the device neither computes nor copies"
     counted = (
         "misses are the cap's major faults by 10 Hz telemetry, pages asked for are those of rows and neighbour lists "
         "by the trace"
     )
-    return drawn(canvas, data, cells, idle, counted, rows=table[:1], runs=[cell.run], order=order)
+    return drawn(canvas, data, cells, idle, counted, order=order)
 
 
 def _pages_of(evidence: Evidence, config: Plain) -> Plain:

@@ -29,13 +29,12 @@ FILES_GB = 100
 def over_superbatches(profile: Plain) -> Plan:
     """Plan ginex at superbatch sizes around half an epoch; in whole epochs at the paper's sizes of runtime files."""
     batches = int(gallery(profile)["run"].get("max_batches", 0))
-    if batches:
-        sizes = [max(1, round(batches / 2 * factor)) for factor in SUPERBATCHES]
-        options: dict[int, Plain] = {size: {"superbatch": size} for size in values(profile, "superbatches", sizes)}
-    else:
+    if not batches:
         files = [round(FILES_GB * factor) for factor in SUPERBATCHES]
-        options = {size: {"runtime_files": f"{size}GB"} for size in files}
-    return in_gallery(profile, ["ginex"], {size: {"options": own} for size, own in options.items()})
+        return in_gallery(profile, ["ginex"], {size: {"options": {"runtime_files": f"{size}GB"}} for size in files})
+    usual = [max(1, round(batches / 2 * factor)) for factor in SUPERBATCHES]
+    sizes = values(profile, "superbatches", usual)
+    return in_gallery(profile, ["ginex"], {size: {"options": {"superbatch": size}} for size in sizes})
 
 
 @figure_of_cells("ginex-fig16", over_superbatches)
