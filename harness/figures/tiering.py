@@ -38,6 +38,7 @@ ORDER = [
     ("sample", ["sample"]),
 ]
 PARTS = [*dict(ORDER), "other"]
+COLUMNS = "group series system value low high status speedup_over_previous run panel bar part".split()
 #: Scores that rank rows, and their labels; MEASURED ranks by the accesses themselves, which no score can excel.
 SCORES = {
     "degree": "degree",
@@ -103,25 +104,23 @@ def fig8(cells: Cells) -> Drawing:
     table = with_absent(cells.medians(), list(SYSTEMS), [SHARE])
     if table.value.isna().all():
         raise NotDrawn("none of the systems finished an epoch")
-    times = table[["system", "value", "low", "high", "status"]]
-    times.insert(0, "group", "epoch")
-    times.insert(1, "series", times.system.map(SYSTEMS))
-    times["speedup_over_previous"] = table.value.shift() / table.value
-    times["run"] = table.run
+    times = table.assign(series=table.system.map(SYSTEMS), group="epoch", panel="time")
+    times["speedup_over_previous"] = times.value.shift() / times.value
+    names = {"series": "bar", "seconds": "value"}
     parts = seconds_by_part(table, ORDER, "other")
-    stacks = table[["system", "status"]].merge(parts, on="system", how="left").rename(columns={"seconds": "value"})
-    stacks["bar"] = stacks.system.map(SYSTEMS)
+    stacks = times[["system", "series", "status"]].merge(parts, on="system", how="left").rename(columns=names)
 
-    speedups = times.set_index("series").speedup_over_previous
+    speedups = times.set_index("series").speedup_over_previous.dropna()
     steps = []
     for step, paper in paper_table("tiering-fig8").items():
         system, _, _ = step.partition(" over ")
-        steps.append(f"{step}: {speedups[system]:.2f}x (paper {paper['least']:g}–{paper['most']:g}x)")
+        if system in speedups:
+            steps.append(f"{step}: {speedups[system]:.2f}x (paper {paper['least']:g}–{paper['most']:g}x)")
     xlabel = "\n".join(steps)
     canvas, _ = draw_stacks(stacks, parts=PARTS, title="Epoch time by part", xlabel=xlabel, ylabel="epoch time (s)")
 
     measured = stacks.dropna(subset="value")[["bar", "part", "value", "run"]]
-    data = pd.concat([times.assign(panel="time"), measured.assign(panel="parts")])
+    data = pd.concat([times, measured.assign(panel="parts")])[COLUMNS]
     hot = "10 % of the rows hot in tiering"
     order = "a moment counts for the first open of bus (copies and zero-copy reads), compute, gather, sample"
     return drawn(canvas, data, cells, hot, order, wide_rows(cells))

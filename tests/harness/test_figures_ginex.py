@@ -18,9 +18,11 @@ from harness.figures.ginex.page_cache import miss_ratio
 from harness.figures.ginex.parts import gather_alone
 from harness.figures.render import render
 from harness.plan.experiment import load_experiment
+from harness.records.study import write_study
 from harness.run.sweep import union
 from tests.harness.figure_profile import keep_profile, nothing_published
 from tests.harness.tier_records import BATCHES, run, study
+from workloads.units import parse_count
 
 IDS = sorted(name for name in catalogue() if name.startswith("ginex-"))
 SECONDS = {"pyg+": 40.0, "ali+pg": 28.0, "ginex": 20.0, "ginex-pg": 26.0}
@@ -397,11 +399,50 @@ def test_the_miss_ratio_of_other_mini_batches_is_refused(tmp_path: Path) -> None
     assert record["config"]["seed"] == 0
 
 
+@pytest.mark.parametrize(("figure", "table"), [("ginex-fig4", "telemetry"), ("ginex-fig6", "stages")])
+def test_a_run_without_the_table_that_a_figure_reads_is_named(figure: str, table: str, tmp_path: Path) -> None:
+    FILL[figure](tmp_path, 1.0)
+    for file in tmp_path.rglob(f"{table}.parquet"):
+        file.unlink()
+    with pytest.raises(NotDrawn, match=f"has no {table}"):
+        drawn(figure, tmp_path)
+
+
+def test_pages_of_an_older_dataset_of_the_same_name_are_refused(tmp_path: Path) -> None:
+    fill_4(tmp_path, 1.0)
+    old = load_evidence(tmp_path).study("page-accesses")
+    assert old.dataset is not None
+    dataset = old.dataset.model_copy(update={"fingerprint": "older"})
+    write_study(tmp_path, old.model_copy(update={"dataset": dataset}))
+    with pytest.raises(NotDrawn, match="page-accesses"):
+        drawn("ginex-fig4", tmp_path)
+
+
 def test_without_its_trace_the_miss_ratio_is_not_drawn(tmp_path: Path) -> None:
     keep(tmp_path)
     run(tmp_path, "pyg+", [10.0, 10.0], faults=1.0)
     with pytest.raises(NotDrawn, match="page-accesses"):
         drawn("ginex-fig4", tmp_path)
+
+
+def test_the_longest_trace_of_a_dataset_is_drawn(tmp_path: Path) -> None:
+    fill_5(tmp_path, 1.0)
+    long = load_evidence(tmp_path).study("miss-ratios")
+    short = long.model_copy(
+        update={"key": "b" * 16, "started_at": "2027-01-01", "result": {**long.result, "accesses": 9}}
+    )
+    write_study(tmp_path, short)
+    assert set(drawn("ginex-fig5", tmp_path).data["accesses"]) == {1000}
+
+
+def test_the_fractal_graph_is_a_tenth_with_a_tenth_of_the_mini_batch() -> None:
+    profile = load_experiment("quick").model_dump()
+    whole, fractal = catalogue()["ginex-fig5"].studies(profile)[:2]
+    (recipe,), (expanded,) = whole.datasets.values(), fractal.datasets.values()
+    counts = [parse_count(own["edges"], "edges") for own in (recipe, expanded)]
+    assert expanded["kind"] == "fractal"
+    assert counts[1] * 10 == counts[0]
+    assert fractal.params["batch_size"] * 10 == whole.params["batch_size"]
 
 
 def test_fills_of_the_static_cache_count_as_reads(tmp_path: Path) -> None:

@@ -58,8 +58,8 @@ def fig16(cells: Cells) -> Drawing:
     canvas, axes = one_panel()
     line = rows.rename(columns={"factor": "x", "value": "y"}).assign(series="ginex")
     title = "Epoch time over superbatch size"
-    xlabel = f"superbatch over {default} {unit} (log)"
-    draw_curves(line, title=title, xlabel=xlabel, ylabel="epoch time over that of 1", xlog=True, axes=axes)
+    xlabel = f"superbatch over the default: {default} {unit} (log)"
+    draw_curves(line, title=title, xlabel=xlabel, ylabel="epoch time over the default's", xlog=True, axes=axes)
     paper = published("ginex-fig16")
     shorter = 1 - paper.value / 100
     mark_paper(axes, list(paper.x.astype(float)), list(shorter), "paper, its four datasets")
