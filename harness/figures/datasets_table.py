@@ -56,28 +56,26 @@ GENERATED = {"generated": "generated", "imported": "imported"}
 UNKNOWN = "of an origin that no record shows"
 
 
-def of_runs(evidence: Evidence, systems: list[str]) -> dict[str, Plain]:
-    """Return the newest run of each dataset that the systems ran on, by the dataset's fingerprint."""
-    runs = [record for record in evidence.records if record["system"] in systems]
-    return {record["config"]["dataset"]["fingerprint"]: record for record in runs}
-
-
-def our_datasets(evidence: Evidence, table: str, runs: dict[str, Plain]) -> pd.DataFrame:
-    """Return the datasets of runs, and those of studies, which know more of them; smallest first."""
-    rows = {}
-    for fingerprint, record in runs.items():
-        notes = record.get("notes") or {}
-        rows[fingerprint] = {**record["config"]["dataset"], "origin": notes.get(ORIGIN, "unknown")}
+def our_datasets(evidence: Evidence, table: str) -> pd.DataFrame:
+    """Return the datasets of runs, each with the newest `run`, and those of studies, which know more of them."""
+    rows: dict[str, Plain] = {}
+    for record in evidence.records:
+        if record["system"] in TABLES[table]:
+            data = record["config"]["dataset"]
+            origin = (record.get("notes") or {}).get(ORIGIN, "unknown")
+            rows[data["fingerprint"]] = {**data, "origin": origin, "run": record["run_id"]}
     for study in evidence.studies:
         dataset = study.dataset
         if study.study != "dataset-facts" or dataset is None:
             continue
+        known = rows.get(dataset.fingerprint, {})
         # Without a run, a dataset is of pagraph's table if it has pagraph's split, else of the others.
-        if dataset.fingerprint in rows or dataset.name.endswith("-t65") == (table == PAGRAPH):
-            rows[dataset.fingerprint] = {**dataset.model_dump(), "origin": _of_kind(study.result), **study.result}
+        if known or dataset.name.endswith("-t65") == (table == PAGRAPH):
+            facts = {"origin": _of_kind(study.result), **study.result}
+            rows[dataset.fingerprint] = {"run": None, **known, **dataset.model_dump(), **facts}
     if not rows:
         raise NotDrawn(f"no run or study of a dataset of {table} yet")
-    found = pd.DataFrame(rows.values()).rename(columns=NAMES).sort_values(["nodes", "dim", "dataset"])
+    found = pd.DataFrame(rows.values()).rename(columns=NAMES)
     widths = map(row_bytes, found.dim, found.dtype)
     found["features"] = found.nodes * list(widths)
     found["degree"] = found.edges / found.nodes
@@ -120,8 +118,8 @@ def facts(table: str, profile: Plain) -> list[StudyNeed]:
 
 def draw(table: str, evidence: Evidence) -> Sheet:
     """Return a paper's table; raise NotDrawn without a dataset of ours."""
-    runs = of_runs(evidence, TABLES[table])
-    ours = our_datasets(evidence, table, runs)
+    found = our_datasets(evidence, table)
+    ours = found.sort_values(["nodes", "dim", "dataset"])
     rows = pd.concat([ours, paper_datasets(table)])[list(FORMATS)]
     caption = (
         "Degree: edges a node; topology: index pointers and neighbour lists; total: all files. "
@@ -129,7 +127,7 @@ def draw(table: str, evidence: Evidence) -> Sheet:
     )
     if table in IN_PART:
         caption += " Of the paper's table only what its text repeats."
-    return sheet(rows, FORMATS, caption, runs=[record["run_id"] for record in runs.values()])
+    return sheet(rows, FORMATS, caption, runs=list(found.run.dropna()))
 
 
 for _table in TABLES:
