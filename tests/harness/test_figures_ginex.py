@@ -117,7 +117,8 @@ def fill_5(root: Path, factor: float) -> None:
         {"policy": "degree", "misses": [900, round(600 * factor), 400], "fills": [10, 50, 100]},
         {"policy": "lru", "misses": [990, 900, 700], "fills": [0, 0, 0]},
     ]
-    params = {"fanout": [10, 10, 10], "batch_size": 50, "max_batches": 400}
+    names = [entry["policy"] for entry in policies]
+    params = {"fanout": [10, 10, 10], "batch_size": 50, "max_batches": 400, "policies": names}
     shares = [0.01, 0.05, 0.1]
     result = {"accesses": 1000, "unique_rows": 250, "batches": 4, "shares": shares, "sizes": [10, 50, 100]}
     study(root, "miss-ratios", params, {**result, "row_bytes": 512, "policies": policies})
