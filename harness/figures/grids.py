@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, TypeVar
 
-from harness.compare.plan import Plain, as_entry
+from harness.compare.plan import Plain, Plan, as_entry, grid
 from harness.studies.base import StudyNeed
 from workloads.units import parse_bytes, parse_count, row_bytes
 
@@ -54,6 +54,12 @@ def dataset_of(profile: Plain) -> tuple[str, Plain]:
     """Return name and recipe of the profile's dataset."""
     name = profile["run"]["dataset"]
     return name, profile["datasets"][name]
+
+
+def scaled(recipe: Plain, share: float) -> Plain:
+    """Return a recipe with a share of the nodes and edges."""
+    counts = {key: parse_count(recipe[key], key) for key in ("nodes", "edges") if key in recipe}
+    return {**recipe, **{key: round(share * count) for key, count in counts.items()}}
 
 
 def study_of(profile: Plain, study: str, *, dataset: tuple[str, Plain] | None = None, **params: Any) -> StudyNeed:
@@ -107,6 +113,12 @@ def systems_of(profile: Plain, names: list[str]) -> list[Plain]:
     own = {entry["name"]: entry for entry in (profile.get("gallery") or {}).get("systems", [])}
     listed = only_systems(profile, names)
     return [as_entry(own.get(entry, entry) if isinstance(entry, str) else entry) for entry in listed]
+
+
+def in_gallery(profile: Plain, systems: list[str], over: Mapping[Any, Plain] = {"": {}}) -> Plan:
+    """Plan systems at each value of an axis, in the gallery's runs."""
+    short = gallery(profile)
+    return grid(short, systems_of(short, systems), over)
 
 
 def host_budget(profile: Plain) -> int:

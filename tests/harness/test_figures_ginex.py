@@ -14,13 +14,15 @@ from harness.compare.evidence import load_evidence
 from harness.compare.verdicts import NotDrawn
 from harness.figures.base import Drawing, Sheet, catalogue, chosen
 from harness.figures.draw.breakdown import covered_seconds, split_epoch
-from harness.figures.ginex.epochs import gather_alone
-from harness.figures.ginex.studies import miss_ratio
+from harness.figures.ginex.page_cache import miss_ratio
+from harness.figures.ginex.parts import gather_alone
 from harness.figures.render import render
 from harness.plan.experiment import load_experiment
+from harness.records.study import write_study
 from harness.run.sweep import union
 from tests.harness.figure_profile import keep_profile, nothing_published
 from tests.harness.tier_records import BATCHES, run, study
+from workloads.units import parse_count
 
 IDS = sorted(name for name in catalogue() if name.startswith("ginex-"))
 SECONDS = {"pyg+": 40.0, "ali+pg": 28.0, "ginex": 20.0, "ginex-pg": 26.0}
@@ -115,7 +117,8 @@ def fill_5(root: Path, factor: float) -> None:
         {"policy": "degree", "misses": [900, round(600 * factor), 400], "fills": [10, 50, 100]},
         {"policy": "lru", "misses": [990, 900, 700], "fills": [0, 0, 0]},
     ]
-    params = {"fanout": [10, 10, 10], "batch_size": 50, "max_batches": 400}
+    names = [entry["policy"] for entry in policies]
+    params = {"fanout": [10, 10, 10], "batch_size": 50, "max_batches": 400, "policies": names}
     shares = [0.01, 0.05, 0.1]
     result = {"accesses": 1000, "unique_rows": 250, "batches": 4, "shares": shares, "sizes": [10, 50, 100]}
     study(root, "miss-ratios", params, {**result, "row_bytes": 512, "policies": policies})
@@ -348,8 +351,8 @@ def test_gather_alone_is_what_began_after_sampling_was_over() -> None:
         ],
         columns=["epoch", "stage", "start", "end"],
     )
-    epochs: list[dict[str, Any]] = [{"epoch": 0, "warmup": True}, {"epoch": 1, "warmup": False}]
-    assert gather_alone(stages, epochs) == [2.0, 3.0]
+    epochs = [{"epoch": 0, "warmup": True}, {"epoch": 1, "warmup": False}]
+    assert gather_alone(stages, {"epochs": epochs}) == [2.0, 3.0]
 
 
 def test_without_sampling_far_ahead_gather_alone_is_not_made_up(tmp_path: Path) -> None:
@@ -397,11 +400,50 @@ def test_the_miss_ratio_of_other_mini_batches_is_refused(tmp_path: Path) -> None
     assert record["config"]["seed"] == 0
 
 
+@pytest.mark.parametrize(("figure", "table"), [("ginex-fig4", "telemetry"), ("ginex-fig6", "stages")])
+def test_a_run_without_the_table_that_a_figure_reads_is_named(figure: str, table: str, tmp_path: Path) -> None:
+    FILL[figure](tmp_path, 1.0)
+    for file in tmp_path.rglob(f"{table}.parquet"):
+        file.unlink()
+    with pytest.raises(NotDrawn, match=f"has no {table}"):
+        drawn(figure, tmp_path)
+
+
+def test_pages_of_an_older_dataset_of_the_same_name_are_refused(tmp_path: Path) -> None:
+    fill_4(tmp_path, 1.0)
+    old = load_evidence(tmp_path).study("page-accesses")
+    assert old.dataset is not None
+    dataset = old.dataset.model_copy(update={"fingerprint": "older"})
+    write_study(tmp_path, old.model_copy(update={"dataset": dataset}))
+    with pytest.raises(NotDrawn, match="page-accesses"):
+        drawn("ginex-fig4", tmp_path)
+
+
 def test_without_its_trace_the_miss_ratio_is_not_drawn(tmp_path: Path) -> None:
     keep(tmp_path)
     run(tmp_path, "pyg+", [10.0, 10.0], faults=1.0)
     with pytest.raises(NotDrawn, match="page-accesses"):
         drawn("ginex-fig4", tmp_path)
+
+
+def test_the_longest_trace_of_a_dataset_is_drawn(tmp_path: Path) -> None:
+    fill_5(tmp_path, 1.0)
+    long = load_evidence(tmp_path).study("miss-ratios")
+    short = long.model_copy(
+        update={"key": "b" * 16, "started_at": "2027-01-01", "result": {**long.result, "accesses": 9}}
+    )
+    write_study(tmp_path, short)
+    assert set(drawn("ginex-fig5", tmp_path).data["accesses"]) == {1000}
+
+
+def test_the_fractal_graph_is_a_tenth_with_a_tenth_of_the_mini_batch() -> None:
+    profile = load_experiment("quick").model_dump()
+    whole, fractal = catalogue()["ginex-fig5"].studies(profile)[:2]
+    (recipe,), (expanded,) = whole.datasets.values(), fractal.datasets.values()
+    counts = [parse_count(own["edges"], "edges") for own in (recipe, expanded)]
+    assert expanded["kind"] == "fractal"
+    assert counts[1] * 10 == counts[0]
+    assert fractal.params["batch_size"] * 10 == whole.params["batch_size"]
 
 
 def test_fills_of_the_static_cache_count_as_reads(tmp_path: Path) -> None:

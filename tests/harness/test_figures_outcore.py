@@ -43,7 +43,7 @@ def facts_of(root: Path, name: str = "kron-d128", fingerprint: str = "f128", deg
         name=name,
         fingerprint=fingerprint,
         num_nodes=2_000_000,
-        num_edges=40_000_000,
+        num_edges=round(2_000_000 * degree),
         dim=128,
         dtype="float32",
         num_classes=16,
@@ -51,7 +51,7 @@ def facts_of(root: Path, name: str = "kron-d128", fingerprint: str = "f128", deg
     )
     result = {
         "num_nodes": 2_000_000,
-        "num_edges": 40_000_000,
+        "num_edges": data.num_edges,
         "dim": 128,
         "num_classes": 16,
         "mean_degree": degree,

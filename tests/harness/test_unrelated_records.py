@@ -17,8 +17,9 @@ from harness.claims.query import Compared, queries
 from harness.compare.evidence import Evidence
 from harness.compare.verdicts import NotDrawn
 from harness.figures.base import catalogue
-from harness.figures.ginex.studies import planned as ginex_fig4
+from harness.figures.ginex.page_cache import planned as ginex_fig4
 from harness.report.standings import RankedSetting, settings_of
+from harness.results.table import runs_table
 from tests.harness.claim_records import MadeUp, profile, scale
 
 Plain = dict[str, Any]
@@ -97,8 +98,7 @@ def unrelated(draw: st.DrawFn) -> list[Plain]:
 
 
 def evidence(records: list[Plain], *newer: Plain) -> Evidence:
-    rows = [{"run_id": record["run_id"], "record": record, "path": ""} for record in records]
-    return Evidence(pd.DataFrame(rows), experiments=[*newer, {**PLAIN, "figures": [*FIGURES, ONE_RUN]}])
+    return Evidence(runs_table(records), experiments=[*newer, {**PLAIN, "figures": [*FIGURES, ONE_RUN]}])
 
 
 def drawn(figure: str, found: Evidence) -> Any:
@@ -172,7 +172,7 @@ def test_no_figure_follows_an_experiment_that_did_not_request_it(systems: list[s
         pd.testing.assert_frame_equal(pd.DataFrame(drawn(figure, found)), pd.DataFrame(tables[figure]))
 
     def one_run(found: Evidence) -> list[str]:
-        return found.points(ONE_RUN, ginex_fig4, least=1).runs()
+        return list(found.cells(ONE_RUN, ginex_fig4, least=1).medians()["run"])
 
     assert one_run(found) == one_run(evidence(planned()))
     requested = one_run(evidence([*planned(), *more], {**later, "figures": [ONE_RUN]}))

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -17,7 +17,7 @@ import pandas as pd
 from harness.compare.plan import Plain
 from harness.compare.verdicts import NotDrawn
 from harness.results import store as results
-from harness.results.table import measured_epochs
+from harness.results.table import each, measured_epochs
 from workloads.errors import OutcoreError
 
 Order = Sequence[tuple[str, Sequence[str]]]
@@ -60,6 +60,14 @@ def split_epoch(spans: pd.DataFrame, epoch: Mapping[str, Any], order: Order, res
     return found
 
 
+def run_table(cell: Any, name: Literal["stages", "telemetry", "batches"]) -> pd.DataFrame:
+    """Return a table of a cell's newest run (`harness.results.store.table`); raise NotDrawn without it."""
+    try:
+        return results.table(Path(cell.path), name)
+    except OutcoreError as error:
+        raise NotDrawn(str(error)) from error
+
+
 def run_breakdown(cell: Any, order: Order, rest: str) -> dict[str, float]:
     """Return mean seconds of the measured epochs of a cell's newest run by part.
 
@@ -79,6 +87,27 @@ def run_breakdown(cell: Any, order: Order, rest: str) -> dict[str, float]:
         raise NotDrawn(f"run {cell.run} has no measured epoch")
     splits = [split_epoch(spans[spans["epoch"] == epoch["epoch"]], epoch, order, rest) for epoch in epochs]
     return {part: float(np.mean([split[part] for split in splits])) for part in splits[0]}
+
+
+def seconds_by_part(table: pd.DataFrame, order: Order, rest: str) -> pd.DataFrame:
+    """Return the parts of the epoch of each row of `Cells.medians` that has a value.
+
+    Args:
+        table: at least one row with a value.
+        order, rest: as in `split_epoch`.
+
+    Returns:
+        Columns `system`, `x`, `run`, `part` and `seconds`.
+
+    Raises:
+        NotDrawn: as in `run_breakdown`.
+    """
+    tables = []
+    for cell in each(table.dropna(subset="value")):
+        found = run_breakdown(cell, order, rest)
+        parts = pd.DataFrame({"part": list(found), "seconds": list(found.values())})
+        tables.append(parts.assign(system=cell.system, x=cell.x, run=cell.run))
+    return pd.concat(tables, ignore_index=True)
 
 
 def part_rows(cell: Any, parts: Sequence[str], split: Callable[[Any], Mapping[str, float]], **head: Any) -> list[Plain]:
