@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
+from typing import Any
 
 import pandas as pd
 
@@ -10,30 +11,25 @@ from harness.compare.cells import TERMS, Cells, with_absent
 from harness.compare.plan import Plain, Plan, grid, joined
 from harness.compare.points import Group
 from harness.compare.verdicts import NotDrawn
-from harness.figures.accuracy_runs import accuracy_plan, draw_by_system
-from harness.figures.base import Drawing, drawn, figure_of_cells, figure_of_runs, published
+from harness.figures.accuracy_runs import draw_by_system
+from harness.figures.base import GB, Drawing, drawn, figure_of_cells, figure_of_runs, paper_note, published
 from harness.figures.diskgnn.grid import (
-    GB,
     MEMORY_SHARES,
     SYSTEMS,
-    as_bars,
-    bars_over,
     entries,
-    fact,
+    factors,
     in_gallery,
-    instead,
-    listed,
+    judged,
     longer,
-    measured,
     over_shares,
-    paper_note,
     percent,
-    variant,
+    ratios,
+    variants,
 )
 from harness.figures.draw.bars import draw_bars, draw_stacks
 from harness.figures.draw.breakdown import part_rows, run_breakdown
 from harness.figures.draw.captions import left_out
-from harness.figures.draw.charts import Axis, bars
+from harness.figures.draw.charts import EPOCH_TIME, Axis, bars
 from harness.figures.draw.panels import many_panels
 from harness.figures.grids import gallery, values
 from harness.records.cost import TrainingCost
@@ -48,8 +44,7 @@ LIMITS = ["7x", "5x", "3x"]
 CLASSES = ["aws-nvme", "aws-gp3"]
 MEMORY = Axis("host memory over the features", MEMORY_SHARES, "memory of", percent)
 SPACE = "disk-space limit over the features"
-#: Ways of packing.
-METHODS = ["batched", "individual"]
+ENDS = ["value", "low", "high"]
 #: Parts of preprocessing.
 PACKING = "packing: reading and writing rows"
 PLANNING = "sampling, ranking, search"
@@ -78,18 +73,12 @@ ORDER = [
 PARTS = ["graph sample", "graph load", "feature load", "feature assemble", "model train", "other"]
 
 
-def judged(profile: Plain, model: str = "sage", sampler: str = "neighbor", systems: list[str] = SYSTEMS) -> Plan:
-    """Plan systems with test accuracy after every epoch."""
-    return accuracy_plan(profile, entries(profile, systems), model, sampler)
-
-
 @figure_of_runs("diskgnn-fig8", judged, least=1)
 def fig8(group: Group) -> Drawing:
     """Draw accuracy over epochs (left) and training time (right) by system; raise NotDrawn without a run."""
     titles = ["(a) Over epochs", "(b) Over time"]
-    return draw_by_system(
-        group, SYSTEMS, titles, lambda done: f"memory {done[0].record['config']['memory']} over floor and training"
-    )
+    memory = group.points[0].record["config"]["memory"]
+    return draw_by_system(group, SYSTEMS, titles, lambda done: f"memory {memory} over floor and training")
 
 
 def by_model(profile: Plain) -> Plan:
@@ -107,28 +96,38 @@ def replayed(profile: Plain) -> Plan:
 @figure_of_cells("diskgnn-fig9", by_model, least=1, beside=replayed)
 def fig9(cells: Cells) -> Drawing:
     """Draw epochs without and with preprocessing over diskgnn's epoch; raise NotDrawn if diskgnn has no epoch."""
-    done = measured(cells)
+    done = cells.measured()
     ours = done[done["system"] == "diskgnn"].set_index("x")
-    models = [model for model in MODELS if model in ours.index]
-    if not models:
+    if ours.empty:
         raise NotDrawn("diskgnn has no measured epoch to compare with")
+    models = list(ours.index)
     rows = with_absent(cells.medians(), ALL, models)
     base = rows["x"].map(ours["value"])
     whole_s = [TrainingCost(*terms).share_s(EPOCHS) for terms in rows[list(TERMS)].to_numpy()]
-    data = bars_over(rows, base)[["group", "series", "value", "status", "run", "low", "high"]]
+    data = _bars(rows, base)[["group", "series", "value", "status", "run", "low", "high"]]
     data["amortised"] = whole_s / base
     data["epoch_s"] = rows["value"]
     data["preparation_share_s"] = whole_s - rows["mean_epoch_s"]
     canvas, (left, right) = many_panels(2, sharey=True)
     draw_bars(data, title="Epoch", ylabel="over diskgnn's (x)", numbers=".2g", axes=left)
-    draw_bars(instead(data, "amortised"), title="With amortised preprocessing", ylabel="", numbers=".2g", axes=right)
-    once = f"what is prepared once is shared out over {EPOCHS} epochs, what diskgnn prepares for each epoch is its own"
-    added = listed(ours["each_s"] / EPOCHS / ours["mean_epoch_s"], "{} {:.1%}")
-    replay = (
-        f"replaying one epoch's samples for {EPOCHS} epochs, as the paper's code does, would add {added} of the epoch"
-    )
-    notes = [once, f"{replay} to diskgnn", paper_note("diskgnn-fig9"), left_out(models, MODELS, "models")]
+    draw_bars(data, title="With amortised preprocessing", ylabel="", column="amortised", numbers=".2g", axes=right)
+    shared = "what is prepared once is shared out, what diskgnn prepares for each epoch is its own"
+    added = factors(ours["each_s"] / EPOCHS / ours["mean_epoch_s"], "{} {:.1%}")
+    replay = f"replaying one epoch's samples, as the paper's code does, would add {added} of the epoch to diskgnn"
+    notes = [f"{EPOCHS} epochs: {shared}; {replay}", paper_note("diskgnn-fig9"), left_out(models, MODELS, "models")]
     return drawn(canvas, data, cells, *notes, rows=done)
+
+
+def _bars(rows: pd.DataFrame, base: Any = 1.0) -> pd.DataFrame:
+    """Return rows of `Cells.medians` as those of `draw_bars`, values over a base: a number, or one for each row."""
+    bars = rows.rename(columns={"x": "group", "system": "series"})[["group", "series", *ENDS, "status", "run"]]
+    bars[ENDS] = bars[ENDS].div(base, axis=0)
+    return bars
+
+
+def _facts(rows: pd.DataFrame) -> pd.DataFrame:
+    """Return the facts of the run behind each row of `Cells.medians`."""
+    return pd.DataFrame([record["facts"] for record in rows["record"]], rows.index)
 
 
 def over_memory(profile: Plain) -> Plan:
@@ -144,17 +143,16 @@ def fig10(cells: Cells) -> Drawing:
 
 @figure_of_cells("diskgnn-fig11", over_memory)
 def fig11(cells: Cells) -> Drawing:
-    """Draw the bytes that an epoch reads over memory: topology, rows and partitions."""
+    """Draw the bytes that an epoch reads over memory."""
     title = "Disk traffic over memory"
-    parts = "topology, rows and partitions"
-    return bars(
-        cells, MEMORY, title=title, column="device_bytes", ylabel="read in an epoch (GB)", notes=[parts], more=_in_gb
-    )
+    label = "read in an epoch (GB)"
+    notes = ["topology, rows and partitions"]
+    return bars(cells, MEMORY, title=title, column="device_bytes", ylabel=label, notes=notes, more=_in_gb)
 
 
 def _in_gb(rows: pd.DataFrame) -> pd.DataFrame:
-    ends = ["value", "low", "high"]
-    return rows.assign(**rows[ends] / GB)
+    rows[ENDS] /= GB
+    return rows
 
 
 def over_limits(profile: Plain) -> Plan:
@@ -164,34 +162,31 @@ def over_limits(profile: Plain) -> Plan:
     base["run"]["memory"] = f"{least:g}x"
     limits = ["none", *values(profile, "space_limits", LIMITS)]
     over = {limit: {"options": {"disk_limit": limit, "io_granularity": "4096"}} for limit in limits}
-    ours = grid(base, entries(base, ["diskgnn"]), over)
-    return joined([ours, grid(base, entries(base, ["ginex"]), {"ginex": {}})])
+    ours = grid(base, entries(profile, ["diskgnn"]), over)
+    ginex = grid(base, entries(profile, ["ginex"]), {"ginex": {}})
+    return joined([ours, ginex])
 
 
-@figure_of_cells("diskgnn-fig12", over_limits)
+@figure_of_cells("diskgnn-fig12", over_limits, least=3)
 def fig12(cells: Cells) -> Drawing:
-    """Draw epoch time by limit (left), read amplification (right); raise NotDrawn with fewer than two limits."""
+    """Draw epoch time by limit, with ginex beside (left), and read amplification (right)."""
     rows = cells.medians()
-    ours = rows["system"] == "diskgnn"
-    if ours.sum() < 2:
-        raise NotDrawn("diskgnn was run with fewer than two disk-space limits")
-    data = as_bars(rows)
-    data["group"] = data["group"].replace("none", "no limit")
+    facts = _facts(rows)
     dataset = rows["record"].iloc[0]["config"]["dataset"]
     features = dataset["num_nodes"] * row_bytes(dataset["dim"], dataset["dtype"])
-    data["disk_x"] = fact(rows, "disk_bytes").where(ours) / features
-    data["amplification"] = fact(rows, "read_amplification").where(ours)
-    data["segment"] = fact(rows, "segment").where(ours)
+    data = _bars(rows).replace({"group": {"none": "no limit"}})
+    data["disk_x"] = facts["disk_bytes"] / features
+    data["amplification"] = facts["read_amplification"]
+    data["segment"] = facts["segment"]
     canvas, (left, right) = many_panels(2)
-    draw_bars(data, title="Epoch time", ylabel="epoch time (s)", xlabel=SPACE, numbers=".2g", axes=left)
-    layout = instead(data[ours], "amplification")
+    draw_bars(data, title="Epoch time", ylabel=EPOCH_TIME, xlabel=SPACE, numbers=".2g", axes=left)
+    ours = data[data["series"] == "diskgnn"]
+    title = "Read amplification of its layout"
     label = "bytes read over bytes wanted"
-    draw_bars(layout, title="Read amplification of its layout", ylabel=label, xlabel=SPACE, numbers=".2f", axes=right)
-    unlimited = data.loc[data["group"] == "no limit", "disk_x"]
-    space = listed(unlimited, "no limit takes {1:.2f}x with graphs and caches")
-    return drawn(
-        canvas, data, cells, "reads of at least 4 KiB", space, paper_note("diskgnn-fig12"), rows=measured(cells)
-    )
+    draw_bars(ours, column="amplification", title=title, ylabel=label, xlabel=SPACE, numbers=".2f", axes=right)
+    group, space = ours[["group", "disk_x"]].iloc[0]
+    notes = ["reads of at least 4 KiB", f"{group} takes {space:.2f}x with graphs and caches"]
+    return drawn(canvas, data, cells, *notes, paper_note("diskgnn-fig12"), rows=cells.measured())
 
 
 def on_classes(profile: Plain) -> Plan:
@@ -202,7 +197,8 @@ def on_classes(profile: Plain) -> Plan:
     classes = [f"{name}{slash}{scale}" for name in values(profile, "disk_classes", CLASSES)]
     run |= {"epochs": 1, "warmup": 0}
     # With the gallery's few mini-batches diskgnn's caches would hold all rows read.
-    if batches := round(2.5 * run.get("max_batches", 0)):
+    batches = round(2.5 * run.get("max_batches", 0))
+    if batches:
         run |= {"max_batches": batches, "timeout": "900s"}
     return grid(base, entries(profile, SYSTEMS), {name: {"disk_class": name} for name in classes})
 
@@ -210,40 +206,40 @@ def on_classes(profile: Plain) -> Plan:
 @figure_of_cells("diskgnn-fig15", on_classes)
 def fig15(cells: Cells) -> Drawing:
     """Draw epoch time on each SSD class."""
-    seconds = cells.medians().pivot(index="system", columns="x", values="value")
     first, *_, last = cells.xs
-    slower = seconds[last] / seconds[first]
-    factors = listed(slower.reindex(SYSTEMS).dropna(), "{} {:.2f}x")
-    notes = [f"slower on {last}: {factors}", paper_note("diskgnn-fig15")]
+    slower = ratios(cells.medians(), last, first, of="x", by="system")
+    notes = [f"slower on {last}: {factors(slower)}", paper_note("diskgnn-fig15")]
     return bars(cells, Axis(""), title="Epoch time on another SSD", notes=notes)
 
 
 def by_packing(profile: Plain) -> Plan:
     """Plan diskgnn with batched and with individual packing at each share of memory."""
-    return over_shares(profile, [variant(profile, method, packing=method) for method in METHODS])
+    return variants(profile, {method: {"packing": method} for method in ("batched", "individual")})
 
 
 @figure_of_cells("diskgnn-fig17", by_packing, least=1)
 def fig17(cells: Cells) -> Drawing:
     """Draw preprocessing time by method and memory, packing as a part; raise NotDrawn without a pair to compare."""
-    rows = cells.medians()
+    rows = cells.measured()
+    facts = _facts(rows)
     rows["bar"] = rows["x"].map(percent) + "\n" + rows["system"]
-    rows["read_bytes"] = fact(rows, "pack_read_bytes")
+    rows["read_bytes"] = facts["pack_read_bytes"]
     rows["whole"] = rows["record"].map(preparation_s)
-    rows[PACKING] = fact(rows, "pack_s").where(rows["value"].notna()).astype(float)
-    rows[PLANNING] = (rows["whole"] - rows[PACKING]).clip(lower=0)
-    batched, individual = (rows[rows["system"] == method].set_index("x") for method in METHODS)
-    times = (individual[["whole", PACKING]] / batched[["whole", PACKING]]).dropna()
-    if times.empty:
+    rows[PACKING] = facts["pack_s"]
+    rows[PLANNING] = rows["whole"] - rows[PACKING]
+    slower = ratios(rows, "individual", "batched", "whole")
+    packing = ratios(rows, "individual", "batched", PACKING)
+    if slower.empty:
         raise NotDrawn("at no share of memory was diskgnn prepared with both ways of packing")
+    columns = ["bar", "status", "read_bytes", "run"]
     parts = [PACKING, PLANNING]
-    seconds = rows.set_index(["bar", "status", "read_bytes", "run"])[parts].rename_axis(columns="part").stack()
-    data = seconds.rename("value").reset_index()[["bar", "part", "value", "status", "read_bytes", "run"]]
-    canvas, _ = draw_stacks(
-        data, parts=parts, title="Preprocessing", ylabel="preprocessing (s)", xlabel=MEMORY.label, numbers=".1f"
-    )
-    factors = [f"{percent(x)} {whole:.1f}x (packing alone {packing:.1f}x)" for x, whole, packing in times.itertuples()]
-    return drawn(canvas, data, cells, f"individual over batched: {', '.join(factors)}", paper_note("diskgnn-fig17"))
+    seconds = rows.drop(columns="value").melt(columns, parts, "part", ignore_index=False).sort_index(kind="stable")
+    data = seconds[["bar", "part", "value", "status", "read_bytes", "run"]]
+    label = "preprocessing (s)"
+    canvas, _ = draw_stacks(data, parts=parts, title="Preprocessing", ylabel=label, xlabel=MEMORY.label, numbers=".1f")
+    form = "{:.0%} {:.1f}x"
+    note = f"individual over batched: {factors(slower, form)}; packing alone: {factors(packing, form)}"
+    return drawn(canvas, data, cells, note, paper_note("diskgnn-fig17"))
 
 
 def by_step(profile: Plain) -> Plan:
@@ -259,34 +255,34 @@ def fig18(cells: Cells) -> Drawing:
     last = seconds.iloc[-1]
     if pd.isna(last):
         raise NotDrawn("diskgnn with all its parts has no measured epoch to compare with")
-    data = bars_over(rows, last)
+    paper = published("diskgnn-fig18").set_index("x")["value"]
+    paper_s = rows["x"].map(paper)
+    data = _bars(rows, last)
     data["epoch_s"] = seconds
-    paper_s = rows["x"].map(published("diskgnn-fig18").set_index("x")["value"])
     data["paper"] = paper_s / paper_s.iloc[-1]
     label = "epoch time over that with packing (x)"
     canvas, _ = draw_bars(data, title="Adding the parts of DiskGNN", ylabel=label, numbers=".3g")
-    return drawn(canvas, data, cells, f"with packing {last:.2f} s", "paper: Friendster", rows=measured(cells))
+    return drawn(canvas, data, cells, f"with packing {last:.2f} s", "paper: Friendster", rows=cells.measured())
 
 
 def sequential(profile: Plain) -> Plan:
     """Plan the three systems with the `SEQUENTIAL` options."""
-    return joined([in_gallery(profile, [name], {"": {"options": own}}) for name, own in SEQUENTIAL.items()])
+    plans = [in_gallery(profile, [name], {"": {"options": own}}) for name, own in SEQUENTIAL.items()]
+    return joined(plans)
 
 
 @figure_of_cells("diskgnn-fig19", sequential, least=1)
 def fig19(cells: Cells) -> Drawing:
     """Draw one bar per system, stacked by stage without overlap; raise NotDrawn without a measured epoch."""
-    done = measured(cells)
     split = partial(run_breakdown, order=ORDER, rest="other")
     rows: list[Plain] = []
     for cell in each(with_absent(cells.medians(), SYSTEMS, cells.xs)):
         rows += part_rows(cell, PARTS, split, bar=cell.system)
     data = pd.DataFrame(rows)
-    canvas, _ = draw_stacks(
-        data, parts=PARTS, title="Epoch by stage, pipelines off", ylabel="epoch time (s)", numbers=".2f"
-    )
+    title = "Epoch by stage, pipelines off"
+    canvas, _ = draw_stacks(data, parts=PARTS, title=title, ylabel=EPOCH_TIME, numbers=".2f")
     overlap = (
         "ginex with one sampler, reader and buffer, mariusgnn with one sampler and one mini-batch ahead: what still "
         "overlaps counts as loading, then assembling, then training"
     )
-    return drawn(canvas, data, cells, overlap, rows=done)
+    return drawn(canvas, data, cells, overlap, rows=cells.measured())

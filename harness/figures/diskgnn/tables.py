@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-from functools import partial
 from typing import Any
 
 import pandas as pd
 
-from harness.compare.cells import Cells, with_absent
+from harness.compare.cells import Cells
 from harness.compare.evidence import Evidence
-from harness.compare.plan import Plain, Plan
+from harness.compare.plan import Plain, Plan, joined
 from harness.compare.verdicts import NotDrawn
-from harness.figures import accuracy_runs as accuracy
-from harness.figures.base import Sheet, figure, figure_of_cells, published, sheet
-from harness.figures.diskgnn.epochs import judged
-from harness.figures.diskgnn.grid import GB, SYSTEMS, in_gallery, measured, over_shares, paper_frame, percent, variant
+from harness.figures.accuracy_runs import accuracy_curve, at_target, best_accuracy, common_target, origin
+from harness.figures.base import GB, Sheet, figure, figure_of_cells, paper_frame, published, sheet
+from harness.figures.diskgnn.grid import SYSTEMS, factors, in_gallery, judged, percent, ratios, variants
 from harness.figures.draw.breakdown import run_breakdown
 from harness.figures.draw.captions import describe_memory
 from harness.figures.grids import host_budget
@@ -26,15 +24,9 @@ MORE_MEMORY = 1.25
 UNITS = {"end-to-end": "s", "preprocessing": "s", "training": "s", "epoch": "s", "disk access": "s"}
 UNITS |= {"disk volume": "GB", "test accuracy": "%"}
 DISK = ["extract", "read", "data_prep", "switch", "load", "load_graph"]
-#: Settings of the rows of Tables 5 and 6. MariusGNN samples by itself: the paper has no ShaDow for it either.
-ROWS: dict[str, dict[str, Plain]] = {
-    "diskgnn-tab5": {"sage": {}, "gat": {"model": "gat"}},
-    "diskgnn-tab6": {"gcn": {"model": "gcn"}, "shadow": {"sampler": "shadow", "systems": ["ginex", "diskgnn"]}},
-}
 COLUMNS = {"model": "", "system": "", "accuracy (%)": ".2f", "end to end (s)": ".1f", "to the target (s)": ".1f"}
 COLUMNS |= {"epochs": "", "paper (%)": ".2f", "paper (h)": ".2f"}
-#: Ways of training in Table 8, and the paper's graphs.
-WAYS = ["sequential", "pipeline"]
+#: The paper's graphs in Table 8.
 GRAPHS = ["Friendster", "IGB260M"]
 
 
@@ -56,130 +48,121 @@ def tab1(evidence: Evidence) -> Sheet:
     All columns are of one memory: of the two the one with which more systems ended well, the less of equals.
     """
     cells = evidence.cells("diskgnn-tab1", budgets, least=1)
-    done = measured(cells)
+    done = cells.measured()
     most = done["x"].mode()[0]
-    done = done[done["x"] == most]
+    done = done[done["x"] == most].set_index("system", drop=False)
     records = done["record"]
-    done["epoch"] = done["value"]
-    done["preprocessing"] = records.map(preparation_s)
-    done["training"] = records.map(_training_s)
-    done["end-to-end"] = done["preprocessing"] + done["training"]
-    done["disk access"] = [run_breakdown(row, [("disk", DISK)], "rest")["disk"] for row in each(done)]
-    done["disk volume"] = cells.medians("device_bytes")["value"] / GB
-    judged_runs = evidence.cells("diskgnn-tab1", judged, least=0).medians().dropna(subset="value")
-    judged_runs["test accuracy"] = 100 * judged_runs["record"].map(accuracy.best_accuracy).astype(float)
-    ours = done.merge(judged_runs[["system", "test accuracy"]], "outer", on="system").set_index("system")
+    preparation = records.map(preparation_s)
+    training = records.map(_training_s)
+    volumes = cells.medians("device_bytes")
+    volumes = volumes[volumes["x"] == most].set_index("system")["value"]
+    accurate = evidence.cells("diskgnn-tab1", judged, least=0).medians().dropna(subset="value").set_index("system")
+    ours = pd.DataFrame(index=SYSTEMS)
+    ours["end-to-end"] = preparation + training
+    ours["preprocessing"] = preparation
+    ours["training"] = training
+    ours["epoch"] = done["value"]
+    ours["disk access"] = done.apply(_disk_s, axis=1)
+    ours["disk volume"] = volumes / GB
+    ours["test accuracy"] = 100 * accurate["record"].map(best_accuracy).astype(float)
     paper = paper_frame("diskgnn-tab1").reindex(SYSTEMS).T
-    table = ours.reindex(SYSTEMS)[list(UNITS)].T.join(paper.add_suffix(", paper"))
+    table = ours.T.join(paper.add_suffix(", paper"))
     table.insert(0, "unit", pd.Series(UNITS))
     table.insert(5, "paper unit", published("diskgnn-tab1").groupby("x")["unit"].first())
     table = table.reset_index(names="measure")
     config = records.iloc[0]["config"]
-    source = "of the runs of diskgnn-fig8" if len(judged_runs) else "not run"
+    source = "of the runs of diskgnn-fig8" if len(accurate) else "not run"
     notes = [
         f"memory: {describe_memory(config['memory'])}",
         f"end to end: preprocessing and {config['epochs']} epochs (paper: 50, in hours)",
-        "disk access: time with a read open",
-        f"accuracy: {source}",
+        f"disk access: time with a read open; accuracy: {source}",
         *failures(cells.medians()),
     ]
-    runs = [*done["run"], *judged_runs["run"]]
-    return sheet(table, dict.fromkeys(table, ".4g"), cells, *notes, rows=done, runs=runs)
+    runs = [*done["run"], *accurate["run"]]
+    return sheet(table, dict.fromkeys(list(table), ".4g"), cells, *notes, rows=done, runs=runs)
 
 
 def _training_s(record: Plain) -> float:
-    return sum(epoch["seconds"] for epoch in record["epochs"])
+    return sum(float(epoch["seconds"]) for epoch in record["epochs"])
+
+
+def _disk_s(row: Any) -> float:
+    return run_breakdown(row, [("disk", DISK)], "rest")["disk"]
 
 
 def failures(rows: pd.DataFrame) -> list[str]:
     """Return status and memory of each row of `Cells.medians` without a value, in words."""
-    failed = rows[rows["value"].isna()]
-    memories = [describe_memory(record["config"]["memory"]) for record in failed["record"]]
-    found = zip(failed["system"], failed["status"].str.upper(), memories, strict=True)
-    return [f"{system} {status} with {memory}" for system, status, memory in found]
+    found = []
+    for row in each(rows[rows["value"].isna()]):
+        memory = describe_memory(row.record["config"]["memory"])
+        found.append(f"{row.system} {row.status.upper()} with {memory}")
+    return found
 
 
-def judged_rows(profile: Plain, table: str) -> list[Plain]:
-    """Return the experiments of the rows of Table 5 or 6."""
-    return [judged(profile, **how).experiment(f"{table}-{label}") for label, how in ROWS[table].items()]
+def by_model(profile: Plain) -> Plan:
+    """Plan the three systems with GraphSAGE and with GAT."""
+    return judged(profile, SYSTEMS, {"sage": {}, "gat": {"model": "gat"}})
 
 
-@figure("diskgnn-tab5", partial(judged_rows, table="diskgnn-tab5"))
-def tab5(evidence: Evidence) -> Sheet:
-    """Return test accuracy and end-to-end time of GraphSAGE and GAT."""
-    return _accuracy(evidence, "diskgnn-tab5")
+@figure_of_cells("diskgnn-tab5", by_model, least=1)
+def tab5(cells: Cells) -> Sheet:
+    """Return test accuracy and end-to-end time by model."""
+    return _accuracy(cells, "diskgnn-tab5")
 
 
-@figure("diskgnn-tab6", partial(judged_rows, table="diskgnn-tab6"))
-def tab6(evidence: Evidence) -> Sheet:
-    """Return test accuracy and end-to-end time of GCN and of ShaDow's samples."""
-    return _accuracy(evidence, "diskgnn-tab6")
+def by_sampler(profile: Plain) -> Plan:
+    """Plan the systems with GCN, and with ShaDow's samples where they can: MariusGNN samples by itself."""
+    gcn = judged(profile, SYSTEMS, {"gcn": {"model": "gcn"}})
+    shadow = judged(profile, ["ginex", "diskgnn"], {"shadow": {"sampler": "shadow"}})
+    return joined([gcn, shadow])
 
 
-def _accuracy(evidence: Evidence, table: str) -> Sheet:
+@figure_of_cells("diskgnn-tab6", by_sampler, least=1)
+def tab6(cells: Cells) -> Sheet:
+    """Return test accuracy and end-to-end time by sampler."""
+    return _accuracy(cells, "diskgnn-tab6")
+
+
+def _accuracy(cells: Cells, table: str) -> Sheet:
     """Return one row per setting and system, with the paper's; raise NotDrawn without a measured epoch."""
-    rows: list[Plain] = []
-    targets: list[str] = []
-    judged_cells: list[Cells] = []
-    for label, how in ROWS[table].items():
-        cells = evidence.cells(table, partial(judged, **how), least=0)
-        medians = cells.medians()
-        done = medians.dropna(subset="value")
-        target = accuracy.common_target(list(done["record"])) or 0.0
-        for cell in each(with_absent(medians, how.get("systems", SYSTEMS), [""])):
-            rows.append({"model": label, "system": cell.system, **_reached(cell, target)})
-        if len(done):
-            targets.append(f"{label} target {100 * target:.1f} %")
-            judged_cells.append(cells)
-    if not judged_cells:
-        raise NotDrawn("no run judged its model on test nodes after every epoch")
-    data = pd.DataFrame(rows)
-    names = data["model"] + " " + data["system"]
-    paper = paper_frame(table).reindex(index=names, columns=["Papers100M accuracy", "Papers100M time"])
-    data[["paper (%)", "paper (h)"]] = paper.to_numpy()
-    first = judged_cells[0]
-    done = measured(first)
-    notes = [
-        accuracy.origin(done["record"].iloc[0]),
-        "best test accuracy of any epoch",
-        "end to end: preprocessing and all epochs",
-        *targets,
-        f"paper: papers100M; models and sampling: {', '.join(ROWS[table])}",
-    ]
-    return sheet(data, COLUMNS, first, *notes, rows=done, runs=list(data["run"].dropna()))
-
-
-def _reached(cell: Any, target: float) -> Plain:
-    """Return a run's best accuracy, and its time for all epochs and to the target; its status where it failed."""
-    if pd.isna(cell.value):
-        return {"accuracy (%)": cell.status}
-    curve = accuracy.accuracy_curve(cell.record)
-    return {
-        "accuracy (%)": 100 * curve["accuracy"].max(),
-        "end to end (s)": curve["end_to_end"].max(),
-        "epochs": len(curve),
-        "run": cell.run,
-        "to the target (s)": accuracy.at_target(cell.record, target, "end_to_end"),
-    }
+    done = cells.measured()
+    targets = done.groupby("x", sort=False)["record"].apply(common_target)
+    rows = cells.medians()
+    curves = [accuracy_curve(record) for record in rows["record"]]
+    data = rows[["x", "system"]].rename(columns={"x": "model"})
+    data["accuracy (%)"] = [100 * curve["accuracy"].max() for curve in curves]
+    data["end to end (s)"] = [curve["end_to_end"].max() for curve in curves]
+    data["epochs"] = [len(curve) for curve in curves]
+    data["run"] = rows["run"]
+    goals = rows["x"].map(targets)
+    pairs = zip(rows["record"], goals, strict=True)
+    data["to the target (s)"] = [at_target(record, target, "end_to_end") for record, target in pairs]
+    paper = paper_frame(table).reindex(data["model"] + " " + data["system"])
+    data[["paper (%)", "paper (h)"]] = paper.reindex(columns=["Papers100M accuracy", "Papers100M time"]).to_numpy()
+    reached = factors(100 * targets, "{} target {:.1f} %")
+    note = f"best test accuracy of any epoch; end to end: preprocessing and all epochs; {reached}; paper: papers100M"
+    return sheet(data, COLUMNS, cells, origin(done["record"].iloc[0]), note, *failures(rows), rows=done)
 
 
 def by_pipeline(profile: Plain) -> Plan:
     """Plan diskgnn with and without its pipeline at each share of memory."""
-    return over_shares(profile, [variant(profile, "pipeline"), variant(profile, "sequential", pipeline=False)])
+    return variants(profile, {"pipeline": {}, "sequential": {"pipeline": False}})
 
 
 @figure_of_cells("diskgnn-tab8", by_pipeline, least=1)
 def tab8(cells: Cells) -> Sheet:
     """Return one row per share of memory, with the paper's speedups; raise NotDrawn without a pair to compare."""
     rows = cells.medians()
-    seconds = rows.pivot(index="x", columns="system", values="value").reindex(columns=WAYS)
-    table = seconds.rename(index=percent, columns="{} (s)".format)
-    table["speedup"] = table["sequential (s)"] / table["pipeline (s)"]
-    if table["speedup"].isna().all():
+    speedup = ratios(rows, "sequential", "pipeline")
+    if speedup.empty:
         raise NotDrawn("at no share of memory was diskgnn measured both with and without its pipeline")
+    seconds = rows.pivot(index="x", columns="system", values="value")
+    table = seconds[["sequential", "pipeline"]].rename(columns="{} (s)".format)
+    table["speedup"] = speedup
+    table = table.rename(index=percent)
     paper = paper_frame("diskgnn-tab8").rename(columns="{} %".format)
     for graph in GRAPHS:
         ways = paper.reindex([f"{graph} sequential", f"{graph} pipeline"])
         table[f"paper {graph}"] = ways.iloc[0] / ways.iloc[1]
     table = table.reset_index(names="memory")
-    return sheet(table, dict.fromkeys(table, ".2f"), cells, "memory over the features", *failures(rows))
+    return sheet(table, dict.fromkeys(list(table), ".2f"), cells, "memory over the features", *failures(rows))
