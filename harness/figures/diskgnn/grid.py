@@ -86,13 +86,15 @@ def graphs(profile: Plain) -> list[Graph]:
     return [dataset_of(gallery(profile)), flat_graph(profile)]
 
 
-def studies_of(profile: Plain, study: str, graphs: list[Graph], **params: Any) -> list[StudyNeed]:
-    """Return a study of each graph, on a whole epoch of the profile's mini-batches, with rows of its width."""
+def epoch_study(profile: Plain, study: str, graph: Graph, **params: Any) -> StudyNeed:
+    """Return a study of a graph on a whole epoch of the profile's mini-batches."""
     base = gallery(profile)
-    params["seed"] = base["run"].get("seed", 0)
-    if study != "access-share":
-        params["row_bytes"] = bytes_of_row(base)
-    return [study_of(base, study, dataset=graph, **params) for graph in graphs]
+    return study_of(base, study, dataset=graph, seed=base["run"].get("seed", 0), **params)
+
+
+def packing_study(profile: Plain, study: str, graph: Graph, **params: Any) -> StudyNeed:
+    """Return an `epoch_study` of packed rows, which are as wide as the profile's."""
+    return epoch_study(profile, study, graph, row_bytes=bytes_of_row(gallery(profile)), **params)
 
 
 def ratios(

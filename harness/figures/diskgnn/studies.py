@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import pandas as pd
 
 from harness.compare.evidence import Evidence
 from harness.compare.plan import Plain
-from harness.compare.verdicts import NotDrawn
 from harness.figures.base import GB, Drawing, Sheet, drawn, figure, paper_frame, paper_note, published, sheet
-from harness.figures.diskgnn.grid import flat_graph, graphs, like, percent, studies_of
+from harness.figures.diskgnn.grid import epoch_study, flat_graph, graphs, like, packing_study, percent
 from harness.figures.draw.bars import draw_bars
 from harness.figures.draw.captions import study_caption
 from harness.figures.draw.curves import draw_curves
@@ -52,7 +53,7 @@ MEASURED |= {"heuristic segment": "segment"}
 def layouts(profile: Plain) -> list[StudyNeed]:
     """Return the study of one epoch's disk caches, with a tenth of the rows in memory and reads of at least 4 KiB."""
     segments = values(profile, "segments", SEGMENTS)
-    return studies_of(profile, "amplification", graphs(profile), segments=segments)
+    return [packing_study(profile, "amplification", graph, segments=segments) for graph in graphs(profile)]
 
 
 def _results(records: list[StudyRecord]) -> list[Plain]:
@@ -60,11 +61,10 @@ def _results(records: list[StudyRecord]) -> list[Plain]:
     return [record.params | record.result for record in records]
 
 
-def _layout_note(studies: list[Plain]) -> str:
-    first = studies[0]
-    epochs = [f"{own['dataset']}: {own['batches']} mini-batches" for own in studies]
-    share = percent(first["memory_share"])
-    return f"{share} of the rows in memory, reads of {first['granularity']} B; {'; '.join(epochs)}"
+def _layout_note(study: Plain) -> str:
+    share = percent(study["memory_share"])
+    reads = f"{share} of the rows in memory, reads of {study['granularity']} B"
+    return f"{reads}; an epoch has {study['batches']} mini-batches"
 
 
 @figure("diskgnn-fig5", studies=layouts)
@@ -74,19 +74,19 @@ def fig5(evidence: Evidence) -> Drawing:
     studies = _results(records)
     table = pd.json_normalize(studies, "layouts", "dataset")
     whole = table["global"]
-    reordered = table["reordered"]
+    reordered = table.reordered
     # The middle length of the segments stands for all.
-    middle = table["segment"][~whole].quantile(interpolation="higher")
+    middle = table.segment[~whole].quantile(interpolation="higher")
     kinds = whole.map({True: "global", False: "segmented"})
     table["series"] = kinds.where(reordered, "not reordered")
-    chosen = table[whole | reordered & (table["segment"] == middle)]
+    chosen = table[whole | reordered & (table.segment == middle)]
     names = {"dataset": "group", "amplification": "value", "cache_amplification": "cache_value"}
     bars = chosen.rename(columns=names).assign(panel="amplification")
     worst = bars.sort_values("value")["group"].iloc[-1]
-    steps = bars[(bars["group"] == worst) & (bars["series"] != "not reordered")].explode("reduction")
+    steps = bars[(bars.group == worst) & (bars.series != "not reordered")].explode("reduction")
     number = steps.groupby("series").cumcount(ascending=False)
-    curves = pd.DataFrame({"panel": "reduction", "series": steps["series"], "x": 100 * number / number.max()})
-    curves["y"] = 100 * steps["reduction"].astype(float)
+    curves = pd.DataFrame({"panel": "reduction", "series": steps.series, "x": 100 * number / number.max()})
+    curves["y"] = 100 * steps.reduction.astype(float)
     curves = curves.sort_values(["series", "x"])
     looks = named_looks(VARIANTS)
     canvas, (left, right) = many_panels(2)
@@ -97,7 +97,7 @@ def fig5(evidence: Evidence) -> Drawing:
     draw_curves(curves, title=f"(b) Saved, {worst}", xlabel=label, ylabel=saved, looks=looks, axes=right)
     data = pd.concat([bars[["panel", "group", "series", "value", "cache_value", "segment"]], curves])
     twice = "rows that a segment asks for twice are in its disk cache, the others packed; all their reads count"
-    notes = [_layout_note(studies), twice, f"segments of {middle}"]
+    notes = [_layout_note(studies[0]), twice, f"segments of {middle}"]
     return drawn(canvas, data, records[0], *notes, order=VARIANTS)
 
 
@@ -109,22 +109,22 @@ def fig16(evidence: Evidence) -> Drawing:
     table = pd.json_normalize(studies, "layouts", "feature_bytes")
     table = table[~table["global"]].sort_values(["segment", "reordered"])
     data = table[["segment"]].rename(columns={"segment": "group"})
-    data["series"] = table["reordered"].map({True: "reordered", False: "not reordered"})
-    data["read_gib"] = table["read_bytes"] / GIB
-    data["disk_gib"] = table["disk_bytes"] / GIB
-    data["disk_x"] = table["disk_bytes"] / table["feature_bytes"]
+    data["series"] = table.reordered.map({True: "reordered", False: "not reordered"})
+    data["read_gib"] = table.read_bytes / GIB
+    data["disk_gib"] = table.disk_bytes / GIB
+    data["disk_x"] = table.disk_bytes / table.feature_bytes
     canvas, (left, right) = many_panels(2)
     label = "read in an epoch (GiB)"
     draw_bars(data, column="read_gib", title="Disk traffic", ylabel=label, xlabel=SEGMENT, numbers=".1f", axes=left)
     label = "over the feature table (x)"
     draw_bars(data, column="disk_x", title="Disk space", ylabel=label, xlabel=SEGMENT, numbers=".2f", axes=right)
-    notes = [_layout_note(studies), "packed chunks and disk caches, feature rows alone"]
+    notes = [_layout_note(studies[0]), "packed chunks and disk caches, feature rows alone"]
     return drawn(canvas, data, record, *notes)
 
 
 def space_over_memory(profile: Plain) -> list[StudyNeed]:
     """Return the study of disk space at shares of the rows in memory."""
-    return studies_of(profile, "disk-space", graphs(profile), memory_shares=SHARES)
+    return [packing_study(profile, "disk-space", graph, memory_shares=SHARES) for graph in graphs(profile)]
 
 
 @figure("diskgnn-fig13", studies=space_over_memory)
@@ -146,25 +146,20 @@ def space_over_samples(profile: Plain) -> list[StudyNeed]:
     """Return studies of the flat graph at the usual share of memory: the paper's fan-outs, scaled batch sizes."""
     size = gallery(profile)["run"]["batch_size"]
     sizes = [max(1, round(size * factor)) for factor in values(profile, "batch_factors", BATCH_FACTORS)]
-    changes: list[Plain] = [{"fanout": fanout} for fanout in FANOUTS]
-    changes += [{"fanout": FANOUTS[-1], "batch_size": size} for size in sizes]
-    flat = [flat_graph(profile)]
-    found: list[StudyNeed] = []
-    for own in changes:
-        found += studies_of(profile, "disk-space", flat, memory_shares=[USUAL_SHARE], **own)
-    return found
+    space = partial(packing_study, profile, "disk-space", flat_graph(profile), memory_shares=[USUAL_SHARE])
+    over_fanout = [space(fanout=fanout) for fanout in FANOUTS]
+    over_size = [space(fanout=FANOUTS[-1], batch_size=size) for size in sizes]
+    return over_fanout + over_size
 
 
 @figure("diskgnn-fig14", studies=space_over_samples)
 def fig14(evidence: Evidence) -> Drawing:
-    """Draw disk space over fan-out, then over batch size; raise NotDrawn with only one of each."""
+    """Draw disk space over fan-out, then over batch size."""
     records = evidence.all_studies("disk-space", where=lambda params: params["memory_shares"] == [USUAL_SHARE])
-    if len(records) < 2:
-        raise NotDrawn("the study disk-space was made for one fan-out and batch size only")
     studies = pd.DataFrame(_results(records))
-    studies["fan-out"] = [",".join(map(str, fanout)) for fanout in studies["fanout"]]
-    studies["batch size"] = studies["batch_size"].astype(str)
-    studies["value"] = [points[0]["packed_x"] for points in studies["points"]]
+    studies["fan-out"] = [",".join(map(str, fanout)) for fanout in studies.fanout]
+    studies["batch size"] = studies.batch_size.astype(str)
+    studies["value"] = [points[0]["packed_x"] for points in studies.points]
     studies = studies.sort_values(["fan-out", "batch_size"]).rename(columns={"dataset": "series"})
     # The most frequent batch size is that of the sweep over fan-outs.
     usual = studies["batch size"].mode()[0]
@@ -174,7 +169,7 @@ def fig14(evidence: Evidence) -> Drawing:
     data = pd.concat([over_fanout, over_size])[["panel", "group", "series", "value", "rows_per_batch", "batches"]]
     label = "fan-out, then batch size"
     canvas, _ = draw_bars(data, title="Disk space", ylabel="over the features (x)", xlabel=label, numbers=".2f")
-    hop = over_fanout["value"].iloc[-1] / over_fanout["value"].iloc[0]
+    hop = over_fanout.value.iloc[-1] / over_fanout.value.iloc[0]
     notes = [
         f"one epoch, no limit, {percent(USUAL_SHARE)} of the rows in memory",
         f"fan-outs at batch {usual}, batch sizes at fan-out {most}",
@@ -187,7 +182,7 @@ def fig14(evidence: Evidence) -> Drawing:
 def accesses(profile: Plain) -> list[StudyNeed]:
     """Return studies of one epoch's accesses on the profile's graph, a flat one, and an R-MAT one."""
     rmat = like(profile, "rmat", kind="rmat")
-    return studies_of(profile, "access-share", [*graphs(profile), rmat], bounds=BOUNDS)
+    return [epoch_study(profile, "access-share", graph, bounds=BOUNDS) for graph in [*graphs(profile), rmat]]
 
 
 @figure("diskgnn-tab3", studies=accesses)
@@ -199,7 +194,7 @@ def tab3(evidence: Evidence) -> Sheet:
     ours = pd.DataFrame(shares, studies.index, BUCKETS) * 100
     both = {"ours": ours, "paper": paper_frame("diskgnn-tab3")}
     data = pd.concat(both, names=["source", "graph"]).reset_index()
-    batches = ", ".join(map(str, studies["batches"]))
+    batches = ", ".join(map(str, studies.batches))
     notes = [f"one epoch of {batches} mini-batches", "in % of accesses", "touched: nodes with any access"]
     return sheet(data[list(ACCESSES)], ACCESSES, records[0], *notes)
 
@@ -215,12 +210,10 @@ def tab4(evidence: Evidence) -> Sheet:
     record = evidence.study("fio-grid")
     points = pd.DataFrame(record.result["points"]).query("direct")
     random = points.query("pattern == 'random' and block_bytes == 4096")
-    if random.empty:
-        raise NotDrawn("the study fio-grid read no blocks of 4 KiB at random")
     device = record.result.get("device") or {}
     name = device.get("model") or device.get("name") or "this host's disk"
-    bandwidth = points["bytes_per_s"].max() / GB
-    ours = [name.strip(), random["iops"].max(), bandwidth, None, "fio, this host"]
+    bandwidth = points.bytes_per_s.max() / GB
+    ours = [name.strip(), random.iops.max(), bandwidth, None, "fio, this host"]
     paper = paper_frame("diskgnn-tab4").rename(columns=MEASURES)
     paper["source"] = published("diskgnn-tab4").groupby("series")["source"].first()
     data = pd.concat([pd.DataFrame([ours], columns=list(STORAGE)), paper.reset_index(names="storage")])
@@ -232,7 +225,8 @@ def searches(profile: Plain) -> list[StudyNeed]:
     """Return the study of both searches on the graph of flat accesses, where disk space is scarce."""
     short = SEARCH_BATCHES if (profile.get("gallery") or {}).get("run") else 0
     limits = values(profile, "search_limits", SEARCH_LIMITS)
-    return studies_of(profile, "packing-search", [flat_graph(profile)], limits=limits, max_batches=short)
+    flat = flat_graph(profile)
+    return [packing_study(profile, "packing-search", flat, limits=limits, max_batches=short)]
 
 
 @figure("diskgnn-tab7", studies=searches)
@@ -241,22 +235,19 @@ def tab7(evidence: Evidence) -> Sheet:
     record = evidence.study("packing-search")
     study = record.params | record.result
     ours = pd.json_normalize(study, "cases", "dataset", sep=" ").rename(columns=lambda name: name.replace("_", " "))
-    ours["of packing"] = 100 * ours["limit"]
+    ours["of packing"] = 100 * ours.limit
     ours["limit"] = ours["limit x"].map("{:.2f}x".format)
     known = published("diskgnn-tab7")
-    names = known["series"].str.extract("(?P<dataset>[^ ]+) (?P<measure>.+)")
+    names = known.series.str.extract("(?P<dataset>[^ ]+) (?P<measure>.+)")
     paper = known.join(names).pivot(index=["dataset", "x"], columns="measure", values="value").reset_index()
     paper["dataset"] += " (paper)"
     both = pd.concat([ours, paper.rename(columns={"x": "limit"})], ignore_index=True)
     data = both.rename(columns=MEASURED).reindex(columns=list(SEARCH))
     data["speedup"] = data["brute force s"] / data["heuristic s"]
     data["heuristic amp."] = data["heuristic amp."].astype(object).fillna("does not fit")
-    notes = [
-        f"{percent(study['memory_share'])} of the rows in memory",
-        f"packing alone takes {study['packed_x']:.2f}x the features",
-        f"brute force tries {study['search_points']} segment lengths with every threshold, and the heuristic's own shape",
-        "reads of 4 KiB",
-    ]
-    caption = study_caption(record, "; ".join(notes))
+    share = percent(study["memory_share"])
+    packed = f"{share} of the rows in memory; packing alone takes {study['packed_x']:.2f}x the features"
+    lengths = f"brute force tries {study['search_points']} segment lengths with every threshold"
+    caption = study_caption(record, f"{packed}; {lengths}, and the heuristic's own shape; reads of 4 KiB")
     caption = caption.replace("no timing", "timing of the searches alone, which no cap held")
     return sheet(data, SEARCH, caption)

@@ -9,10 +9,9 @@ import pandas as pd
 from harness.compare.cells import Cells
 from harness.compare.evidence import Evidence
 from harness.compare.plan import Plain, Plan, joined
-from harness.compare.verdicts import NotDrawn
 from harness.figures.accuracy_runs import accuracy_curve, at_target, best_accuracy, common_target, origin
 from harness.figures.base import GB, Sheet, figure, figure_of_cells, paper_frame, published, sheet
-from harness.figures.diskgnn.grid import SYSTEMS, factors, in_gallery, judged, percent, ratios, variants
+from harness.figures.diskgnn.grid import SYSTEMS, factors, in_gallery, judged, percent, variants
 from harness.figures.draw.breakdown import run_breakdown
 from harness.figures.draw.captions import describe_memory
 from harness.figures.grids import host_budget
@@ -49,22 +48,22 @@ def tab1(evidence: Evidence) -> Sheet:
     """
     cells = evidence.cells("diskgnn-tab1", budgets, least=1)
     done = cells.measured()
-    most = done["x"].mode()[0]
-    done = done[done["x"] == most].set_index("system", drop=False)
-    records = done["record"]
+    most = done.x.mode()[0]
+    done = done[done.x == most].set_index("system", drop=False)
+    records = done.record
     preparation = records.map(preparation_s)
     training = records.map(_training_s)
     volumes = cells.medians("device_bytes")
-    volumes = volumes[volumes["x"] == most].set_index("system")["value"]
+    volumes = volumes[volumes.x == most].set_index("system")["value"]
     accurate = evidence.cells("diskgnn-tab1", judged, least=0).medians().dropna(subset="value").set_index("system")
     ours = pd.DataFrame(index=SYSTEMS)
     ours["end-to-end"] = preparation + training
     ours["preprocessing"] = preparation
     ours["training"] = training
-    ours["epoch"] = done["value"]
+    ours["epoch"] = done.value
     ours["disk access"] = done.apply(_disk_s, axis=1)
     ours["disk volume"] = volumes / GB
-    ours["test accuracy"] = 100 * accurate["record"].map(best_accuracy).astype(float)
+    ours["test accuracy"] = 100 * accurate.record.map(best_accuracy).astype(float)
     paper = paper_frame("diskgnn-tab1").reindex(SYSTEMS).T
     table = ours.T.join(paper.add_suffix(", paper"))
     table.insert(0, "unit", pd.Series(UNITS))
@@ -76,10 +75,11 @@ def tab1(evidence: Evidence) -> Sheet:
         f"memory: {describe_memory(config['memory'])}",
         f"end to end: preprocessing and {config['epochs']} epochs (paper: 50, in hours)",
         f"disk access: time with a read open; accuracy: {source}",
-        *failures(cells.medians()),
+        *failures(cells),
     ]
-    runs = [*done["run"], *accurate["run"]]
-    return sheet(table, dict.fromkeys(list(table), ".4g"), cells, *notes, rows=done, runs=runs)
+    runs = [*done.run, *accurate.run]
+    columns = dict.fromkeys(map(str, table), ".4g")
+    return sheet(table, columns, cells, *notes, rows=done, runs=runs)
 
 
 def _training_s(record: Plain) -> float:
@@ -90,10 +90,11 @@ def _disk_s(row: Any) -> float:
     return run_breakdown(row, [("disk", DISK)], "rest")["disk"]
 
 
-def failures(rows: pd.DataFrame) -> list[str]:
-    """Return status and memory of each row of `Cells.medians` without a value, in words."""
+def failures(cells: Cells) -> list[str]:
+    """Return status and memory of each cell without a measured epoch, in words."""
+    rows = cells.medians()
     found = []
-    for row in each(rows[rows["value"].isna()]):
+    for row in each(rows[rows.value.isna()]):
         memory = describe_memory(row.record["config"]["memory"])
         found.append(f"{row.system} {row.status.upper()} with {memory}")
     return found
@@ -126,22 +127,22 @@ def tab6(cells: Cells) -> Sheet:
 def _accuracy(cells: Cells, table: str) -> Sheet:
     """Return one row per setting and system, with the paper's; raise NotDrawn without a measured epoch."""
     done = cells.measured()
-    targets = done.groupby("x", sort=False)["record"].apply(common_target)
+    targets = done.groupby("x", sort=False)["record"].agg(common_target)
     rows = cells.medians()
-    curves = [accuracy_curve(record) for record in rows["record"]]
+    curves = [accuracy_curve(record) for record in rows.record]
     data = rows[["x", "system"]].rename(columns={"x": "model"})
-    data["accuracy (%)"] = [100 * curve["accuracy"].max() for curve in curves]
-    data["end to end (s)"] = [curve["end_to_end"].max() for curve in curves]
+    data["accuracy (%)"] = [100 * curve.accuracy.max() for curve in curves]
+    data["end to end (s)"] = [curve.end_to_end.max() for curve in curves]
     data["epochs"] = [len(curve) for curve in curves]
-    data["run"] = rows["run"]
-    goals = rows["x"].map(targets)
-    pairs = zip(rows["record"], goals, strict=True)
+    data["run"] = rows.run
+    goals = rows.x.map(targets)
+    pairs = zip(rows.record, goals, strict=True)
     data["to the target (s)"] = [at_target(record, target, "end_to_end") for record, target in pairs]
-    paper = paper_frame(table).reindex(data["model"] + " " + data["system"])
+    paper = paper_frame(table).reindex(data["model"] + " " + data.system)
     data[["paper (%)", "paper (h)"]] = paper.reindex(columns=["Papers100M accuracy", "Papers100M time"]).to_numpy()
     reached = factors(100 * targets, "{} target {:.1f} %")
     note = f"best test accuracy of any epoch; end to end: preprocessing and all epochs; {reached}; paper: papers100M"
-    return sheet(data, COLUMNS, cells, origin(done["record"].iloc[0]), note, *failures(rows), rows=done)
+    return sheet(data, COLUMNS, cells, origin(done.record.iloc[0]), note, *failures(cells), rows=done)
 
 
 def by_pipeline(profile: Plain) -> Plan:
@@ -151,18 +152,16 @@ def by_pipeline(profile: Plain) -> Plan:
 
 @figure_of_cells("diskgnn-tab8", by_pipeline, least=1)
 def tab8(cells: Cells) -> Sheet:
-    """Return one row per share of memory, with the paper's speedups; raise NotDrawn without a pair to compare."""
-    rows = cells.medians()
-    speedup = ratios(rows, "sequential", "pipeline")
-    if speedup.empty:
-        raise NotDrawn("at no share of memory was diskgnn measured both with and without its pipeline")
+    """Return one row per share of memory, with the paper's speedups."""
+    rows = cells.measured()
     seconds = rows.pivot(index="x", columns="system", values="value")
-    table = seconds[["sequential", "pipeline"]].rename(columns="{} (s)".format)
-    table["speedup"] = speedup
+    table = seconds.reindex(columns=["sequential", "pipeline"]).add_suffix(" (s)")
+    table["speedup"] = table["sequential (s)"] / table["pipeline (s)"]
     table = table.rename(index=percent)
     paper = paper_frame("diskgnn-tab8").rename(columns="{} %".format)
     for graph in GRAPHS:
         ways = paper.reindex([f"{graph} sequential", f"{graph} pipeline"])
         table[f"paper {graph}"] = ways.iloc[0] / ways.iloc[1]
     table = table.reset_index(names="memory")
-    return sheet(table, dict.fromkeys(list(table), ".2f"), cells, "memory over the features", *failures(rows))
+    columns = dict.fromkeys(map(str, table), ".2f")
+    return sheet(table, columns, cells, "memory over the features", *failures(cells))
