@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pandas as pd
 
 from harness.compare.comparable import shared_setting, side_by_side
+from harness.compare.verdicts import NotDrawn
 from harness.records.cost import TrainingCost
 from harness.records.record import spread
 from harness.results.table import STATISTICS, epochs_table, medians
@@ -94,6 +95,13 @@ class Cells:
         table.loc[measured, "status"] = "ok"
         table = table.astype({"samples": float}).fillna({"samples": 0, "interval": ""}).astype({"samples": int})
         return table[list(NO_CELLS.columns)]
+
+    def measured(self) -> pd.DataFrame:
+        """Return the rows of `medians` that have a value; raise NotDrawn without any."""
+        rows = self.medians().dropna(subset="value")
+        if rows.empty:
+            raise NotDrawn("no run has a measured epoch")
+        return rows
 
     def _terms(self) -> pd.DataFrame:
         """Return the terms of T(E) of each cell over all its rounds."""

@@ -9,26 +9,33 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pandas as pd
-from pydantic import Field
+from pydantic import Field, PositiveInt
 
+from harness.compare.cells import Cells
 from harness.compare.plan import Plain, Plan, grid
 from harness.compare.points import Group, Point
 from harness.compare.verdicts import NotDrawn
-from harness.figures.base import Drawing, drawn, ids
+from harness.figures.base import Drawing, drawn
 from harness.figures.draw import style
 from harness.figures.draw.curves import draw_curves
 from harness.figures.draw.panels import many_panels
 from harness.figures.grids import gallery
-from harness.results.table import preparation_s
+from harness.results.table import each, preparation_s
 from harness.settings import Strict, strict
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure as Canvas
 
 BASE_VARIABLE = "OUTCORE_ACCURACY_GRAPH"
 GENERATED = "accuracy-generated"
 # Distance of the common target below the lowest best accuracy: noise of the last epochs then excludes no run.
 MARGIN = 0.01
+CURVE = ["epoch", "seconds", "end_to_end", "accuracy"]
+#: Settings of the runs; the others are of the dataset.
+OF_RUNS = {"fanout", "hidden", "batch_size", "epochs", "device", "memory", "test_nodes"}
 
 
 class AccuracySettings(Strict):
@@ -39,17 +46,17 @@ class AccuracySettings(Strict):
     """
 
     base: str = ""
-    expand: int = Field(default=16, ge=1)
+    expand: PositiveInt = 16
     nodes: str | int = "220k"
     edges: str | int = "4.4M"
-    dim: int = Field(default=512, ge=1)
-    train_fraction: float = Field(default=0.0075, gt=0, le=1)
-    test_fraction: float = Field(default=0.02, gt=0, le=1)
-    test_nodes: int = Field(default=4000, ge=1)
-    batch_size: int = Field(default=100, ge=1)
-    fanout: list[int] = Field(default_factory=lambda: [10, 5], min_length=1)
-    hidden: int = Field(default=64, ge=1)
-    epochs: int = Field(default=10, ge=2)
+    dim: PositiveInt = 512
+    train_fraction: float = Field(0.0075, gt=0, le=1)
+    test_fraction: float = Field(0.02, gt=0, le=1)
+    test_nodes: PositiveInt = 4000
+    batch_size: PositiveInt = 100
+    fanout: list[int] = Field([10, 5], min_length=1)
+    hidden: PositiveInt = 64
+    epochs: int = Field(10, ge=2)
     device: str = "cpu"
     memory: str = "+56MiB"
 
@@ -68,18 +75,18 @@ def accuracy_settings(profile: Plain) -> AccuracySettings:
 def accuracy_profile(profile: Plain, model: str = "sage") -> Plain:
     """Return the gallery's profile with test accuracy after every epoch; the caller sets systems, grid and name."""
     own = accuracy_settings(profile)
-    changed = gallery(profile)
-    name = f"accuracy-{Path(own.base).stem}-x{own.expand}" if own.base else GENERATED
-    shared: Plain = own.model_dump(include={"dim", "train_fraction", "test_fraction"}) | {"seed": 1}
+    recipe: Plain = own.model_dump(include={"dim", "train_fraction", "test_fraction"})
     if own.base:
-        recipe = {"kind": "kronecker", "base": own.base, "expand": own.expand, **shared}
+        name = f"accuracy-{Path(own.base).stem}-x{own.expand}"
+        recipe |= {"kind": "kronecker", "base": own.base, "expand": own.expand, "seed": 1}
     else:
-        recipe = {"kind": "rmat", "nodes": own.nodes, "edges": own.edges, "classes": 10, **shared}
+        name = GENERATED
+        recipe |= {"kind": "rmat", "nodes": own.nodes, "edges": own.edges, "classes": 10, "seed": 1}
+    changed = gallery(profile)
     changed["datasets"] = {name: recipe}
-    changed["run"] |= {"dataset": name, "model": model, "layers": None, "max_batches": 0, "warmup": 1}
-    changed["run"] |= {"device_memory": None, "fanout": list(own.fanout)}
-    same = {"hidden", "batch_size", "epochs", "device", "memory", "test_nodes"}
-    changed["run"] |= own.model_dump(include=same)
+    run = changed["run"]
+    run |= {"dataset": name, "model": model, "layers": None, "max_batches": 0, "warmup": 1, "device_memory": None}
+    run |= own.model_dump(include=OF_RUNS)
     return changed
 
 
@@ -90,13 +97,12 @@ def accuracy_curve(record: Mapping[str, Any]) -> pd.DataFrame:
         Columns `epoch` (from 1), `seconds` (training time so far, with the warm-up epoch, which trains as the others
         do), `end_to_end` (`seconds` and preprocessing) and `accuracy` (share of the test nodes); empty without any.
     """
+    epochs = pd.DataFrame(record.get("epochs", []), columns=["epoch", "seconds", "test_accuracy"])
+    seconds = epochs["seconds"].cumsum()
+    accuracy = epochs["test_accuracy"].astype(float)
     before = preparation_s(record)
-    seconds, rows = 0.0, []
-    for epoch in record.get("epochs", []):
-        seconds += float(epoch["seconds"])
-        if epoch.get("test_accuracy") is not None:
-            rows.append((epoch["epoch"] + 1, seconds, before + seconds, float(epoch["test_accuracy"])))
-    return pd.DataFrame(rows, columns=["epoch", "seconds", "end_to_end", "accuracy"])
+    curve = epochs.assign(epoch=epochs["epoch"] + 1, seconds=seconds, end_to_end=before + seconds, accuracy=accuracy)
+    return curve.dropna(subset="accuracy", ignore_index=True)[CURVE]
 
 
 def at_target(record: Mapping[str, Any], target: float, column: str = "seconds") -> float | None:
@@ -132,60 +138,92 @@ def accuracy_plan(profile: Plain, entries: Sequence[Any], model: str = "sage", s
         model, sampler: run settings of all runs.
     """
     changed = accuracy_profile(profile, model)
-    changed["run"] = {**changed["run"], "sampler": sampler}
+    changed["run"]["sampler"] = sampler
     return grid(changed, entries, {"": {}})
 
 
 def origin(record: Mapping[str, Any]) -> str:
     """Return the origin of graph and labels, for the caption."""
-    name = str(record["config"]["dataset"]["name"])
+    name = record["config"]["dataset"]["name"]
     return "generated graph and labels" if name == GENERATED else "graph, features and labels expanded from a real one"
 
 
 def draw_by_system(
-    group: Group, systems: Sequence[str], titles: Sequence[str], memory: Callable[[list[Point]], str]
+    cells: Cells | Group, systems: Sequence[str], titles: Sequence[str], memory: str | Callable[[list[Point]], str]
 ) -> Drawing:
     """Draw accuracy over epochs (left) and over training time (right), one line per system, with the common target.
 
     Args:
         systems: systems of the figure; the caption names those without a run.
-        memory: maps the measured points to caption text on their memory.
+        memory: caption text on the memory of the runs.
 
     Raises:
         NotDrawn: no run has test accuracy.
     """
+    if not isinstance(cells, Cells):  # until every figure is drawn from cells
+        return _draw_points(cells, systems, titles, memory)
+    medians = cells.medians()
+    done = medians[medians["value"].notna()]
+    canvas, table = _draw_curves(done, titles)
+    notes = [str(memory), accuracy_note(done), *failures(medians, systems)]
+    return drawn(canvas, table, cells, *notes, rows=done, runs=list(done["run"]))
+
+
+def _draw_curves(runs: pd.DataFrame, titles: Sequence[str]) -> tuple[Canvas, pd.DataFrame]:
+    """Draw the curves of rows of `Cells.medians`; return the canvas and all points. Raise NotDrawn without a curve."""
     from matplotlib.ticker import MaxNLocator
 
-    order = style.ordered(group.systems())
-    points = sorted(group.points, key=lambda point: order.index(point.system))
-    done = [point for point in points if point.value is not None]
-    curves = [accuracy_curve(point.record).assign(series=point.system, run=point.run) for point in done]
-    if not any(map(len, curves)):
+    by_system = runs.set_index("system", drop=False).loc[style.ordered(list(runs["system"]))]
+    curves = [accuracy_curve(run.record).assign(series=run.system, run=run.run) for run in each(by_system)]
+    target = common_target(list(runs["record"]))
+    if target is None:
         raise NotDrawn("no run judged its model on test nodes after every epoch")
-    rows = pd.concat([curve for curve in curves if len(curve)], ignore_index=True)
-    rows["accuracy"] *= 100
-    target = common_target([point.record for point in done])
+    table = pd.concat(curves, ignore_index=True)
+    table["accuracy"] *= 100
+    rows = table.assign(y=table["accuracy"])
     canvas, panels = many_panels(2, height=2.4, sharey=True)
-    labels = [("epoch", "epoch", "test accuracy (%)"), ("seconds", "training time (s)", "")]
-    for axes, title, (column, xlabel, ylabel) in zip(panels, titles, labels, strict=True):
-        own = rows.assign(x=rows[column], y=rows["accuracy"])
-        draw_curves(own, title=title, xlabel=xlabel, ylabel=ylabel, axes=axes)
-        if target is not None:
-            axes.axhline(100 * target, color="#666666", linewidth=0.7, linestyle=(0, (4, 3)), zorder=0)
-    panels[0].xaxis.set_major_locator(MaxNLocator(integer=True, min_n_ticks=1))
-    missing = [f"{name} not run" for name in systems if name not in order]
-    failed = [f"{point.system} {point.told}" for point in points if point.value is None]
-    notes = [memory(done), accuracy_note(done), *failed, *missing]
-    return drawn(canvas, rows, group, *notes, points=done, runs=ids(done))
+    left, right = panels
+    draw_curves(rows.assign(x=rows["epoch"]), title=titles[0], xlabel="epoch", ylabel="test accuracy (%)", axes=left)
+    draw_curves(rows.assign(x=rows["seconds"]), title=titles[1], xlabel="training time (s)", ylabel="", axes=right)
+    for axes in panels:
+        axes.axhline(100 * target, color="#666666", linewidth=0.7, linestyle="--", zorder=0)
+    left.xaxis.set_major_locator(MaxNLocator(integer=True, min_n_ticks=1))
+    return canvas, table
 
 
-def accuracy_note(points: Sequence[Point]) -> str:
-    """Return caption text: origin of the labels, test nodes, and time of each run to the common target accuracy."""
-    records = [point.record for point in points]
+def accuracy_note(runs: pd.DataFrame) -> str:
+    """Return caption text: origin of the labels, test nodes, and time of each run to the common target accuracy.
+
+    Args:
+        runs: rows of `Cells.medians`, at least one.
+    """
+    records = list(runs["record"])
+    nodes = records[0]["config"]["test_nodes"]
+    judged = f"{origin(records[0])}; {nodes:,} test nodes after every epoch"
     target = common_target(records)
-    parts = [origin(records[0]), f"{records[0]['config']['test_nodes']:,} test nodes after every epoch"]
-    if target is not None:
-        reached = {p.system: [at_target(p.record, target, what) for what in ("seconds", "epoch")] for p in points}
-        times = [f"{system} {took[0]:.1f} s (epoch {took[1]:.0f})" for system, took in reached.items() if all(took)]
-        parts.append(f"to {100 * target:.1f} %: {', '.join(times)}")
-    return "; ".join(parts)
+    if target is None:
+        return judged
+    times = []
+    for run in each(runs):
+        seconds, epoch = at_target(run.record, target), at_target(run.record, target, "epoch")
+        if seconds is not None:
+            times.append(f"{run.system} {seconds:.1f} s (epoch {epoch:.0f})")
+    return f"{judged}; to {100 * target:.1f} %: {', '.join(times)}"
+
+
+def failures(medians: pd.DataFrame, systems: Sequence[str]) -> list[str]:
+    """Return caption text of each row without a value, like `ginex OOM`, and of each of `systems` without a row."""
+    failed = medians[medians["value"].isna()]
+    ended = [f"{row.system} {row.status.upper()}" for row in each(failed)]
+    absent = [f"{system} not run" for system in systems if system not in set(medians["system"])]
+    return ended + absent
+
+
+def _draw_points(group: Group, systems: Sequence[str], titles: Sequence[str], memory: Any) -> Drawing:
+    """Draw the points of a group as `draw_by_system` draws cells."""
+    records: Any = [point.record for point in group.points]
+    medians = group.frame().assign(record=records)
+    done = medians[medians["value"].notna()]
+    canvas, table = _draw_curves(done, titles)
+    notes = [memory(group.done), accuracy_note(done), *failures(medians, systems)]
+    return drawn(canvas, table, group, *notes, points=group.done, runs=list(done["run"]))

@@ -414,3 +414,16 @@ def paper_rows(figure_id: str, series: str | None = None) -> list[Plain]:
     table = published(figure_id)
     mine = table[(table["series"] == series) | (series is None)]
     return [{str(column): cell for column, cell in row.items()} for row in mine.to_dict("records")]
+
+
+def paper_frame(figure_id: str) -> pd.DataFrame:
+    """Return the published values of a figure: a row for each series, a column for each x, in their order."""
+    import pandas as pd
+
+    return pd.DataFrame.from_dict(paper_table(figure_id), orient="index")
+
+
+def paper_note(figure_id: str) -> str:
+    """Return the published factors of a figure in words; empty without any."""
+    factors = [f"{row['series']} {row['x']} {row['value']:g}x" for row in paper_rows(figure_id)]
+    return f"paper: {', '.join(factors)}" if factors else ""

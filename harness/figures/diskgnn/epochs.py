@@ -3,100 +3,131 @@
 from __future__ import annotations
 
 from functools import partial
+from typing import Any
 
 import pandas as pd
 
+from harness.compare.cells import TERMS, Cells, with_absent
 from harness.compare.plan import Plain, Plan, grid, joined
 from harness.compare.points import Group
 from harness.compare.verdicts import NotDrawn
-from harness.figures.accuracy_runs import accuracy_plan, accuracy_profile, draw_by_system
-from harness.figures.base import Drawing, drawn, figure_of_runs, ids, paper_rows, paper_table, specs
-from harness.figures.diskgnn.grid import MEMORY_SHARES, SYSTEMS, entries, in_gallery, longer, over_shares, percent
-from harness.figures.draw import style
+from harness.figures.accuracy_runs import draw_by_system
+from harness.figures.base import GB, Drawing, drawn, figure_of_cells, figure_of_runs, paper_note, published
+from harness.figures.diskgnn.grid import (
+    MEMORY_SHARES,
+    SYSTEMS,
+    entries,
+    factors,
+    in_gallery,
+    judged,
+    longer,
+    over_shares,
+    percent,
+    ratios,
+    variants,
+)
 from harness.figures.draw.bars import draw_bars, draw_stacks
 from harness.figures.draw.breakdown import part_rows, run_breakdown
 from harness.figures.draw.captions import left_out
-from harness.figures.draw.kinds import bars
+from harness.figures.draw.charts import EPOCH_TIME, Axis, bars
 from harness.figures.draw.panels import many_panels
 from harness.figures.grids import gallery, values
-from harness.results.table import preparation_s
+from harness.records.cost import TrainingCost
+from harness.results.table import each, preparation_s
 from workloads.units import row_bytes
 
-SPEC = specs(__file__)
 #: Systems and models of Fig. 9, and its training epochs, each of which bears an equal share of one-time preprocessing.
-ALL: list[str] = SPEC["systems"]
-MODELS: list[str] = SPEC["models"]
+ALL = ["pyg+", "dgl-ondisk", "ali+pg", "ginex", "ginex-pg", "mariusgnn", "gnndrive", "diskgnn"]
+MODELS = ["sage", "gat"]
 EPOCHS = 50
-STEPS: dict[str, Plain] = SPEC["fig18"]["steps"]
-SEQUENTIAL: dict[str, Plain] = SPEC["fig19"]["sequential"]
-#: Factor on the gallery's mini-batches where epochs are cut short: else diskgnn's caches would hold all rows read.
-_LONGER = 2.5
-
-
-def judged(profile: Plain) -> Plan:
-    """Plan ginex, mariusgnn and diskgnn with test accuracy after every epoch."""
-    return accuracy_plan(profile, entries(accuracy_profile(profile), SYSTEMS))
+LIMITS = ["7x", "5x", "3x"]
+CLASSES = ["aws-nvme", "aws-gp3"]
+MEMORY = Axis("host memory over the features", MEMORY_SHARES, "memory of", percent)
+SPACE = "disk-space limit over the features"
+ENDS = ["value", "low", "high"]
+#: Parts of preprocessing.
+PACKING = "packing: reading and writing rows"
+PLANNING = "sampling, ranking, search"
+#: Options that switch parts off at each step of Fig. 18.
+STEPS: dict[str, Plain] = {
+    "naive": {"device_cache": "off", "host_cache": "off", "packing": "off", "disk_cache": "off"},
+    "+ device cache": {"host_cache": "off", "packing": "off", "disk_cache": "off"},
+    "+ host cache": {"packing": "off", "disk_cache": "off"},
+    "+ packing": {},
+}
+#: Options for the fewest mini-batches in flight with which each system works.
+SEQUENTIAL: dict[str, Plain] = {
+    "ginex": {"pipelined": False, "samplers": 1, "readers": 1, "batch_inputs": 1, "device_buffers": 1},
+    "mariusgnn": {"sampling_workers": 1, "prefetch": 1},
+    "diskgnn": {"pipeline": False},
+}
+#: Parts of an epoch; a moment belongs to the first one with an open stage of the systems' names.
+ORDER = [
+    ("feature load", ["extract", "read", "data_prep", "switch", "load"]),
+    ("graph load", ["load_graph"]),
+    ("feature assemble", ["gather", "assemble", "cache_update", "transfer", "lane:copy"]),
+    ("model train", ["train", "lane:compute"]),
+    ("graph sample", ["sample", "inspect"]),
+]
+#: The same parts from the bottom of a bar up, with the rest of the epoch.
+PARTS = ["graph sample", "graph load", "feature load", "feature assemble", "model train", "other"]
 
 
 @figure_of_runs("diskgnn-fig8", judged, least=1)
 def fig8(group: Group) -> Drawing:
     """Draw accuracy over epochs (left) and training time (right) by system; raise NotDrawn without a run."""
-    titles, memory = SPEC["fig8"]["titles"], SPEC["fig8"]["memory"]
-    return draw_by_system(group, SYSTEMS, titles, lambda done: memory.format(done[0].record["config"]["memory"]))
+    titles = ["(a) Over epochs", "(b) Over time"]
+    memory = group.points[0].record["config"]["memory"]
+    return draw_by_system(group, SYSTEMS, titles, lambda done: f"memory {memory} over floor and training")
 
 
-def replayed(profile: Plain) -> list[Plain]:
-    """Return the experiment of diskgnn with one epoch's samples in all epochs, as in the paper's code (dg-23)."""
-    short = {**gallery(profile), "name": "diskgnn-fig9"}
+def by_model(profile: Plain) -> Plan:
+    """Plan all systems with each model."""
     models = values(profile, "models", MODELS)
-    return [{**short, "systems": entries(short, ["diskgnn"], resample_every=0), "grid": {"model": models[:1]}}]
+    return in_gallery(profile, ALL, {model: {"model": model} for model in models})
 
 
-def _over_diskgnn(group: Group, models: list[str]) -> list[Plain]:
-    rows: list[Plain] = []
-    for model in models:
-        base = group.at("diskgnn", model).value
-        for point in (group.at(system, model) for system in ALL) if base else ():
-            row: Plain = {"group": model, "series": point.system, "value": None, "status": point.status}
-            row["run"] = point.run
-            if base and point.value and point.cost:
-                whole = point.cost.share_s(EPOCHS)
-                row |= {**point.over(base), "amortised": whole / base}
-                row |= {"epoch_s": point.value, "preparation_share_s": whole - point.cost.mean_epoch_s}
-            rows.append(row)
-    return rows
+def replayed(profile: Plain) -> Plan:
+    """Plan diskgnn with one epoch's samples in all epochs, as in the paper's code (dg-23)."""
+    model = values(profile, "models", MODELS)[0]
+    return in_gallery(profile, ["diskgnn"], {"": {"model": model, "options": {"resample_every": 0}}})
 
 
-@figure_of_runs(
-    "diskgnn-fig9",
-    lambda profile: in_gallery(profile, ALL, {name: {"model": name} for name in values(profile, "models", MODELS)}),
-    least=1,
-    beside=replayed,
-)
-def fig9(group: Group) -> Drawing:
+@figure_of_cells("diskgnn-fig9", by_model, least=1, beside=replayed)
+def fig9(cells: Cells) -> Drawing:
     """Draw epochs without and with preprocessing over diskgnn's epoch; raise NotDrawn if diskgnn has no epoch."""
-    spec = SPEC["fig9"]
-    models = [model for model in MODELS if model in {str(point.x) for point in group.points}]
-    rows = pd.DataFrame(_over_diskgnn(group, models))
-    if rows.empty:
+    done = cells.measured()
+    ours = done[done.system == "diskgnn"].set_index("x")
+    if ours.empty:
         raise NotDrawn("diskgnn has no measured epoch to compare with")
-    canvas, panels = many_panels(2, sharey=True)
-    draw_bars(rows, axes=panels[0], **spec["epoch"])
-    whole = rows.assign(value=rows.get("amortised"), low=None, high=None)
-    draw_bars(whole, axes=panels[1], **spec["whole"])
-    known = pd.concat([rows["value"], whole["value"]]).dropna().astype(float)
-    panels[0].set_ylim(float(known.min()) / 2, float(known.max()) * 2)
-    for axes in panels:
-        axes.axhline(1.0, color="black", linewidth=0.8, linestyle="--")
-    shares = [
-        f"{point.x} {point.cost.each_s / EPOCHS / point.cost.mean_epoch_s:.1%}"
-        for point in group.points
-        if point.system == "diskgnn" and point.cost and point.record["config"]["options"].get("resample_every") == 1
-    ]
-    said = ", ".join(f"{row['series']} {row['x']} {row['value']:g}x" for row in paper_rows("diskgnn-fig9"))
-    notes = [spec["shared"].format(EPOCHS), f"paper: {said}" if said else "", left_out(models, MODELS, "models")]
-    notes[1:1] = [spec["replayed"].format(EPOCHS, ", ".join(shares))] if shares else []
-    return drawn(canvas, rows, group, *notes, points=group.done)
+    models = list(ours.index)
+    rows = with_absent(cells.medians(), ALL, models)
+    base = rows.x.map(ours.value)
+    whole_s = [TrainingCost(*terms).share_s(EPOCHS) for terms in rows[list(TERMS)].to_numpy()]
+    data = _bars(rows, base)[["group", "series", "value", "status", "run", "low", "high"]]
+    data["amortised"] = whole_s / base
+    data["epoch_s"] = rows.value
+    data["preparation_share_s"] = whole_s - rows.mean_epoch_s
+    canvas, (left, right) = many_panels(2, sharey=True)
+    draw_bars(data, title="Epoch", ylabel="over diskgnn's (x)", numbers=".2g", axes=left)
+    draw_bars(data, title="With amortised preprocessing", ylabel="", column="amortised", numbers=".2g", axes=right)
+    shared = "what is prepared once is shared out, what diskgnn prepares for each epoch is its own"
+    added = factors(ours.each_s / EPOCHS / ours.mean_epoch_s, "{} {:.1%}")
+    replay = f"replaying one epoch's samples, as the paper's code does, would add {added} of the epoch to diskgnn"
+    notes = [f"{EPOCHS} epochs: {shared}; {replay}", paper_note("diskgnn-fig9"), left_out(models, MODELS, "models")]
+    return drawn(canvas, data, cells, *notes, rows=done)
+
+
+def _bars(rows: pd.DataFrame, base: Any = 1.0) -> pd.DataFrame:
+    """Return rows of `Cells.medians` as those of `draw_bars`, values over a base: a number, or one for each row."""
+    bars = rows.rename(columns={"x": "group", "system": "series"})[["group", "series", *ENDS, "status", "run"]]
+    bars[ENDS] = bars[ENDS].div(base, axis=0)
+    return bars
+
+
+def _facts(rows: pd.DataFrame) -> pd.DataFrame:
+    """Return the facts of the run behind each row of `Cells.medians`."""
+    return pd.DataFrame([record["facts"] for record in rows.record], rows.index)
 
 
 def over_memory(profile: Plain) -> Plan:
@@ -104,154 +135,152 @@ def over_memory(profile: Plain) -> Plan:
     return over_shares(profile, entries(profile, SYSTEMS))
 
 
-bars("diskgnn-fig10", over_memory, **SPEC["fig10"])
-bars(
-    "diskgnn-fig11",
-    over_memory,
-    value=lambda epoch: None if epoch.get("device_bytes") is None else float(epoch["device_bytes"]) / 1e9,
-    note=lambda group: ["topology, rows and partitions"],
-    **SPEC["fig11"],
-)
+@figure_of_cells("diskgnn-fig10", over_memory)
+def fig10(cells: Cells) -> Drawing:
+    """Draw epoch time over memory."""
+    return bars(cells, MEMORY, title="Epoch time over memory")
+
+
+@figure_of_cells("diskgnn-fig11", over_memory)
+def fig11(cells: Cells) -> Drawing:
+    """Draw the bytes that an epoch reads over memory."""
+    title = "Disk traffic over memory"
+    label = "read in an epoch (GB)"
+    notes = ["topology, rows and partitions"]
+    return bars(cells, MEMORY, title=title, column="device_bytes", ylabel=label, notes=notes, more=_in_gb)
+
+
+def _in_gb(rows: pd.DataFrame) -> pd.DataFrame:
+    rows[ENDS] /= GB
+    return rows
 
 
 def over_limits(profile: Plain) -> Plan:
     """Plan diskgnn without and with each limit, reads of at least 4 KiB as in the paper, and ginex as the reference."""
     base = longer(profile)
-    base["run"] = {**base["run"], "memory": f"{min(values(profile, 'memory_shares', MEMORY_SHARES)):g}x"}
-    limits = ["none", *values(profile, "space_limits", SPEC["limits"])]
-    over = {limit: {"options": {"disk_limit": limit}} for limit in limits}
-    ours = grid(base, entries(base, ["diskgnn"], io_granularity="4096"), over)
-    return joined([ours, grid(base, entries(base, ["ginex"]), {"ginex": {}})])
+    least = min(values(profile, "memory_shares", MEMORY_SHARES))
+    base["run"]["memory"] = f"{least:g}x"
+    limits = ["none", *values(profile, "space_limits", LIMITS)]
+    over = {limit: {"options": {"disk_limit": limit, "io_granularity": "4096"}} for limit in limits}
+    ours = grid(base, entries(profile, ["diskgnn"]), over)
+    ginex = grid(base, entries(profile, ["ginex"]), {"ginex": {}})
+    return joined([ours, ginex])
 
 
-@figure_of_runs("diskgnn-fig12", over_limits)
-def fig12(group: Group) -> Drawing:
-    """Draw epoch time by limit (left), read amplification (right); raise NotDrawn with fewer than two limits."""
-    ours = [point for point in group.points if point.system == "diskgnn"]
-    if len(ours) < 2:
-        raise NotDrawn("diskgnn was run with fewer than two disk-space limits")
-    data = ours[0].record["config"]["dataset"]
-    features = float(data["num_nodes"] * row_bytes(data["dim"], data["dtype"]))
-    rows = []
-    for point in group.points:
-        facts = point.record["facts"]
-        label = "no limit" if point.x == "none" else str(point.x)
-        row = {"group": label, "series": point.system, **point.cells, "run": point.run}
-        if point.system == "diskgnn" and facts.get("disk_bytes") is not None:
-            row |= {"disk_x": facts["disk_bytes"] / features, "amplification": facts["read_amplification"]}
-            row["segment"] = facts["segment"]
-        rows.append(row)
-    spec, table = SPEC["fig12"], pd.DataFrame(rows)
+@figure_of_cells("diskgnn-fig12", over_limits, least=3)
+def fig12(cells: Cells) -> Drawing:
+    """Draw epoch time by limit, with ginex beside (left), and read amplification (right)."""
+    rows = cells.medians()
+    facts = _facts(rows)
+    dataset = rows.record.iloc[0]["config"]["dataset"]
+    features = dataset["num_nodes"] * row_bytes(dataset["dim"], dataset["dtype"])
+    data = _bars(rows).replace({"group": {"none": "no limit"}})
+    data["disk_x"] = facts.disk_bytes / features
+    data["amplification"] = facts.read_amplification
+    data["segment"] = facts.segment
     canvas, (left, right) = many_panels(2)
-    mine = table[table["series"] == "diskgnn"]
-    draw_bars(mine, axes=left, **spec["time"])
-    slow = group.at("ginex").value
-    if slow is not None:
-        left.axhline(slow, color=style.look("ginex").color, linestyle="--", label="ginex")
-        left.set_ylim(top=1.3 * max(slow, float(mine["value"].max())))
-    draw_bars(mine.assign(value=mine.get("amplification"), low=None, high=None), axes=right, **spec["read"])
-    unlimited = [float(row["disk_x"]) for row in rows if row["group"] == "no limit" and "disk_x" in row][:1]
-    own = "".join(map(spec["space"].format, unlimited))
-    said = ", ".join(f"{row['series']} {row['value']:g}x" for row in paper_rows("diskgnn-fig12"))
-    paper = f" (paper: {said})" if said else ""
-    share = f"memory {percent(group.points[0].record['config']['memory'][:-1])} of the features"
-    return drawn(canvas, table, group, share, f"reads of at least 4 KiB{own}{paper}", points=group.done)
+    draw_bars(data, title="Epoch time", ylabel=EPOCH_TIME, xlabel=SPACE, numbers=".2g", axes=left)
+    ours = data[data.series == "diskgnn"]
+    title = "Read amplification of its layout"
+    label = "bytes read over bytes wanted"
+    draw_bars(ours, column="amplification", title=title, ylabel=label, xlabel=SPACE, numbers=".2f", axes=right)
+    group, space = ours[["group", "disk_x"]].iloc[0]
+    notes = ["reads of at least 4 KiB", f"{group} takes {space:.2f}x with graphs and caches"]
+    return drawn(canvas, data, cells, *notes, paper_note("diskgnn-fig12"), rows=cells.measured())
 
 
 def on_classes(profile: Plain) -> Plan:
     """Plan the three systems on both SSD classes, scaled alike; one epoch, which few requests a second make long."""
-    short = gallery(profile)
-    _, _, scale = str(short["run"].get("disk_class", "none")).partition("/")
-    classes = [f"{name}/{scale}" if scale else name for name in values(profile, "disk_classes", SPEC["classes"])]
-    run = {**short["run"], "epochs": 1, "warmup": 0}
-    if batches := round(_LONGER * int(short["run"].get("max_batches", 0))):
+    base = gallery(profile)
+    run = base["run"]
+    _, slash, scale = run.get("disk_class", "none").partition("/")
+    classes = [f"{name}{slash}{scale}" for name in values(profile, "disk_classes", CLASSES)]
+    run |= {"epochs": 1, "warmup": 0}
+    # With the gallery's few mini-batches diskgnn's caches would hold all rows read.
+    batches = round(2.5 * run.get("max_batches", 0))
+    if batches:
         run |= {"max_batches": batches, "timeout": "900s"}
-    return grid({**short, "run": run}, entries(short, SYSTEMS), {name: {"disk_class": name} for name in classes})
+    return grid(base, entries(profile, SYSTEMS), {name: {"disk_class": name} for name in classes})
 
 
-def _slower(group: Group) -> list[str]:
-    times = {(point.system, point.x): point.value for point in group.points if point.value}
-    first, *_, last = dict.fromkeys(point.x for point in group.points)
-    both = [system for system in SYSTEMS if (system, first) in times and (system, last) in times]
-    said = ", ".join(f"{system} {times[system, last] / times[system, first]:.2f}x" for system in both)
-    return [f"slower on {last}: {said} (paper: diskgnn about 1.2x)"] if both else []
-
-
-bars("diskgnn-fig15", on_classes, note=_slower, **SPEC["fig15"])
+@figure_of_cells("diskgnn-fig15", on_classes)
+def fig15(cells: Cells) -> Drawing:
+    """Draw epoch time on each SSD class."""
+    first, *_, last = cells.xs
+    slower = ratios(cells.medians(), last, first, of="x", by="system")
+    notes = [f"slower on {last}: {factors(slower)}", paper_note("diskgnn-fig15")]
+    return bars(cells, Axis(""), title="Epoch time on another SSD", notes=notes)
 
 
 def by_packing(profile: Plain) -> Plan:
     """Plan diskgnn with batched and with individual packing at each share of memory."""
-    methods = {method: entries(profile, ["diskgnn"], packing=method) for method in SPEC["fig17"]["methods"]}
-    return over_shares(profile, [{**own, "series": method} for method, found in methods.items() for own in found])
+    return variants(profile, {method: {"packing": method} for method in ("batched", "individual")})
 
 
-@figure_of_runs("diskgnn-fig17", by_packing, least=1)
-def fig17(group: Group) -> Drawing:
-    """Draw preprocessing time by method and memory, packing as a part; raise NotDrawn without a pair to compare."""
-    spec = SPEC["fig17"]
-    (batched, individual), parts = spec["methods"], spec["parts"]
-    rows: list[Plain] = []
-    totals: dict[tuple[float, str], tuple[float, float]] = {}
-    for point in group.points:
-        share, method = float(point.x), point.system
-        bar = f"{percent(share)}\n{method}"
-        facts = point.record["facts"]
-        if point.value is None or facts.get("pack_s") is None:
-            rows.append({"bar": bar, "part": parts[0], "value": None, "status": point.status})
-            continue
-        packing, whole = facts["pack_s"], preparation_s(point.record)
-        totals[share, method] = (whole, packing)
-        tail = {"status": "ok", "read_bytes": facts.get("pack_read_bytes"), "run": point.run}
-        seconds = zip(parts, (packing, max(0.0, whole - packing)), strict=True)
-        rows += [{"bar": bar, "part": part, "value": value, **tail} for part, value in seconds]
-    said = []
-    for share in sorted(share for share, method in totals if method == individual and (share, batched) in totals):
-        pairs = zip(totals[share, individual], totals[share, batched], strict=True)
-        whole, packing = (one / max(1e-9, other) for one, other in pairs)
-        said.append(f"{percent(share)} {whole:.1f}x (packing alone {packing:.1f}x)")
-    if not said:
-        raise NotDrawn("at no share of memory was diskgnn prepared with both ways of packing")
-    table = pd.DataFrame(rows)
-    canvas, _ = draw_stacks(table, parts=parts, **spec["stacks"])
-    paper = [f"paper: {row['value']:g}x on average" for row in paper_rows("diskgnn-fig17")][:1]
-    return drawn(canvas, table, group, f"individual over batched: {', '.join(said)}", *paper)
+@figure_of_cells("diskgnn-fig17", by_packing, least=1)
+def fig17(cells: Cells) -> Drawing:
+    """Draw preprocessing time by method and memory, packing as a part."""
+    rows = cells.measured()
+    facts = _facts(rows)
+    rows["bar"] = rows.x.map(percent) + "\n" + rows.system
+    rows["read_bytes"] = facts.pack_read_bytes
+    rows["whole"] = rows.record.map(preparation_s)
+    rows[PACKING] = facts.pack_s
+    rows[PLANNING] = rows.whole - rows[PACKING]
+    slower = ratios(rows, "individual", "batched", "whole")
+    packing = ratios(rows, "individual", "batched", PACKING)
+    columns = ["bar", "status", "read_bytes", "run"]
+    parts = [PACKING, PLANNING]
+    seconds = rows.drop(columns="value").melt(columns, parts, "part", ignore_index=False).sort_index(kind="stable")
+    data = seconds[["bar", "part", "value", "status", "read_bytes", "run"]]
+    label = "preprocessing (s)"
+    canvas, _ = draw_stacks(data, parts=parts, title="Preprocessing", ylabel=label, xlabel=MEMORY.label, numbers=".1f")
+    form = "{:.0%} {:.1f}x"
+    note = f"individual over batched: {factors(slower, form)}; packing alone: {factors(packing, form)}"
+    return drawn(canvas, data, cells, note, paper_note("diskgnn-fig17"))
 
 
-@figure_of_runs(
-    "diskgnn-fig18",
-    lambda profile: in_gallery(profile, ["diskgnn"], {step: {"options": own} for step, own in STEPS.items()}),
-    least=1,
-)
-def fig18(group: Group) -> Drawing:
+def by_step(profile: Plain) -> Plan:
+    """Plan diskgnn with one more of its parts at each step."""
+    return in_gallery(profile, ["diskgnn"], {step: {"options": off} for step, off in STEPS.items()})
+
+
+@figure_of_cells("diskgnn-fig18", by_step, least=1)
+def fig18(cells: Cells) -> Drawing:
     """Draw each step's epoch time over that with packing; raise NotDrawn if that step has no epoch."""
-    last = group.at("diskgnn", "+ packing").value
-    if not last:
+    rows = with_absent(cells.medians(), ["diskgnn"], list(STEPS))
+    seconds = rows.value
+    last = seconds.iloc[-1]
+    if pd.isna(last):
         raise NotDrawn("diskgnn with all its parts has no measured epoch to compare with")
-    paper = next(iter(paper_table("diskgnn-fig18").values()), {})
-    points = [group.at("diskgnn", step) for step in STEPS]
-    rows = [{"group": point.x, "series": "diskgnn", **point.over(last), "status": point.status} for point in points]
-    table = pd.DataFrame(rows).assign(run=ids(points))
-    table["epoch_s"] = [point.value for point in points]
-    table["paper"] = [paper[step] / paper["+ packing"] if step in paper else None for step in STEPS]
-    canvas, _ = draw_bars(table, **SPEC["fig18"]["bars"])
-    return drawn(canvas, table, group, f"with packing {last:.2f} s", "paper: Friendster", points=group.done)
+    paper = published("diskgnn-fig18").set_index("x")["value"]
+    paper_s = rows.x.map(paper)
+    data = _bars(rows, last)
+    data["epoch_s"] = seconds
+    data["paper"] = paper_s / paper_s.iloc[-1]
+    label = "epoch time over that with packing (x)"
+    canvas, _ = draw_bars(data, title="Adding the parts of DiskGNN", ylabel=label, numbers=".3g")
+    return drawn(canvas, data, cells, f"with packing {last:.2f} s", "paper: Friendster", rows=cells.measured())
 
 
 def sequential(profile: Plain) -> Plan:
     """Plan the three systems with the `SEQUENTIAL` options."""
-    short = gallery(profile)
-    return grid(short, [own for name in SYSTEMS for own in entries(short, [name], **SEQUENTIAL[name])], {"": {}})
+    plans = [in_gallery(profile, [name], {"": {"options": own}}) for name, own in SEQUENTIAL.items()]
+    return joined(plans)
 
 
-@figure_of_runs("diskgnn-fig19", sequential, least=1)
-def fig19(group: Group) -> Drawing:
+@figure_of_cells("diskgnn-fig19", sequential, least=1)
+def fig19(cells: Cells) -> Drawing:
     """Draw one bar per system, stacked by stage without overlap; raise NotDrawn without a measured epoch."""
-    spec = SPEC["fig19"]
-    parts = spec["parts"]
-    split = partial(run_breakdown, order=list(spec["order"].items()), rest=parts[-1])
-    table = pd.DataFrame(row for system in SYSTEMS for row in part_rows(group.at(system), parts, split, bar=system))
-    if table["value"].isna().all():
-        raise NotDrawn("no system has a measured epoch with its pipeline off")
-    canvas, _ = draw_stacks(table, parts=parts, **spec["stacks"])
-    return drawn(canvas, table, group, spec["note"], points=group.done)
+    split = partial(run_breakdown, order=ORDER, rest="other")
+    rows: list[Plain] = []
+    for cell in each(with_absent(cells.medians(), SYSTEMS, cells.xs)):
+        rows += part_rows(cell, PARTS, split, bar=cell.system)
+    data = pd.DataFrame(rows)
+    title = "Epoch by stage, pipelines off"
+    canvas, _ = draw_stacks(data, parts=PARTS, title=title, ylabel=EPOCH_TIME, numbers=".2f")
+    overlap = (
+        "ginex with one sampler, reader and buffer, mariusgnn with one sampler and one mini-batch ahead: what still "
+        "overlaps counts as loading, then assembling, then training"
+    )
+    return drawn(canvas, data, cells, overlap, rows=cells.measured())

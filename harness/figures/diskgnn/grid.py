@@ -5,73 +5,111 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import pandas as pd
+
 from harness.compare.plan import Plain, Plan, as_entry, grid
+from harness.figures.accuracy_runs import accuracy_profile
 from harness.figures.base import FORMATS
 from harness.figures.grids import bytes_of_row, dataset_of, gallery, only_systems, study_of, values
 from harness.studies.base import StudyNeed
 
+#: Name and recipe of a dataset.
+Graph = tuple[str, Plain]
 #: The paper's comparison (Section 7.1).
 SYSTEMS = ["ginex", "mariusgnn", "diskgnn"]
 #: Host memory as shares of the feature table.
 MEMORY_SHARES = [0.1, 0.3, 0.5]
-# Factor on the gallery's mini-batches in sweeps over memory: else the smallest share holds all rows of an epoch.
-_LONGER = 8
-_FLAT_COPIES = 64
+#: Factor on the gallery's mini-batches in sweeps over memory: else the smallest share holds all rows of an epoch.
+LONGER = 8
+#: Shuffled copies that the graph of flat accesses is expanded from.
+FLAT_COPIES = 64
+#: The axis of a plan with one value.
+ONE: Mapping[Any, Plain] = {"": {}}
+#: Function from a share to per cent, like `10 %`.
+percent = FORMATS["percent"]
 
 
-def entries(profile: Plain, names: list[str], **options: Any) -> list[Plain]:
-    """Return the profile's entries of these systems, `options` added to their own, without run settings."""
+def entries(profile: Plain, names: list[str]) -> list[Plain]:
+    """Return the profile's entries of these systems with their options, without run settings."""
     found = map(as_entry, only_systems(profile, names))
-    return [{"name": own["name"], "options": {**own.get("options", {}), **options}} for own in found]
+    return [{"name": own["name"], "options": own.get("options", {})} for own in found]
+
+
+def in_gallery(profile: Plain, names: list[str], over: Mapping[Any, Plain] = ONE) -> Plan:
+    """Plan systems at each value of an axis, in the gallery's runs."""
+    return grid(gallery(profile), entries(profile, names), over)
+
+
+def judged(profile: Plain, names: list[str] = SYSTEMS, over: Mapping[Any, Plain] = ONE) -> Plan:
+    """Plan systems at each value of an axis, with test accuracy after every epoch."""
+    return grid(accuracy_profile(profile), entries(profile, names), over)
 
 
 def longer(profile: Plain) -> Plain:
     """Return the gallery's profile with epochs long enough for memory to matter: one to warm up, one measured."""
-    short = gallery(profile)
-    batches = int(short["run"].get("max_batches", 0))
-    run = {**short["run"], "max_batches": _LONGER * batches, "epochs": 2, "warmup": 1}
-    return {**short, "run": run}
-
-
-def in_gallery(profile: Plain, names: list[str], over: Mapping[Any, Plain] = {"": {}}) -> Plan:
-    """Plan systems at each value of an axis, in the gallery's runs."""
-    short = gallery(profile)
-    return grid(short, entries(short, names), over)
+    base = gallery(profile)
+    run = base["run"]
+    batches = run.get("max_batches", 0)
+    run |= {"max_batches": LONGER * batches, "epochs": 2, "warmup": 1}
+    return base
 
 
 def over_shares(profile: Plain, systems: Sequence[Plain]) -> Plan:
     """Plan entries of systems at each share of memory, in longer epochs."""
     shares = values(profile, "memory_shares", MEMORY_SHARES)
-    return grid(longer(profile), systems, {share: {"memory": f"{share:g}x"} for share in shares})
+    memories = {share: {"memory": f"{share:g}x"} for share in shares}
+    return grid(longer(profile), systems, memories)
 
 
-#: Function from a share to per cent, like `10 %`.
-percent = FORMATS["percent"]
+def variants(profile: Plain, options: Mapping[str, Plain]) -> Plan:
+    """Plan diskgnn at each share of memory once for each variant (name -> options)."""
+    (own,) = entries(profile, ["diskgnn"])
+    found = [{**own, "series": name, "options": own["options"] | changes} for name, changes in options.items()]
+    return over_shares(profile, found)
 
 
-def graphs(profile: Plain) -> list[tuple[str, Plain]]:
-    """Return (name, recipe) of the studies' datasets: the profile's own and an equally large one with flat accesses.
-
-    The flat one is a fractal expansion: its shuffled copies spread accesses as in Friendster. No study reads features.
-    """
-    name, recipe = dataset_of(gallery(profile))
-    return [(name, recipe), (f"{name}-flat", shape_of(recipe) | {"kind": "fractal", "expand": _FLAT_COPIES, "dim": 1})]
-
-
-def shape_of(recipe: Plain) -> Plain:
-    """Return the size, classes and seed of a dataset's recipe."""
-    return {key: recipe[key] for key in ("nodes", "edges", "classes", "seed", "max_memory") if key in recipe}
+def like(profile: Plain, name: str, **kind: Any) -> Graph:
+    """Return a graph of another kind, as large as the profile's; no study reads its features."""
+    own, recipe = dataset_of(gallery(profile))
+    same = {"nodes", "edges", "classes", "seed", "max_memory"} & set(recipe)
+    shape = {key: recipe[key] for key in same}
+    return f"{own}-{name}", {**shape, **kind, "dim": 1}
 
 
-def planning_needs(
-    profile: Plain, study: str, *, datasets: list[tuple[str, Plain]] | None = None, **params: Any
-) -> list[StudyNeed]:
-    """Return one study per dataset, on a whole epoch of the profile's mini-batches and with rows of its width.
+def flat_graph(profile: Plain) -> Graph:
+    """Return a fractal graph, whose shuffled copies spread the accesses as in Friendster."""
+    return like(profile, "flat", kind="fractal", expand=FLAT_COPIES)
+
+
+def graphs(profile: Plain) -> list[Graph]:
+    """Return the profile's own dataset and the flat graph."""
+    return [dataset_of(gallery(profile)), flat_graph(profile)]
+
+
+def epoch_study(profile: Plain, study: str, graph: Graph, **params: Any) -> StudyNeed:
+    """Return a study of a graph on a whole epoch of the profile's mini-batches."""
+    base = gallery(profile)
+    return study_of(base, study, dataset=graph, seed=base["run"].get("seed", 0), **params)
+
+
+def packing_study(profile: Plain, study: str, graph: Graph, **params: Any) -> StudyNeed:
+    """Return an `epoch_study` of packed rows, which are as wide as the profile's."""
+    return epoch_study(profile, study, graph, row_bytes=bytes_of_row(gallery(profile)), **params)
+
+
+def ratios(
+    rows: pd.DataFrame, one: str, other: str, column: str = "value", of: str = "system", by: str = "x"
+) -> pd.Series[Any]:
+    """Return a column of one system over that of another at each value of the axis that has both.
 
     Args:
-        datasets: (name, recipe) of each dataset; by default `graphs`.
+        rows: rows of `Cells.medians`.
+        of, by: columns of `one` and `other`, and of the index of the ratios.
     """
-    base = gallery(profile)
-    width = {} if study == "access-share" else {"row_bytes": bytes_of_row(base)}
-    shared = {"seed": base["run"].get("seed", 0), **width, **params}
-    return [study_of(base, study, dataset=own, **shared) for own in (graphs(profile) if datasets is None else datasets)]
+    wide = rows.pivot(index=by, columns=of, values=column).reindex(columns=[one, other])
+    return (wide[one] / wide[other]).dropna()
+
+
+def factors(numbers: pd.Series[Any], form: str = "{} {:.2f}x") -> str:
+    """Return numbers by name in words."""
+    return ", ".join(form.format(name, number) for name, number in numbers.items())

@@ -2,156 +2,166 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
+import pandas as pd
+
+from harness.compare.cells import Cells
 from harness.compare.evidence import Evidence
-from harness.compare.plan import Plain, Plan
-from harness.compare.points import Group, Point
-from harness.compare.verdicts import NotDrawn
-from harness.figures import accuracy_runs as accuracy
-from harness.figures.base import Sheet, figure, figure_of_runs, ids, paper_rows, paper_value, sheet, specs
-from harness.figures.diskgnn.epochs import judged
-from harness.figures.diskgnn.grid import SYSTEMS, entries, in_gallery, over_shares, percent
+from harness.compare.plan import Plain, Plan, joined
+from harness.figures.accuracy_runs import accuracy_curve, at_target, best_accuracy, common_target, origin
+from harness.figures.base import GB, Sheet, figure, figure_of_cells, paper_frame, published, sheet
+from harness.figures.diskgnn.grid import SYSTEMS, factors, in_gallery, judged, percent, variants
 from harness.figures.draw.breakdown import run_breakdown
 from harness.figures.draw.captions import describe_memory
 from harness.figures.grids import host_budget
-from harness.results.table import preparation_s
+from harness.results.table import each, preparation_s
 
-SPEC = specs(__file__)
-#: A row's label, model, sampler, and the systems that support them.
-Part = tuple[str, str, str, list[str]]
+#: Factor on the profile's memory in Table 1: mariusgnn needs a little more than `quick` has.
+MORE_MEMORY = 1.25
+#: Measures of Table 1 with their units, and the stages of `disk access`, by the systems' own names.
+UNITS = {"end-to-end": "s", "preprocessing": "s", "training": "s", "epoch": "s", "disk access": "s"}
+UNITS |= {"disk volume": "GB", "test accuracy": "%"}
+DISK = ["extract", "read", "data_prep", "switch", "load", "load_graph"]
+COLUMNS = {"model": "", "system": "", "accuracy (%)": ".2f", "end to end (s)": ".1f", "to the target (s)": ".1f"}
+COLUMNS |= {"epochs": "", "paper (%)": ".2f", "paper (h)": ".2f"}
+#: The paper's graphs in Table 8.
+GRAPHS = ["Friendster", "IGB260M"]
 
 
 def budgets(profile: Plain) -> Plan:
-    """Plan the three systems at the profile's memory, and at a little more, which mariusgnn may need."""
-    more = round(SPEC["tab1"]["more_memory"] * host_budget(profile))
+    """Plan the three systems at the profile's memory, and at a little more."""
+    more = round(MORE_MEMORY * host_budget(profile))
     return in_gallery(profile, SYSTEMS, {"": {}, "more": {"memory": f"+{more}"}})
 
 
-def _measures(point: Point) -> dict[str, float | None]:
-    training, before = sum(float(epoch["seconds"]) for epoch in point.record["epochs"]), preparation_s(point.record)
-    volumes = [float(epoch["device_bytes"]) for epoch in point.epochs if epoch["device_bytes"] is not None]
-    volume = sum(volumes) / len(volumes) / 1e9 if volumes else None
-    try:
-        disk: float | None = run_breakdown(point, [("disk", SPEC["tab1"]["disk"])], "rest")["disk"]
-    except NotDrawn:
-        disk = None
-    spent = {"end-to-end": before + training, "preprocessing": before, "training": training, "epoch": point.value}
-    return {**spent, "disk access": disk, "disk volume": volume}
+def trained(profile: Plain) -> list[Plain]:
+    """Return the experiment of the test accuracy in Table 1."""
+    return [judged(profile).experiment("diskgnn-tab1-accuracy")]
 
 
-@figure("diskgnn-tab1", budgets, beside=lambda profile: [judged(profile).experiment("diskgnn-tab1-accuracy")])
+@figure("diskgnn-tab1", budgets, beside=trained)
 def tab1(evidence: Evidence) -> Sheet:
     """Return one row per measure, one column per system, with the paper's; raise NotDrawn without a measured epoch.
 
     All columns are of one memory: of the two the one with which more systems ended well, the less of equals.
     """
-    group = evidence.points("diskgnn-tab1", budgets, least=1)
-    done = max(([point for point in group.done if point.x == x] for x in ("", "more")), key=len)
-    if not done:
-        raise NotDrawn("none of ginex, mariusgnn and diskgnn has a measured epoch")
-    found: dict[str, Mapping[str, float | None]] = {point.system: _measures(point) for point in done}
-    trained = evidence.points("diskgnn-tab1", judged, least=0).done
-    for point in trained:
-        best = accuracy.best_accuracy(point.record)
-        found[point.system] = {**found.get(point.system, {}), "test accuracy": None if best is None else 100 * best}
-    rows: list[Plain] = []
-    for measure, unit in SPEC["tab1"]["units"].items():
-        row: Plain = {"measure": measure, "unit": unit}
-        row |= {system: found.get(system, {}).get(measure) for system in SYSTEMS}
-        paper = {str(known["series"]): known for known in paper_rows("diskgnn-tab1") if known["x"] == measure}
-        for system in SYSTEMS:
-            row[f"{system}, paper"] = float(paper[system]["value"]) if system in paper else None
-            row["paper unit"] = str(paper[system]["unit"]) if system in paper else row.get("paper unit")
-        rows.append(row)
-    columns: dict[str, str] = {"measure": "", "unit": "", **dict.fromkeys(SYSTEMS, ".3g")}
-    columns |= {**{f"{system}, paper": ".4g" for system in SYSTEMS}, "paper unit": ""}
-    source = "of the runs of diskgnn-fig8" if trained else "not run"
-    note = SPEC["tab1"]["note"].format(len(done[0].record["epochs"]), source)
-    memory = f"memory: {describe_memory(done[0].record['config']['memory'])}"
-    failed = [
-        f"{point.system} {point.told} with {describe_memory(point.record['config']['memory'])}"
-        for point in group.points
-        if point.value is None
+    cells = evidence.cells("diskgnn-tab1", budgets, least=1)
+    done = cells.measured()
+    most = done.x.mode()[0]
+    done = done[done.x == most].set_index("system", drop=False)
+    records = done.record
+    preparation = records.map(preparation_s)
+    training = records.map(_training_s)
+    volumes = cells.medians("device_bytes")
+    volumes = volumes[volumes.x == most].set_index("system")["value"]
+    accurate = evidence.cells("diskgnn-tab1", judged, least=0).medians().dropna(subset="value").set_index("system")
+    ours = pd.DataFrame(index=SYSTEMS)
+    ours["end-to-end"] = preparation + training
+    ours["preprocessing"] = preparation
+    ours["training"] = training
+    ours["epoch"] = done.value
+    ours["disk access"] = done.apply(_disk_s, axis=1)
+    ours["disk volume"] = volumes / GB
+    ours["test accuracy"] = 100 * accurate.record.map(best_accuracy).astype(float)
+    paper = paper_frame("diskgnn-tab1").reindex(SYSTEMS).T
+    table = ours.T.join(paper.add_suffix(", paper"))
+    table.insert(0, "unit", pd.Series(UNITS))
+    table.insert(5, "paper unit", published("diskgnn-tab1").groupby("x")["unit"].first())
+    table = table.reset_index(names="measure")
+    config = records.iloc[0]["config"]
+    source = "of the runs of diskgnn-fig8" if len(accurate) else "not run"
+    notes = [
+        f"memory: {describe_memory(config['memory'])}",
+        f"end to end: preprocessing and {config['epochs']} epochs (paper: 50, in hours)",
+        f"disk access: time with a read open; accuracy: {source}",
+        *failures(cells),
     ]
-    return sheet(rows, columns, group, memory, note, *failed, points=done, runs=ids([*done, *trained]))
+    runs = [*done.run, *accurate.run]
+    columns = dict.fromkeys(map(str, table), ".4g")
+    return sheet(table, columns, cells, *notes, rows=done, runs=runs)
 
 
-def plan_of(part: Part) -> Callable[[Plain], Plan]:
-    """Return the plan of the accuracy runs of one part of a table."""
-    _, model, sampler, systems = part
-    return lambda profile: accuracy.accuracy_plan(
-        profile, entries(accuracy.accuracy_profile(profile, model), systems), model=model, sampler=sampler
-    )
+def _training_s(record: Plain) -> float:
+    return sum(float(epoch["seconds"]) for epoch in record["epochs"])
 
 
-def accuracy_table(table: str, parts: Sequence[Part]) -> None:
-    """Add a table of test accuracy and end-to-end time to the catalogue, one row per part and system."""
-
-    @figure(table, lambda profile: [plan_of(part)(profile).experiment(f"{table}-{part[0]}") for part in parts])
-    def draw(evidence: Evidence) -> Sheet:
-        rows: list[Plain] = []
-        groups: list[Group] = []
-        said: list[str] = []
-        for part in parts:
-            group = evidence.points(table, plan_of(part), least=0)
-            target = accuracy.common_target([point.record for point in group.done])
-            if target is not None:
-                said.append(f"{part[0]} target {100 * target:.1f} %")
-            rows += [_row(table, part[0], group.at(system), target) for system in part[3]]
-            groups += [group] if group.done else []
-        if not groups:
-            raise NotDrawn("no run judged its model on test nodes after every epoch")
-        done = groups[0].done
-        told = SPEC["note"].format("; ".join(["", *said]), ", ".join(part[0] for part in parts))
-        runs = [run for group in groups for run in ids(group.done)]
-        return sheet(rows, SPEC["columns"], groups[0], accuracy.origin(done[0].record), told, points=done, runs=runs)
+def _disk_s(row: Any) -> float:
+    return run_breakdown(row, [("disk", DISK)], "rest")["disk"]
 
 
-def _row(table: str, label: str, point: Point, target: float | None) -> Plain:
-    row: Plain = {"model": label, "system": point.system}
-    if point.value is None:
-        row["accuracy (%)"] = point.told
-    elif (best := accuracy.best_accuracy(point.record)) is not None:
-        curve = accuracy.accuracy_curve(point.record)
-        row |= {"accuracy (%)": 100 * best, "end to end (s)": float(curve["end_to_end"].iloc[-1])}
-        row |= {"epochs": len(curve), "run": point.run}
-        if target is not None:
-            row["to the target (s)"] = accuracy.at_target(point.record, target, "end_to_end")
-    for known in paper_rows(table, f"{label} {point.system}"):
-        graph, _, what = str(known["x"]).rpartition(" ")
-        if graph == "Papers100M":
-            row["paper (%)" if what == "accuracy" else "paper (h)"] = float(known["value"])
-    return row
+def failures(cells: Cells) -> list[str]:
+    """Return status and memory of each cell without a measured epoch, in words."""
+    rows = cells.medians()
+    found = []
+    for row in each(rows[rows.value.isna()]):
+        memory = describe_memory(row.record["config"]["memory"])
+        found.append(f"{row.system} {row.status.upper()} with {memory}")
+    return found
 
 
-accuracy_table("diskgnn-tab5", SPEC["tab5"])
-accuracy_table("diskgnn-tab6", SPEC["tab6"])
+def by_model(profile: Plain) -> Plan:
+    """Plan the three systems with GraphSAGE and with GAT."""
+    return judged(profile, SYSTEMS, {"sage": {}, "gat": {"model": "gat"}})
 
 
-def pipelines(profile: Plain) -> Plan:
+@figure_of_cells("diskgnn-tab5", by_model, least=1)
+def tab5(cells: Cells) -> Sheet:
+    """Return test accuracy and end-to-end time by model."""
+    return _accuracy(cells, "diskgnn-tab5")
+
+
+def by_sampler(profile: Plain) -> Plan:
+    """Plan the systems with GCN, and with ShaDow's samples where they can: MariusGNN samples by itself."""
+    gcn = judged(profile, SYSTEMS, {"gcn": {"model": "gcn"}})
+    shadow = judged(profile, ["ginex", "diskgnn"], {"shadow": {"sampler": "shadow"}})
+    return joined([gcn, shadow])
+
+
+@figure_of_cells("diskgnn-tab6", by_sampler, least=1)
+def tab6(cells: Cells) -> Sheet:
+    """Return test accuracy and end-to-end time by sampler."""
+    return _accuracy(cells, "diskgnn-tab6")
+
+
+def _accuracy(cells: Cells, table: str) -> Sheet:
+    """Return one row per setting and system, with the paper's; raise NotDrawn without a measured epoch."""
+    done = cells.measured()
+    targets = done.groupby("x", sort=False)["record"].agg(common_target)
+    rows = cells.medians()
+    curves = [accuracy_curve(record) for record in rows.record]
+    data = rows[["x", "system"]].rename(columns={"x": "model"})
+    data["accuracy (%)"] = [100 * curve.accuracy.max() for curve in curves]
+    data["end to end (s)"] = [curve.end_to_end.max() for curve in curves]
+    data["epochs"] = [len(curve) for curve in curves]
+    data["run"] = rows.run
+    goals = rows.x.map(targets)
+    pairs = zip(rows.record, goals, strict=True)
+    data["to the target (s)"] = [at_target(record, target, "end_to_end") for record, target in pairs]
+    paper = paper_frame(table).reindex(data["model"] + " " + data.system)
+    data[["paper (%)", "paper (h)"]] = paper.reindex(columns=["Papers100M accuracy", "Papers100M time"]).to_numpy()
+    reached = factors(100 * targets, "{} target {:.1f} %")
+    note = f"best test accuracy of any epoch; end to end: preprocessing and all epochs; {reached}; paper: papers100M"
+    return sheet(data, COLUMNS, cells, origin(done.record.iloc[0]), note, *failures(cells), rows=done)
+
+
+def by_pipeline(profile: Plain) -> Plan:
     """Plan diskgnn with and without its pipeline at each share of memory."""
-    (plain,), (sequential,) = entries(profile, ["diskgnn"]), entries(profile, ["diskgnn"], pipeline=False)
-    return over_shares(profile, [{**plain, "series": "pipeline"}, {**sequential, "series": "sequential"}])
+    return variants(profile, {"pipeline": {}, "sequential": {"pipeline": False}})
 
 
-@figure_of_runs("diskgnn-tab8", pipelines, least=1)
-def tab8(group: Group) -> Sheet:
-    """Return one row per share of memory, with the paper's speedups; raise NotDrawn without a pair to compare."""
-    graphs = ("Friendster", "IGB260M")
-    rows: list[Plain] = []
-    for memory in sorted({point.x for point in group.points}):
-        row: Plain = {"memory": percent(memory)}
-        slow, fast = (group.at(how, memory) for how in ("sequential", "pipeline"))
-        for cell in (slow, fast):
-            row[f"{cell.system} (s)"] = cell.value if cell.value is not None or not cell.record else cell.status
-        row["speedup"] = slow.value / fast.value if slow.value is not None and fast.value is not None else None
-        for graph in graphs:
-            at = str(round(100 * memory))
-            before, after = (paper_value("diskgnn-tab8", f"{graph} {one.system}", at) for one in (slow, fast))
-            row[f"paper {graph}"] = before / after if before and after else None
-        rows.append(row)
-    if not any(row["speedup"] for row in rows):
-        raise NotDrawn("at no share of memory was diskgnn measured both with and without its pipeline")
-    measures = ["sequential (s)", "pipeline (s)", "speedup", *(f"paper {graph}" for graph in graphs)]
-    return sheet(rows, {"memory": "", **dict.fromkeys(measures, ".2f")}, group, "memory over the features")
+@figure_of_cells("diskgnn-tab8", by_pipeline, least=1)
+def tab8(cells: Cells) -> Sheet:
+    """Return one row per share of memory, with the paper's speedups."""
+    rows = cells.measured()
+    seconds = rows.pivot(index="x", columns="system", values="value")
+    table = seconds.reindex(columns=["sequential", "pipeline"]).add_suffix(" (s)")
+    table["speedup"] = table["sequential (s)"] / table["pipeline (s)"]
+    table = table.rename(index=percent)
+    paper = paper_frame("diskgnn-tab8").rename(columns="{} %".format)
+    for graph in GRAPHS:
+        ways = paper.reindex([f"{graph} sequential", f"{graph} pipeline"])
+        table[f"paper {graph}"] = ways.iloc[0] / ways.iloc[1]
+    table = table.reset_index(names="memory")
+    columns = dict.fromkeys(map(str, table), ".2f")
+    return sheet(table, columns, cells, "memory over the features", *failures(cells))

@@ -26,6 +26,7 @@ def draw_bars(
     title: str,
     ylabel: str,
     xlabel: str = "",
+    column: str = "value",
     log: bool = False,
     tick: Callable[[Any], str] = str,
     looks: Looks | None = None,
@@ -38,11 +39,14 @@ def draw_bars(
         rows: columns `group` (x, in the order given), `series` (a system or any label), `value`; optional `low` and
             `high` (interval), `status` (label of a missing value), `paper` (published value, a hollow diamond at the
             bar) and `hollow` (whether other code measured it, which is drawn without a fill).
+        column: column of the drawn values; another one than `value` has no interval.
         tick: maps a group to its label.
         looks: looks of the series; by default the systems' own.
         numbers: format of the number over each bar, like `.1f`; none by default.
         axes: axes to draw into; the caller then makes canvas and legend.
     """
+    if column != "value":
+        rows = rows.assign(value=rows[column], low=None, high=None)
     groups = list(dict.fromkeys(rows["group"]))
     theirs = {str(row["series"]) for row in rows.to_dict("records") if row.get("hollow") is True}
     series, look_of = looks_of([name for name in map(str, rows["series"]) if name not in theirs], looks)
