@@ -46,12 +46,13 @@ class Cells:
 
     @cached_property
     def epochs(self) -> pd.DataFrame:
-        """One row for each measured epoch of runs that ended well: the place of its cell, and its parts."""
+        """One row for each measured epoch of runs that ended well: its cell, settings (`config.*`) and parts."""
         if self.runs.empty:
             return epochs_table(self.runs)
         ended_well = self.runs[self.runs["status"] == "ok"]
         epochs = epochs_table(ended_well.drop_duplicates("run_id"))
-        return ended_well[[*PLACE, "run_id"]].merge(epochs, on="run_id", sort=False)
+        settings = [name for name in self.runs if name.startswith("config.")]
+        return ended_well[[*PLACE, "run_id", *settings]].merge(epochs, on="run_id", sort=False)
 
     @property
     def count(self) -> int:
