@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pandas as pd
 
 from harness.compare.comparable import shared_setting, side_by_side
+from harness.compare.verdicts import NotDrawn
 from harness.records.cost import TrainingCost
 from harness.records.record import spread
 from harness.results.table import STATISTICS, epochs_table, medians
@@ -51,7 +52,7 @@ class Cells:
             return epochs_table(self.runs)
         ended_well = self.runs[self.runs["status"] == "ok"]
         epochs = epochs_table(ended_well.drop_duplicates("run_id"))
-        settings = [name for name in self.runs if name.startswith("config.")]
+        settings = [name for name in self.runs if str(name).startswith("config.")]
         return ended_well[[*PLACE, "run_id", *settings]].merge(epochs, on="run_id", sort=False)
 
     @property
@@ -96,6 +97,13 @@ class Cells:
         table = table.astype({"samples": float}).fillna({"samples": 0, "interval": ""}).astype({"samples": int})
         return table[list(NO_CELLS.columns)]
 
+    def measured(self, column: str = "seconds") -> pd.DataFrame:
+        """Return the rows of `medians` with a value; raise NotDrawn without any."""
+        rows = self.medians(column).dropna(subset="value", ignore_index=True)
+        if rows.empty:
+            raise NotDrawn("no run has a measured epoch")
+        return rows
+
     def _terms(self) -> pd.DataFrame:
         """Return the terms of T(E) of each cell over all its rounds."""
         rows = []
@@ -103,6 +111,12 @@ class Cells:
             cost = TrainingCost.of_runs(list(records))
             rows.append([*place, *(getattr(cost, term, None) for term in TERMS)])
         return pd.DataFrame(rows, columns=[*PLACE, *TERMS]).astype(dict.fromkeys(TERMS, float))
+
+
+def times_faster(table: pd.DataFrame, base: str) -> pd.Series[float]:
+    """Return how many times as fast as the series `base` each row of `Cells.medians` is, at its value of the axis."""
+    seconds = table[table["system"] == base].set_index("x")["value"]
+    return table["x"].map(seconds) / table["value"]
 
 
 def with_absent(table: pd.DataFrame, systems: Sequence[str], xs: Sequence[Any]) -> pd.DataFrame:
