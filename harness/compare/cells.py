@@ -47,12 +47,13 @@ class Cells:
 
     @cached_property
     def epochs(self) -> pd.DataFrame:
-        """One row for each measured epoch of runs that ended well: the place of its cell, and its parts."""
+        """One row for each measured epoch of runs that ended well: its cell, settings (`config.*`) and parts."""
         if self.runs.empty:
             return epochs_table(self.runs)
         ended_well = self.runs[self.runs["status"] == "ok"]
         epochs = epochs_table(ended_well.drop_duplicates("run_id"))
-        return ended_well[[*PLACE, "run_id"]].merge(epochs, on="run_id", sort=False)
+        settings = [name for name in self.runs if str(name).startswith("config.")]
+        return ended_well[[*PLACE, "run_id", *settings]].merge(epochs, on="run_id", sort=False)
 
     @property
     def count(self) -> int:
@@ -96,9 +97,9 @@ class Cells:
         table = table.astype({"samples": float}).fillna({"samples": 0, "interval": ""}).astype({"samples": int})
         return table[list(NO_CELLS.columns)]
 
-    def measured(self) -> pd.DataFrame:
-        """Return the rows of `medians` that have a value; raise NotDrawn without any."""
-        rows = self.medians().dropna(subset="value")
+    def measured(self, column: str = "seconds") -> pd.DataFrame:
+        """Return the rows of `medians` with a value; raise NotDrawn without any."""
+        rows = self.medians(column).dropna(subset="value", ignore_index=True)
         if rows.empty:
             raise NotDrawn("no run has a measured epoch")
         return rows
@@ -110,6 +111,12 @@ class Cells:
             cost = TrainingCost.of_runs(list(records))
             rows.append([*place, *(getattr(cost, term, None) for term in TERMS)])
         return pd.DataFrame(rows, columns=[*PLACE, *TERMS]).astype(dict.fromkeys(TERMS, float))
+
+
+def times_faster(table: pd.DataFrame, base: str) -> pd.Series[float]:
+    """Return how many times as fast as the series `base` each row of `Cells.medians` is, at its value of the axis."""
+    seconds = table[table["system"] == base].set_index("x")["value"]
+    return table["x"].map(seconds) / table["value"]
 
 
 def with_absent(table: pd.DataFrame, systems: Sequence[str], xs: Sequence[Any]) -> pd.DataFrame:

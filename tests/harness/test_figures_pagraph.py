@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import statistics
 from pathlib import Path
 from typing import Any
 
@@ -10,18 +11,18 @@ import pandas as pd
 import pytest
 
 from harness.compare.evidence import load_evidence
-from harness.compare.points import Point
 from harness.figures.accuracy_runs import GENERATED
 from harness.figures.base import Figure, catalogue, chosen
 from harness.figures.pagraph import devices, epochs
-from harness.figures.pagraph.devices import STEPS, seeds_per_s
+from harness.figures.pagraph.devices import STEPS
 from harness.figures.pagraph.epochs import COMPUTE, EXPOSED, HIDDEN_LOADING, OTHER, epoch_parts
-from harness.figures.pagraph.grid import HIDDEN, LAYERWISE, PARTITION_SCALE, SPLIT, device_bytes, setting, small_study
+from harness.figures.pagraph.grid import LAYERWISE, MODELS, PARTITION_SCALE, SPLIT, device_bytes, setting, small_study
 from harness.figures.render import render
 from harness.plan.experiment import PROFILES, load_experiment
 from harness.records.record import DatasetConfig, PlannedBuffer, Record
 from harness.records.study import StudyRecord, write_study
 from harness.results.store import write_run
+from harness.results.table import each, load
 from harness.run.sweep import union
 from harness.settings import check_options
 from harness.studies.base import resolve_study
@@ -75,7 +76,7 @@ def paper_record(
         seconds,
         status=status,
         model=model,
-        hidden=HIDDEN[model],
+        hidden=MODELS[model]["hidden"],
         layers=2,
         sampler=sampler,
         memory="none",
@@ -156,7 +157,7 @@ def accuracy_record(system: str, factor: float, **config: Any) -> Record:
 def fill(root: Path, factor: float = 1.0) -> None:
     """Write runs and studies from which every figure of the paper can be drawn; `factor` changes all measurements."""
     own: dict[str, Any]
-    for model in HIDDEN:
+    for model in MODELS:
         for system in ("dgl", "pagraph", "dgl+pp", "pagraph+pp"):
             slower = factor if system != "pagraph" else factor**2
             loaded = 1e9 if system == "dgl" else 2e8 * factor
@@ -166,8 +167,9 @@ def fill(root: Path, factor: float = 1.0) -> None:
             own = {"model": model, "sampler": sampler, "ranks": 2, "partition": "self-reliant"}
             save(root, paper_record("pagraph", factor, **own))
             save(root, paper_record("dgl", status="unsupported", **own))
-        for step in STEPS.values():
-            own = {"model": model, "options": step["options"], "partition": step["partition"], "ranks": 2}
+        for cache, pipeline, partition in STEPS.values():
+            options = {"cache": cache, "pipeline": pipeline}
+            own = {"model": model, "options": options, "partition": partition, "ranks": 2}
             save(
                 root,
                 paper_record("pagraph", factor, **own, device_memory_bytes=device_bytes(quick(), devices.DEVICE_SHARE)),
@@ -293,9 +295,8 @@ def test_parts_of_an_epoch_make_the_epoch_and_hidden_loading_is_what_computation
     for overlap, hidden in ((False, 0.0), (True, 0.1)):
         record = paper_record("pagraph")
         save(tmp_path, record, overlap=overlap)
-        path = tmp_path / "runs" / record.run_id
-        point = Point("pagraph", "gcn", "ok", 0.4, record=record.to_json(), path=str(path))
-        parts = epoch_parts(point)
+        runs = load(tmp_path).assign(run=record.run_id)
+        parts = epoch_parts(next(each(runs[runs["run_id"] == record.run_id])))
         mean = sum(epoch.seconds for epoch in record.measured) / len(record.measured)
         assert parts[COMPUTE] + parts[EXPOSED] + parts[OTHER] == pytest.approx(mean)
         assert parts[COMPUTE] == pytest.approx(0.1)
@@ -328,13 +329,26 @@ def test_a_system_of_one_process_is_said_on_two_devices_and_is_no_number(filled:
     assert "EMULATED" in result.caption
 
 
-def test_throughput_counts_the_seed_nodes_of_all_devices() -> None:
-    one = paper_record("pagraph").to_json()
-    rate = seeds_per_s(one, one["epochs"][1])
-    assert rate == pytest.approx(48 * 6000 / one["epochs"][1]["seconds"])
-    two = paper_record("pagraph", ranks=2, partition="self-reliant").to_json()
+def test_throughput_counts_the_seed_nodes_of_all_devices(tmp_path: Path) -> None:
+    one = paper_record("pagraph")
+    two = paper_record("pagraph", ranks=2, partition="self-reliant")
+    save(tmp_path, one, two)
+    table = data_of(tmp_path, "pagraph-fig15").set_index("x")
+    rates = [48 * 6000 / epoch.seconds / 1000 for epoch in one.measured]
+    assert table.loc[1, "y"] == pytest.approx(statistics.median(rates))
     # 650,000 seed nodes of a partition in 109 mini-batches of nearly equal size.
-    assert seeds_per_s(two, two["epochs"][1]) == pytest.approx(48 * TRAIN / 109 / two["epochs"][1]["seconds"])
+    rates = [48 * TRAIN / 109 / epoch.seconds / 1000 for epoch in two.measured]
+    assert table.loc[2, "y"] == pytest.approx(statistics.median(rates))
+
+
+def test_seed_nodes_of_several_devices_without_partitions_are_those_of_full_mini_batches(tmp_path: Path) -> None:
+    step: dict[str, Any] = {"ranks": 2, "options": {"cache": "0x", "pipeline": False}}
+    record = paper_record("pagraph", device_memory_bytes=device_bytes(quick(), devices.DEVICE_SHARE), **step)
+    save(tmp_path, record)
+    (row,) = data_of(tmp_path, "pagraph-fig18").to_dict("records")
+    seconds = [1e6 * epoch.seconds / (2 * 48 * 6000) for epoch in record.measured]
+    assert row["series"] == "loader alone"
+    assert row["value"] == pytest.approx(1 / statistics.mean(1 / second for second in seconds))
 
 
 def test_saved_volume_and_cached_share_come_from_counters_and_notes(filled: dict[float, Path]) -> None:
@@ -352,8 +366,9 @@ def test_an_ablation_never_stands_for_pagraph(tmp_path: Path) -> None:
 
 
 def test_each_step_saves_over_the_one_before(tmp_path: Path) -> None:
-    for step, factor in zip(STEPS.values(), (4.0, 2.0, 1.0, 1.0), strict=True):
-        own: dict[str, Any] = {"options": step["options"], "partition": step["partition"], "ranks": 2}
+    for (cache, pipeline, partition), factor in zip(STEPS.values(), (4.0, 2.0, 1.0, 1.0), strict=True):
+        own: dict[str, Any] = {"partition": partition, "ranks": 2}
+        own["options"] = {"cache": cache, "pipeline": pipeline}
         own["device_memory_bytes"] = device_bytes(quick(), devices.DEVICE_SHARE)
         save(tmp_path, paper_record("pagraph", factor, **own))
     table = data_of(tmp_path, "pagraph-fig18")
@@ -371,8 +386,8 @@ def test_a_paper_value_that_is_missing_stops_nothing(
             assert len(data_of(filled[1.0], figure))
 
 
-def test_one_device_alone_is_no_scaling(tmp_path: Path) -> None:
+def test_one_device_alone_is_one_point_of_its_curve(tmp_path: Path) -> None:
     for system in ("dgl", "pagraph"):
-        save(tmp_path, *(paper_record(system, model=model, sampler="layerwise") for model in HIDDEN))
-    _, result = drawn(tmp_path, "pagraph-fig20")
-    assert "several devices: not run" in next(file for file in result.files if file.suffix == ".svg").read_text()
+        save(tmp_path, *(paper_record(system, model=model, sampler="layerwise") for model in MODELS))
+    table = data_of(tmp_path, "pagraph-fig20")
+    assert list(table.loc[table["panel"] == "c", "x"]) == [1]

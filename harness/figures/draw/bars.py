@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 # More bars than this do not fit a column's width.
 COLUMN_BARS = 30
 COLUMN_STACKS = 10
+# Label of the ends of a published range.
+RANGE = "paper (range)"
 # Keywords of a bar that other code measured.
 HOLLOW: dict[str, Any] = {"facecolor": "none", "edgecolor": "#555555", "linestyle": "--", "linewidth": 0.9}
 
@@ -38,7 +40,8 @@ def draw_bars(
     Args:
         rows: columns `group` (x, in the order given), `series` (a system or any label), `value`; optional `low` and
             `high` (interval), `status` (label of a missing value), `paper` (published value, a hollow diamond at the
-            bar) and `hollow` (whether other code measured it, which is drawn without a fill).
+            bar), `paper_low` and `paper_high` (published range) and `hollow` (whether other code measured it, which is
+            drawn without a fill).
         column: column of the drawn values; another one than `value` has no interval.
         tick: maps a group to its label.
         looks: looks of the series; by default the systems' own.
@@ -65,6 +68,11 @@ def draw_bars(
             at, label = x + (0.3 * width if numbers else 0.0), None if "paper" in labelled else "paper"
             panels.mark_paper(axes, [at], [float(row["paper"])], label, markerfacecolor="none", zorder=5)
             labelled.add("paper")
+        if pd.notna(row.get("paper_low")):
+            ends = [row["paper_low"], row["paper_high"]]
+            label = None if RANGE in labelled else RANGE
+            panels.mark_range(axes, [x + 0.3 * width] * 2, ends, label, markeredgecolor="black", zorder=5)
+            labelled.add(RANGE)
         if pd.isna(value):
             panels.mark_missing_bar(axes, x, str(row.get("status") or "not run"), width / (len(groups) + 0.2))
             continue

@@ -123,3 +123,11 @@ def part_rows(cell: Any, parts: Sequence[str], split: Callable[[Any], Mapping[st
         return [{**head, "part": parts[0], "value": None, "status": cell.status}]
     found = split(cell)
     return [{**head, "part": part, "value": found[part], "status": "ok", "run": cell.run} for part in parts]
+
+
+def stack_rows(cells: pd.DataFrame, parts: Sequence[str], split: Callable[[Any], Mapping[str, float]]) -> pd.DataFrame:
+    """Return the rows of `part_rows` of each cell, with the columns `panel` (its x) and `bar` (its system)."""
+    rows = []
+    for cell in each(cells):
+        rows += part_rows(cell, parts, split, panel=cell.x, bar=cell.system)
+    return pd.DataFrame(rows)

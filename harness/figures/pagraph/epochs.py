@@ -2,271 +2,234 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from typing import Any
 
-import numpy as np
 import pandas as pd
 
-from harness.compare.evidence import Evidence
-from harness.compare.plan import Plain, Plan, grid, joined
-from harness.compare.points import Group, Point
+from harness.compare.cells import Cells, times_faster, with_absent
+from harness.compare.plan import Plain, Plan, joined
 from harness.compare.verdicts import NotDrawn
-from harness.figures.base import Drawing, Sheet, drawn, figure, figure_of_runs, ids, paper_table, sheet, specs
+from harness.figures.base import GB, Drawing, Sheet, drawn, figure_of_cells, paper_table, paper_value, sheet
 from harness.figures.draw import style
 from harness.figures.draw.bars import draw_bars, draw_stacks
-from harness.figures.draw.breakdown import part_rows, run_breakdown
+from harness.figures.draw.breakdown import run_breakdown, stack_rows
 from harness.figures.draw.captions import left_out
+from harness.figures.draw.charts import SHOWN
 from harness.figures.draw.curves import draw_curves
-from harness.figures.draw.panels import many_panels, mark_range
+from harness.figures.draw.panels import many_panels
 from harness.figures.grids import values
 from harness.figures.pagraph.devices import NOTE as DEVICES_NOTE
-from harness.figures.pagraph.devices import draw_rates, on_devices, rate_rows
-from harness.figures.pagraph.grid import FAMILY, HIDDEN, LAYERWISE, NAMES, SAMPLERS, by_model, device_bytes, setting
+from harness.figures.pagraph.devices import by_count, curve_rows, draw_rates, seed_rates
+from harness.figures.pagraph.grid import FAMILY, GCN, LAYERWISE, MODELS, NAMES, device_bytes, planned
+from harness.results.table import each
 
-SPEC = specs(__file__)
-PARTS: list[str] = SPEC["parts"]
+PARTS = ["computation", "data loading", "waiting for samples, other", "hidden data loading"]
 COMPUTE, EXPOSED, OTHER, HIDDEN_LOADING = PARTS
-LOADING = ("extract", "transfer")
+LOADING = (EXPOSED, ["extract", "transfer"])
+PARTS_NOTE = (
+    "computation, loading and the rest make the epoch; hidden loading went on during computation and is drawn on top "
+    "of the epoch; loading: gathering on the host and copying to the device"
+)
+EPOCH = "epoch (s)"
+
+
+def epoch_parts(cell: Any) -> dict[str, float]:
+    """Return mean seconds of an epoch by part, as `run_breakdown`; all but hidden loading sum to its wall time."""
+    parts = run_breakdown(cell, [(COMPUTE, ["train"]), LOADING], OTHER)
+    loading = run_breakdown(cell, [LOADING], OTHER)[EXPOSED]
+    parts[HIDDEN_LOADING] = max(0.0, loading - parts[EXPOSED])
+    return parts
+
+
+def speedup_rows(table: pd.DataFrame, figure_id: str) -> pd.DataFrame:
+    """Return rows for bars of each system and model, with `speedup` over DGL and the range that the paper reports."""
+    rows = with_absent(table, style.ordered(list(table["system"])), list(table["x"].unique()))
+    rows["speedup"] = times_faster(rows, "dgl")
+    rows["group"] = rows["x"].map(NAMES)
+    rows["series"] = rows["system"]
+    for end in ("low", "high"):
+        rows[f"paper_{end}"] = [paper_value(figure_id, row.series, f"{row.group} {end}") for row in each(rows)]
+    return rows[["group", "series", "value", "low", "high", "status", "speedup", "run", "paper_low", "paper_high"]]
+
+
+def draw_speedups(axes: Any, rows: pd.DataFrame, title: str) -> None:
+    """Draw `speedup` of rows of `speedup_rows` as bars beside the paper's ranges."""
+    shown = rows.drop(columns=["value", "low", "high"]).rename(columns={"speedup": "value"})
+    draw_bars(shown, title=title, ylabel="times faster than dgl", numbers=".1f", axes=axes)
+
+
+#: Run settings of both ways of sampling.
+BY_SAMPLER: dict[str, Plain] = {"neighbour": {}, "layer-wise": LAYERWISE}
+
+
+@figure_of_cells("pagraph-fig4", lambda profile: planned(profile, ["dgl"], BY_SAMPLER), least=1)
+def fig4(cells: Cells) -> Drawing:
+    """Draw an epoch by part (left), loading's share with the paper's (right)."""
+    done = cells.measured()
+    parts = stack_rows(done.assign(system=done["x"]), PARTS, epoch_parts)
+    seconds = pd.DataFrame(map(epoch_parts, each(done)))
+    loading = seconds[EXPOSED] + seconds[HIDDEN_LOADING]
+    done["value"] = 100.0 * loading / (loading + seconds[COMPUTE])
+    done["paper"] = [paper_value("pagraph-fig4", sampling) for sampling in done["x"]]
+    share = done.rename(columns={"x": "group", "system": "series"})[["group", "series", "value", "paper", "run"]]
+    canvas, (left, right) = many_panels(2)
+    draw_stacks(parts, parts=PARTS, title="GCN by DGL", ylabel=EPOCH, numbers=".2f", axes=left)
+    draw_bars(share, title="Share of data loading", ylabel="loading of loading + computation (%)", axes=right)
+    right.set_ylim(0, 105)
+    shares = share.rename(columns={"group": "bar"}).assign(part="loading share (%)")
+    missing = "not run: the other way of sampling" if len(done) < 2 else ""
+    notes = [PARTS_NOTE, "paper: livejournal", missing]
+    return drawn(canvas, pd.concat([parts, shares]), cells, *notes, order=[*PARTS, "dgl", "paper"])
+
+
+@figure_of_cells("pagraph-fig11", lambda profile: planned(profile, FAMILY, MODELS), least=1)
+def fig11(cells: Cells) -> Drawing:
+    """Draw epoch times (left) and speed-ups over DGL with the paper's ranges (right)."""
+    rows = speedup_rows(cells.medians(), "pagraph-fig11")
+    canvas, (left, right) = many_panels(2)
+    times = rows.drop(columns=["paper_low", "paper_high"])
+    draw_bars(times, title="Epoch time", ylabel=EPOCH, numbers=".2f", axes=left)
+    draw_speedups(right, rows, "Speed-up over DGL")
+    note = "one graph of the paper's six; `+pp` reads rows that hold the first layer's sums"
+    return drawn(canvas, rows, cells, note)
+
+
+@figure_of_cells("pagraph-fig12", lambda profile: planned(profile, FAMILY, GCN), least=1)
+def fig12(cells: Cells) -> Drawing:
+    """Draw one stacked bar per system, with the loading hidden behind computation."""
+    rows = stack_rows(cells.medians(), PARTS, epoch_parts)
+    canvas, _ = draw_stacks(rows, parts=PARTS, title="GCN epoch by part", ylabel=EPOCH)
+    return drawn(canvas, rows, cells, PARTS_NOTE)
+
+
+#: Rankings of Fig. 14 and their labels.
+RANKINGS = {"out-degree": "PaGraph", "aligraph": "AliGraph", "random": "random"}
+SHARES = [0.1, 0.2, 0.3, 0.4, 0.6, 0.8, 1.0]
 # Space for a cache of all rows, its reserve and the buffers beside it.
 DEVICE_SHARE = 1.25
-#: Run settings of both ways of sampling, by their names in the figures.
-BY_SAMPLER: dict[str, Plain] = {SAMPLERS["neighbor"]: {}, SAMPLERS["layerwise"]: LAYERWISE}
-
-
-def epoch_parts(point: Point) -> dict[str, float]:
-    """Return mean seconds of an epoch by part, as `run_breakdown`; all but hidden loading sum to its wall time."""
-    parts = run_breakdown(point, [(COMPUTE, ["train"]), (EXPOSED, LOADING)], OTHER)
-    loading = run_breakdown(point, [("loading", LOADING)], "rest")["loading"]
-    return {**parts, HIDDEN_LOADING: max(0.0, loading - parts[EXPOSED])}
-
-
-def loading_share(point: Point) -> float:
-    """Return loading over loading and computation, in percent, without sampling, which runs beside both (Fig. 4)."""
-    parts = epoch_parts(point)
-    loading = parts[EXPOSED] + parts[HIDDEN_LOADING]
-    return float(100.0 * loading / max(loading + parts[COMPUTE], np.finfo(float).tiny))
-
-
-def stack_rows(points: Sequence[Point], label: str) -> pd.DataFrame:
-    """Return rows for stacks: bar (system), part, value (s); a point without a value has its status instead."""
-    rows = [row for p in points for row in part_rows(p, PARTS, epoch_parts, panel=label, bar=p.system)]
-    return pd.DataFrame(rows)
-
-
-def speedup_rows(group: Group) -> pd.DataFrame:
-    """Return rows for bars: group (model), series (system), value (s), interval, status, `speedup` over DGL."""
-    rows = []
-    for model in [name for name in HIDDEN if any(point.x == name for point in group.points)]:
-        base = group.at("dgl", model).value
-        for point in (group.at(system, model) for system in style.ordered(group.systems())):
-            row: Plain = {"group": NAMES[model], "series": point.system, **point.cells}
-            row["speedup"] = base / point.value if point.value and base else None
-            rows.append({**row, "run": point.run})
-    return pd.DataFrame(rows)
-
-
-def with_ranges(rows: pd.DataFrame, figure_id: str) -> pd.DataFrame:
-    """Add columns with the published range of each bar's speed-up, None without one, and return the rows."""
-    bars, paper = list(zip(rows["series"], rows["group"], strict=True)), paper_table(figure_id)
-    for end in ("low", "high"):
-        rows[f"paper_{end}"] = [paper.get(series, {}).get(f"{group} {end}") for series, group in bars]
-    return rows
-
-
-def draw_speedups(axes: Any, rows: pd.DataFrame) -> None:
-    """Draw bars of `speedup`, the paper's range as a line with hollow ends at a bar's right edge."""
-    shown = rows.assign(value=rows["speedup"], low=None, high=None)
-    draw_bars(shown, axes=axes, **SPEC["speedups"])
-    groups, series = list(dict.fromkeys(rows["group"])), list(dict.fromkeys(rows["series"]))
-    width = 0.8 / len(series)
-    label: str | None = SPEC["paper"]
-    for row in rows.to_dict("records"):
-        ends = [row["paper_low"], row["paper_high"]]
-        if not pd.isna(ends).any():
-            x = groups.index(row["group"]) + (series.index(row["series"]) - (len(series) - 1) / 2 + 0.3) * width
-            mark_range(axes, [x, x], ends, label, markeredgecolor="black", zorder=5)
-            label = None
-
-
-def of_gcn(group: Group) -> list[Point]:
-    """Return the points of the four systems with GCN, in the paper's order."""
-    return [point for point in (group.at(name, "gcn") for name in FAMILY) if point.record]
-
-
-@figure_of_runs("pagraph-fig4", lambda profile: grid(setting(profile), ["dgl"], BY_SAMPLER), least=1)
-def fig4(group: Group) -> Drawing:
-    """Draw an epoch by part (left), loading's share with the paper's (right); raise NotDrawn without an epoch."""
-    points = group.done
-    if not points:
-        raise NotDrawn("no run of dgl with the paper's workload (pagraph-fig4)")
-    parts = pd.concat([stack_rows([point], point.x).assign(bar=point.x) for point in points], ignore_index=True)
-    share = pd.DataFrame({"group": point.x, "series": "dgl", "value": loading_share(point)} for point in points)
-    paper = paper_table("pagraph-fig4")
-    share["paper"] = [next(iter(paper.get(point.x, {}).values()), None) for point in points]
-    share["run"] = ids(points)
-    canvas, panels = many_panels(2)
-    hidden = parts["part"] == HIDDEN_LOADING
-    shown = parts if parts.loc[hidden, "value"].sum() else parts[~hidden]
-    draw_stacks(shown, parts=PARTS, axes=panels[0], **SPEC["fig4"]["stacks"])
-    draw_bars(share, axes=panels[1], **SPEC["fig4"]["bars"])
-    panels[1].set_ylim(0, 105)
-    data = pd.concat([parts, share.rename(columns={"group": "bar"}).assign(part="loading share (%)")])
-    notes = [SPEC["note"], "paper: livejournal", "not run: the other way of sampling" if len(points) < 2 else ""]
-    return drawn(canvas, data, group, *notes, points=points, runs=ids(points), order=[*PARTS, "dgl", "paper"])
-
-
-@figure_of_runs("pagraph-fig11", lambda profile: by_model(profile, FAMILY), least=1)
-def fig11(group: Group) -> Drawing:
-    """Draw epoch times (left) and speed-ups over DGL with the paper's ranges (right)."""
-    rows = with_ranges(speedup_rows(group), "pagraph-fig11")
-    canvas, panels = many_panels(2)
-    draw_bars(rows, axes=panels[0], **SPEC["fig11"]["bars"])
-    draw_speedups(panels[1], rows)
-    return drawn(canvas, rows, group, SPEC["fig11"]["note"])
-
-
-@figure_of_runs("pagraph-fig12", lambda profile: by_model(profile, FAMILY, "gcn"), least=1)
-def fig12(group: Group) -> Drawing:
-    """Draw one stacked bar per system, with the loading hidden behind computation; raise NotDrawn without DGL."""
-    points = of_gcn(group)
-    if not any(point.system == "dgl" and point.value is not None for point in points):
-        raise NotDrawn("no measured run of dgl at gcn with the paper's workload")
-    rows = stack_rows(points, "gcn")
-    canvas, _ = draw_stacks(rows, parts=PARTS, **SPEC["fig12"]["stacks"])
-    return drawn(canvas, rows, group, SPEC["note"], points=points, runs=ids(points))
 
 
 def over_shares(profile: Plain) -> Plan:
     """Plan pagraph with each ranking at each cached share, on a device that can hold all rows."""
-    rankings = [
-        {"name": "pagraph", "series": label, "options": {"ranking": ranking}}
-        for ranking, label in SPEC["rankings"].items()
-    ]
-    shares = values(profile, "cached_shares", SPEC["shares"])
-    base = setting(profile, device_memory=device_bytes(profile, DEVICE_SHARE))
-    return grid(base, rankings, {100.0 * share: {"options": {"cache": f"{share:g}x"}} for share in shares})
+    rankings = []
+    for ranking, label in RANKINGS.items():
+        rankings.append({"name": "pagraph", "series": label, "options": {"ranking": ranking}})
+    shares = values(profile, "cached_shares", SHARES)
+    over = {100.0 * share: {"options": {"cache": f"{share:g}x"}} for share in shares}
+    return planned(profile, rankings, over, device_memory=device_bytes(profile, DEVICE_SHARE))
 
 
-@figure_of_runs("pagraph-fig14", over_shares)
-def fig14(group: Group) -> Drawing:
+@figure_of_cells("pagraph-fig14", over_shares)
+def fig14(cells: Cells) -> Drawing:
     """Draw epoch time over the cached share, a curve for each ranking."""
-    rows, order = group.frame().rename(columns={"system": "series", "value": "y"}), list(SPEC["rankings"].values())
-    rows = rows.sort_values("x", kind="stable")
-    data = rows.sort_values("series", key=lambda labels: labels.map(order.index), kind="stable", ignore_index=True)
-    canvas, _ = draw_curves(data, **SPEC["fig14"]["curves"])
-    shares = sorted({x / 100.0 for x in data["x"]})
-    return drawn(canvas, data, group, left_out(shares, SPEC["shares"], "cached shares"))
+    rows = cells.medians()[SHOWN].rename(columns={"system": "series", "value": "y"})
+    rows["series"] = pd.Categorical(rows["series"], list(RANKINGS.values()))
+    data = rows.sort_values(["series", "x"], ignore_index=True)
+    canvas, _ = draw_curves(data, title="Epoch time over cached share", xlabel="cached rows (%)", ylabel=EPOCH)
+    shares = [x / 100.0 for x in cells.xs]
+    return drawn(canvas, data, cells, left_out(shares, SHARES, "cached shares"))
+
+
+NEIGHBOURS = [2, 4, 8, 16]
 
 
 def over_neighbours(profile: Plain) -> Plan:
     """Plan the four systems with GCN at each number of sampled neighbours."""
-    counts = values(profile, "neighbours", SPEC["neighbours"])
-    return grid(setting(profile), FAMILY, {count: {"fanout": [count, count]} for count in counts})
+    counts = values(profile, "neighbours", NEIGHBOURS)
+    return planned(profile, FAMILY, {count: {"fanout": [count, count]} for count in counts})
 
 
-@figure_of_runs("pagraph-fig19", over_neighbours)
-def fig19(group: Group) -> Drawing:
+@figure_of_cells("pagraph-fig19", over_neighbours)
+def fig19(cells: Cells) -> Drawing:
     """Draw epoch time over the number of sampled neighbours, one line per system on logarithmic axes."""
-    rows = group.frame().rename(columns={"system": "series", "value": "y"})
-    base = {point.x: point.value for point in group.points if point.system == "dgl"}
-    rows["speedup"] = [base[x] / y if base.get(x) and y else None for x, y in zip(rows["x"], rows["y"], strict=True)]
-    canvas, _ = draw_curves(rows, **SPEC["fig19"]["curves"])
-    reduced = left_out(sorted(set(rows["x"])), SPEC["neighbours"], "neighbours")
-    return drawn(canvas, rows, group, "both layers take as many neighbours", reduced)
+    table = cells.medians()
+    rows = table[SHOWN].rename(columns={"system": "series", "value": "y"})
+    rows["speedup"] = times_faster(table, "dgl")
+    title, xlabel = "GCN epoch over sampled neighbours", "neighbours a node and layer (log)"
+    canvas, _ = draw_curves(rows, title=title, xlabel=xlabel, ylabel="epoch (s, log)", xlog=True, ylog=True)
+    reduced = left_out(cells.xs, NEIGHBOURS, "neighbours")
+    return drawn(canvas, rows, cells, "both layers take as many neighbours", reduced)
 
 
 def layered(profile: Plain) -> Plan:
-    """Plan Fig. 11's runs with layer-wise sampling."""
-    return by_model(profile, FAMILY, **LAYERWISE)
+    """Plan Fig. 11's runs with layer-wise sampling; in a panel of its own, those of Fig. 15 with GCN."""
+    one = planned(profile, FAMILY, MODELS, **LAYERWISE)
+    several = planned(profile, ["pagraph"], by_count(profile), GCN, **LAYERWISE)
+    return joined([one, several])
 
 
-def layered_devices(profile: Plain) -> Plan:
-    """Plan Fig. 15's GCN runs with layer-wise sampling."""
-    return on_devices(profile, ["gcn"], ["pagraph"], **LAYERWISE)
-
-
-@figure("pagraph-fig20", layered, beside=lambda profile: [layered_devices(profile).experiment("pagraph-fig20-devices")])
-def fig20(evidence: Evidence) -> Drawing:
+@figure_of_cells("pagraph-fig20", layered, least=1)
+def fig20(cells: Cells) -> Drawing:
     """Draw speed-ups over DGL, GCN's epoch by part, throughput over devices; raise NotDrawn with no speed-up."""
-    group = evidence.points("pagraph-fig20", layered, least=1)
-    speedups = with_ranges(speedup_rows(group), "pagraph-fig20")
-    if speedups["speedup"].notna().sum() < 2:
+    table = cells.medians()
+    one = table[table["panel"] == ""]
+    speedups = speedup_rows(one, "pagraph-fig20")
+    if speedups["speedup"].count() < 2:
         raise NotDrawn("no measured runs of dgl and another system with layer-wise sampling (pagraph-fig20)")
-    parts = stack_rows(of_gcn(group), "gcn")
-    canvas, panels = many_panels(3)
-    draw_speedups(panels[0], speedups)
-    panels[0].set_title("(a) Speed-up over DGL", loc="left")
-    draw_stacks(parts, parts=PARTS, axes=panels[1], **SPEC["fig20"]["stacks"])
-    runs = group.runs()
-    try:
-        several = evidence.points("pagraph-fig20", layered_devices)
-        rates = rate_rows(several)
-        draw_rates(rates, "(c) Throughput", "one device only", axes=panels[2])
-        runs = list(dict.fromkeys([*runs, *several.runs()]))
-    except NotDrawn:
-        rates = pd.DataFrame()
-        panels[2].text(0.5, 0.5, "several devices: not run", transform=panels[2].transAxes, ha="center", fontsize=6)
-    data = pd.concat([speedups.assign(panel="a"), parts.assign(panel="b"), rates.assign(panel="c")], ignore_index=True)
-    notes = [f"(b): {SPEC['note']}", f"(c): {DEVICES_NOTE}"]
-    return drawn(canvas, data, group, *notes, runs=runs, order=[*FAMILY, *PARTS])
-
-
-#: The systems of Table 4.
-SYSTEMS = ["dgl", "pagraph"]
+    parts = stack_rows(one[one["x"] == "gcn"], PARTS, epoch_parts)
+    rates = seed_rates(cells)
+    several = curve_rows(rates[rates["panel"] != ""])
+    canvas, (first, second, third) = many_panels(3)
+    draw_speedups(first, speedups, "(a) Speed-up over DGL")
+    draw_stacks(parts, parts=PARTS, title="(b) GCN epoch by part", ylabel=EPOCH, axes=second)
+    draw_rates(third, several, "(c) Throughput")
+    data = pd.concat([speedups.assign(panel="a"), parts.assign(panel="b"), several.assign(panel="c")])
+    notes = [f"(b): {PARTS_NOTE}", f"(c): {DEVICES_NOTE}"]
+    return drawn(canvas, data, cells, *notes, rows=one, order=[*FAMILY, *PARTS])
 
 
 def models_and_samplers(profile: Plain) -> Plan:
-    """Plan DGL with both models and both samplers."""
-    plans = []
-    for sampler, way in BY_SAMPLER.items():
-        over = {model: {"model": model, "hidden": HIDDEN[model], **way} for model in reversed(HIDDEN)}
-        plans.append(grid(setting(profile), ["dgl"], over, panel=sampler))
-    return joined(plans)
+    """Plan DGL with both models, in a panel for each way of sampling."""
+    over = {"sage": MODELS["sage"], **GCN}
+    return planned(profile, ["dgl"], over, BY_SAMPLER)
 
 
-def _utilisation(point: Point) -> Plain:
-    """Return the row of one model and sampler, with the paper's numbers."""
-    record, model = point.record, NAMES[str(point.x)]
-    busy, have = record["summary"].get("accelerator_utilisation"), record["config"].get("device_memory_bytes")
-    buffers = [item["bytes"] for item in record["memory"]["plan"] if item["tier"] == "device"]
-    row = {"model": model, "sampling": point.panel, "computation (%)": None if busy is None else 100.0 * busy}
-    row |= {"memory (%)": 100.0 * sum(buffers) / have if have and buffers else None, "run": point.run}
-    paper = paper_table("pagraph-tab1").get(f"{model} {point.panel}", {})
-    return {**row, **{f"{what}, paper (%)": paper.get(what) for what in ("computation", "memory")}}
-
-
-@figure_of_runs("pagraph-tab1", models_and_samplers, least=1)
-def tab1(group: Group) -> Sheet:
+@figure_of_cells("pagraph-tab1", models_and_samplers, least=1)
+def tab1(cells: Cells) -> Sheet:
     """Return one row per model and sampler; raise NotDrawn without a measured epoch."""
-    points = group.done
-    if not points:
-        raise NotDrawn("no run of dgl with the paper's workload (pagraph-tab1)")
-    rows, spec = [_utilisation(point) for point in points], SPEC["tab1"]
-    return sheet(rows, spec["columns"], group, spec["note"], points=points, runs=ids(points))
+    table = cells.measured().merge(cells.runs, left_on="run", right_on="run_id", suffixes=("", "_run"))
+    rows = pd.DataFrame({"model": table["x"].map(NAMES), "sampling": table["panel"]})
+    rows["computation (%)"] = 100.0 * table["summary.accelerator_utilisation"].astype(float)
+    rows["memory (%)"] = 100.0 * table["memory.plan"].map(_on_device) / table["config.device_memory_bytes"]
+    rows["run"] = table["run"]
+    for column in ("computation", "memory"):
+        known = [paper_value("pagraph-tab1", f"{row.model} {row.sampling}", column) for row in each(rows)]
+        rows[f"{column}, paper (%)"] = known
+    columns = {"model": "", "sampling": "", "computation (%)": ".1f", "computation, paper (%)": ".1f"}
+    columns |= {"memory (%)": ".1f", "memory, paper (%)": ".1f"}
+    note = (
+        "computation: training alone over the epoch (rule 20); memory: the run's device buffers over the device, "
+        "without what training itself takes, which an emulated device does not need"
+    )
+    return sheet(rows, columns, cells, note)
 
 
-def loaded(epoch: Mapping[str, Any]) -> float | None:
-    """Return the bytes that an epoch copied to the device, None if not counted."""
-    value = epoch["counters"].get("bytes_loaded")
-    return None if value is None else float(value)
+def _on_device(plan: list[Plain]) -> int:
+    """Return the bytes of the buffers of a memory plan that are on the device."""
+    return sum(buffer["bytes"] for buffer in plan if buffer["tier"] == "device")
 
 
-@figure_of_runs("pagraph-tab4", lambda profile: by_model(profile, SYSTEMS, "gcn"), loaded, least=1)
-def tab4(group: Group) -> Sheet:
+#: The systems of Table 4, and its columns with their formats.
+SYSTEMS = ["dgl", "pagraph"]
+LOADED = {"dataset": "", "dgl": "GB", "pagraph": "GB", "saved (%)": ".1f", "cached (%)": ".0f", "source": ""}
+
+
+@figure_of_cells("pagraph-tab4", lambda profile: planned(profile, SYSTEMS, GCN), least=1)
+def tab4(cells: Cells) -> Sheet:
     """Return one measured row, then the paper's; raise NotDrawn without loaded bytes of DGL and PaGraph."""
-    points = [group.at(name, "gcn") for name in SYSTEMS]
-    missing = [point.system for point in points if point.value is None]
-    if missing:
-        raise NotDrawn(f"no run of {', '.join(missing)} with the paper's workload that counted what it loaded")
-    dgl, pagraph = (float(point.value or 0.0) for point in points)
-    facts = points[1].record["facts"]
-    head = {"dataset": points[0].record["config"]["dataset"]["name"], "dgl": dgl, "pagraph": pagraph}
-    cached = 100.0 * facts["cached_rows"] / facts["table_rows"] if "cached_rows" in facts else None
-    saved = 100.0 * (1.0 - pagraph / dgl) if dgl else None
-    rows: list[Plain] = [{**head, "saved (%)": saved, "cached (%)": cached, "source": "measured"}]
-    for name, own in paper_table("pagraph-tab4").items():
-        head = {"dataset": name, **{system: 10**9 * own[system] for system in SYSTEMS}}
-        rows.append({**head, "saved (%)": own["saved"], "cached (%)": own["cached"], "source": "paper"})
-    note = SPEC["tab4"]["note"].format(points[0].epochs[0]["batches"])
-    return sheet(rows, SPEC["tab4"]["columns"], group, NAMES["gcn"], note, points=points, runs=ids(points))
+    table = cells.medians("counters.bytes_loaded").dropna(subset="value").set_index("system")
+    if len(table) < 2:
+        raise NotDrawn("dgl and pagraph have not both counted what they loaded (pagraph-tab4)")
+    dgl, pagraph = table["value"].loc[SYSTEMS]
+    record = table["record"].loc["pagraph"]
+    facts = record["facts"]
+    ours = {"dataset": record["config"]["dataset"]["name"], "dgl": dgl, "pagraph": pagraph, "source": "measured"}
+    ours["saved (%)"] = 100.0 * (1.0 - pagraph / dgl)
+    ours["cached (%)"] = 100.0 * facts["cached_rows"] / facts["table_rows"]
+    rows = [ours]
+    for name, known in paper_table("pagraph-tab4").items():
+        row = {"dataset": name, "dgl": GB * known["dgl"], "pagraph": GB * known["pagraph"], "source": "paper"}
+        rows.append({**row, "saved (%)": known["saved"], "cached (%)": known["cached"]})
+    batches = cells.epochs["batches"].iloc[0]
+    note = f"feature bytes copied to the device in an epoch of {batches} mini-batches (paper: a whole one)"
+    return sheet(pd.DataFrame(rows, columns=list(LOADED)), LOADED, cells, NAMES["gcn"], note)

@@ -6,17 +6,14 @@ import pandas as pd
 
 from harness.compare.evidence import Evidence
 from harness.compare.plan import Plain
-from harness.compare.verdicts import NotDrawn
-from harness.figures.base import Drawing, Sheet, drawn, figure, paper_rows, sheet, specs
+from harness.figures.base import Drawing, Sheet, drawn, figure, paper_rows, paper_value, published, sheet
 from harness.figures.draw.captions import dataset_name, left_out, study_caption
 from harness.figures.draw.curves import draw_curves
 from harness.figures.draw.panels import many_panels, mark_range
 from harness.figures.grids import values
-from harness.figures.pagraph.grid import LAYERWISE, SAMPLERS, small_study, study
+from harness.figures.pagraph.grid import LAYERWISE, small_study, study
+from harness.results.table import each
 from harness.studies.base import StudyNeed
-
-SPEC = specs(__file__)
-SHARES: list[float] = SPEC["shares"]
 
 
 def accesses(profile: Plain) -> list[StudyNeed]:
@@ -24,46 +21,59 @@ def accesses(profile: Plain) -> list[StudyNeed]:
     return [study(profile, "access-frequency"), study(profile, "access-frequency", **LAYERWISE)]
 
 
+#: Names of both ways of sampling, and what the study found of each.
+SAMPLERS = {"neighbor": "neighbour sampling", "layerwise": "layer-wise sampling"}
+FOUND = (
+    "{series}: {accesses_over_nodes:.2f} accesses a node of the graph, {percent:.1f} % of the nodes read more than "
+    "once, one of them {most} times; those have {out_degree_repeated:.0f} out-edges on average, the others "
+    "{out_degree_others:.1f}"
+)
+
+
 @figure("pagraph-fig5", studies=accesses)
 def fig5(evidence: Evidence) -> Drawing:
-    """Draw a CDF of reads per row that is read, one per sampler; raise NotDrawn without a study."""
-    newest = {record.params["sampler"]: record for record in evidence.studies if record.study == "access-frequency"}
-    records = {f"{name} sampling": newest[sampler] for sampler, name in SAMPLERS.items() if sampler in newest}
-    if not records:
-        raise NotDrawn("the study access-frequency was not made yet")
-    rows, notes = [], []
-    for label, record in records.items():
-        found, key = record.result, record.key
-        rows += [{"series": label, "x": times, "y": 100.0 * share, "study": key} for times, share in found["cdf"]]
-        told = {key: value or 0 for key, value in found.items() if key.startswith("out_degree")}
-        repeated = 100.0 * found["repeated"]
-        notes.append(SPEC["fig5"]["note"].format(**{**found, **told, "series": label, "repeated": repeated}))
-    data = pd.DataFrame(rows)
-    canvas, _ = draw_curves(data, **SPEC["fig5"]["curves"])
-    said = "; ".join(f"{row['series']} {row['value']:g} {row['unit']}" for row in paper_rows("pagraph-fig5"))
-    first = next(iter(records.values()))
-    return drawn(canvas, data, first, *notes, f"paper (wiki-talk): {said}" if said else "")
+    """Draw a CDF of reads per row that is read, one per sampler."""
+    newest = {record.params["sampler"]: record for record in evidence.all_studies("access-frequency")}
+    records = [newest[sampler] for sampler in SAMPLERS if sampler in newest]
+    curves, notes = [], []
+    for record in records:
+        series = SAMPLERS[record.params["sampler"]]
+        curve = pd.DataFrame(record.result["cdf"], columns=["x", "y"])
+        curves.append(curve.assign(series=series, study=record.key))
+        found = {name: value or 0 for name, value in record.result.items()}
+        notes.append(FOUND.format(series=series, percent=100.0 * found["repeated"], **found))
+    data = pd.concat(curves, ignore_index=True)[["series", "x", "y", "study"]]
+    data["y"] *= 100.0
+    title, ylabel = "How often a row is read in an epoch", "rows read at most so often (%)"
+    canvas, _ = draw_curves(data, title=title, xlabel="times read (log)", ylabel=ylabel, xlog=True)
+    paper = "; ".join(f"{row.series} {row.value:g} {row.unit}" for row in each(published("pagraph-fig5")))
+    return drawn(canvas, data, records[0], *notes, f"paper (wiki-talk): {paper}")
+
+
+# A study costs the same for any number of shares: none is left out at any size.
+SHARES = [0.05, 0.1, 0.2, 0.3, 0.4, 0.6, 0.8, 1.0]
 
 
 def caches(profile: Plain) -> list[StudyNeed]:
     """Return the study of one epoch of the paper's workload with caches of every share."""
-    return [study(profile, "device-cache-hits", shares=sorted({*SHARES, *values(profile, "cached_shares", [])}))]
+    shares = {*SHARES, *values(profile, "cached_shares", [])}
+    return [study(profile, "device-cache-hits", shares=sorted(shares))]
 
 
 @figure("pagraph-fig13", studies=caches)
 def fig13(evidence: Evidence) -> Drawing:
     """Draw the hit ratio over the cached share, a curve for each ranking and for the optimal static cache."""
     record = evidence.study("device-cache-hits")
-    paper = {(row["series"], float(row["x"])): float(row["value"]) for row in paper_rows("pagraph-fig13")}
-    data = pd.DataFrame(
-        {"series": name, "x": 100.0 * share, "y": 100.0 * ratio, "paper": paper.get((name, round(100.0 * share, 6)))}
-        for name, ratios in record.result["hit_ratio"].items()
-        for share, ratio in zip(record.result["shares"], ratios, strict=True)
-    )
-    canvas, axes = draw_curves(data, **SPEC["fig13"]["curves"])
+    shares = record.result["shares"]
+    ratios = 100.0 * pd.DataFrame(record.result["hit_ratio"], index=shares)
+    data = ratios.melt(var_name="series", value_name="y", ignore_index=False).reset_index(names="x")
+    data["x"] *= 100.0
+    data["paper"] = [paper_value("pagraph-fig13", row.series, f"{row.x:g}") for row in each(data)]
+    data = data[["series", "x", "y", "paper"]]
+    canvas, axes = draw_curves(data, title="Hit ratio of the device cache", xlabel="cached rows (%)", ylabel="hits (%)")
     axes.set_ylim(0, 102)
-    reduced = left_out(record.result["shares"], SHARES, "cached shares")
-    return drawn(canvas, data, record, *SPEC["fig13"]["notes"], reduced)
+    notes = ["optimal: the rows read most often in this very trace", "paper (livejournal): over 50 % at 20 % cached"]
+    return drawn(canvas, data, record, *notes, left_out(shares, SHARES, "cached shares"))
 
 
 def partitions(profile: Plain) -> list[StudyNeed]:
@@ -71,45 +81,73 @@ def partitions(profile: Plain) -> list[StudyNeed]:
     return [small_study(profile, "partition-quality")]
 
 
+#: Curves of both panels of Fig. 17 by their part of the study's result.
+HITS = {"hit_ratio": "pagraph", "hit_ratio_shared": "dgl+cache"}
+NODES = {"share": "nodes of a partition", "redundant": "of them replicas"}
+
+
 @figure("pagraph-fig17", studies=partitions)
 def fig17(evidence: Evidence) -> Drawing:
     """Draw hit ratios with and without partitions (left) and a partition's share of all nodes (right)."""
     record = evidence.study("partition-quality")
-    found = record.result["partitions"]
-    spec = SPEC["fig17"]
-    data = pd.DataFrame(
-        {"panel": panel, "series": name, "x": entry["count"], "y": 100.0 * entry[key]}
-        for panel in spec["panels"]
-        for name, key in spec[panel].items()
-        for entry in found
+    found = pd.DataFrame(record.result["partitions"])
+    hits, nodes = _percents(found, HITS), _percents(found, NODES)
+    canvas, (left, right) = many_panels(2)
+    draw_curves(hits, title="(a) Hit ratio", xlabel="devices", ylabel="hits (%)", axes=left)
+    title, ylabel = "(b) Size of a partition", "share of all nodes (%)"
+    draw_curves(nodes, title=title, xlabel="partitions", ylabel=ylabel, axes=right)
+    for axes in (left, right):
+        axes.set_xticks(found["count"])
+    paper = paper_rows("pagraph-fig17", "of them replicas")
+    mark_range(
+        right, [float(row["x"]) for row in paper], [row["value"] for row in paper], "paper (range over its graphs)"
     )
-    canvas, panels = many_panels(2)
-    counts = [entry["count"] for entry in found]
-    for axes, (panel, labels) in zip(panels, spec["panels"].items(), strict=True):
-        draw_curves(data[data["panel"] == panel], axes=axes, **labels)
-        axes.set_xticks(counts, [str(count) for count in counts])
-    known = paper_rows("pagraph-fig17", "of them replicas")
-    mark_range(panels[1], [float(row["x"]) for row in known], [row["value"] for row in known], spec["paper"])
-    replication = ", ".join(f"{entry['replication']:.2f} at {entry['count']}" for entry in found)
-    note = spec["note"].format(100 * record.result["cached_share"], record.result["hops"], replication)
-    return drawn(canvas, data, record, note)
+    replication = ", ".join(f"{row.replication:.2f} at {row.count}" for row in each(found))
+    cached = 100 * record.result["cached_share"]
+    note = (
+        f"each device caches {cached:.0f} % of the rows by out-degree; partitions hold the {record.result['hops']}-hop "
+        "in-neighbours of their training nodes; replicas: beyond an even split of the nodes that any partition holds; "
+        f"replication {replication}"
+    )
+    data = pd.concat([hits.assign(panel="hit ratio"), nodes.assign(panel="share of nodes")])
+    return drawn(canvas, data[["panel", "series", "x", "y"]], record, note)
+
+
+def _percents(found: pd.DataFrame, series: dict[str, str]) -> pd.DataFrame:
+    """Return some columns of a study as curves over the number of partitions, in percent."""
+    rows = found.rename(columns={"count": "x", **series}).melt("x", list(series.values()), "series", "y")
+    rows["y"] *= 100.0
+    return rows
+
+
+#: Columns of Table 5 and their formats.
+COST = {
+    "dataset": "",
+    "training nodes": "count",
+    "partitions": ".0f",
+    "seconds": ".1f",
+    "training nodes / s": ",.0f",
+    "largest over mean": ".3f",
+    "replication": ".2f",
+    "source": "",
+}
 
 
 @figure("pagraph-tab5", studies=partitions)
 def tab5(evidence: Evidence) -> Sheet:
     """Return the one-time cost of partitioning: one row per number of partitions, then one per graph of the paper."""
     record = evidence.study("partition-quality")
-    data = record.dataset
-    spec, nodes = SPEC["tab5"], data.train_nodes if data else None
-    rows: list[Plain] = []
-    for entry in record.result["partitions"]:
-        row: Plain = {"dataset": dataset_name(record), "training nodes": nodes, "source": "measured"}
-        row |= {column: entry[key] for column, key in spec["keys"].items()}
-        if nodes is not None and entry["seconds"]:
-            row["training nodes / s"] = nodes / entry["seconds"]
-        rows.append(row)
-    for row in paper_rows("pagraph-tab5"):
-        rows.append({"dataset": row["series"], "seconds": 60.0 * float(row["value"]), "source": "paper"})
-    text = study_caption(record, spec["note"].format(record.result["hops"]))
+    found = pd.DataFrame(record.result["partitions"])
+    ours = found.rename(columns={"count": "partitions", "balance": "largest over mean"})
+    ours["dataset"] = dataset_name(record)
+    ours["training nodes"] = record.dataset.train_nodes if record.dataset else None
+    ours["training nodes / s"] = ours["training nodes"] / ours["seconds"]
+    paper = published("pagraph-tab5").rename(columns={"series": "dataset"})
+    paper["seconds"] = 60.0 * paper["value"]
+    rows = pd.concat([ours.assign(source="measured"), paper.assign(source="paper")], ignore_index=True)
+    hops = record.result["hops"]
+    text = study_caption(
+        record, f"seconds of partitioning on this host, {hops} hops; largest over mean: training nodes"
+    )
     text = text.replace("computed from the mini-batches, no timing; ", "")
-    return sheet(pd.DataFrame(rows).reindex(columns=list(spec["columns"])), spec["columns"], text)
+    return sheet(rows[list(COST)], COST, text)
