@@ -38,7 +38,7 @@ def clock_agrees_with_the_gates(record: Record, context: RunContext) -> Finding 
     return _clock(record, AGREES_S, AGREES_SHARE)
 
 
-@rule("29", "CAVEATS", of=["ok"], evidence=True)
+@rule("29", "CAVEATS", of=["ok"], evidence=True, passing=True)
 def clock_is_close_to_the_gates(record: Record, context: RunContext) -> Finding | None:
     """A busy machine delays an epoch's message to the orchestrator.
 
@@ -59,7 +59,7 @@ def nothing_was_done_between_epochs(record: Record, context: RunContext) -> Find
     return _between(record, BETWEEN_S, BETWEEN_SHARE, wall=True)
 
 
-@rule("29", "CAVEATS", of=["ok"], evidence=True)
+@rule("29", "CAVEATS", of=["ok"], evidence=True, passing=True)
 def little_was_done_between_epochs(record: Record, context: RunContext) -> Finding | None:
     """Threads that sample or gather ahead while no clock runs make short epochs shorter.
 
@@ -114,7 +114,7 @@ def numbers_follow_from_their_parts(record: Record, context: RunContext) -> Find
     return Finding(True, f"median {found.median:.4g} s")
 
 
-@rule("15", "CAVEATS", of=["ok"])
+@rule("15", "CAVEATS", of=["ok"], passing=True)
 def checks_took_little(record: Record, context: RunContext) -> Finding | None:
     """The digests of `--verify` are computed off the clock, and the system's own threads continue meanwhile, uncounted.
 
@@ -126,7 +126,7 @@ def checks_took_little(record: Record, context: RunContext) -> Finding | None:
     return Finding(worst <= CHECKING_SHARE, f"{worst:.2f} x the epoch spent on digests beside it") if worst else None
 
 
-@rule("16", "CAVEATS", of=["ok"])
+@rule("16", "CAVEATS", of=["ok"], passing=True)
 def disk_was_quiet(record: Record, context: RunContext) -> Finding | None:
     """Other programs' reads on the same disk slow the run's reads, even below the limits of an SSD class.
 
@@ -145,7 +145,7 @@ def disk_was_not_shared(record: Record, context: RunContext) -> Finding | None:
     return _disk(record, context, SHARED)
 
 
-@rule("16", "CAVEATS", of=["ok"])
+@rule("16", "CAVEATS", of=["ok"], passing=True)
 def processors_were_quiet(record: Record, context: RunContext) -> Finding | None:
     """Other programs take processors, their caches and memory bandwidth from the run.
 

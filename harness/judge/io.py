@@ -137,7 +137,7 @@ def no_faster_than_the_device(record: Record, context: RunContext) -> Finding | 
     return Finding(held, f"{of_class}, {bare} x the bare device while extracting{beside}")
 
 
-@rule("9", "CAVEATS", of=["ok"])
+@rule("9", "CAVEATS", of=["ok"], passing=True)
 def within_the_class_at_every_moment(record: Record, context: RunContext) -> Finding | None:
     """Bursts that the limiter lets pass make extraction look faster than the class if epochs are short.
 
@@ -157,7 +157,7 @@ def device_profile_by_fio(record: Record, context: RunContext) -> Finding | None
     return Finding(context.profile.tool.startswith("fio"), f"measured with {context.profile.tool}")
 
 
-@rule("10", "CAVEATS")
+@rule("10", "CAVEATS", passing=True)
 def device_profile_was_quiet(record: Record, context: RunContext) -> Finding | None:
     """A profile measured beside other programs is slower than the device, so systems look better in comparison.
 
@@ -172,7 +172,7 @@ def device_profile_was_quiet(record: Record, context: RunContext) -> Finding | N
     return Finding(all(map(is_quiet, profile.points)), told)
 
 
-@rule("10", "CAVEATS")
+@rule("10", "CAVEATS", passing=True)
 def no_cache_below_the_kernel(record: Record, context: RunContext) -> Finding | None:
     """A hypervisor's or an array's cache serves blocks that were read before, at rates that are not the drive's.
 
@@ -210,7 +210,7 @@ def disk_class_was_enforced(record: Record, context: RunContext) -> Finding | No
     return Finding(record.readings.io_limited, f"{record.config.disk_class} by {record.readings.isolation}")
 
 
-@rule("10", "CAVEATS", of=["ok"])
+@rule("10", "CAVEATS", of=["ok"], passing=True)
 def within_the_shared_budget(record: Record, context: RunContext) -> Finding | None:
     """If a drive has one budget for reads and writes, an emulation with a limit for each is too fast.
 

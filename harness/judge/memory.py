@@ -186,7 +186,7 @@ def libraries_are_small(record: Record, context: RunContext) -> Finding | None:
     return Finding(module <= allowed and both <= LIBRARY_BYTES, said)
 
 
-@rule("4", "CAVEATS", of=["ok"], capped=True)
+@rule("4", "CAVEATS", of=["ok"], capped=True, passing=True)
 def training_peak_is_of_its_step(record: Record, context: RunContext) -> Finding | None:
     """A peak that includes earlier use makes the training working set, and with it the cap, larger than training needs.
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, field
 from functools import wraps
 from typing import TYPE_CHECKING, Literal
@@ -197,6 +197,18 @@ def spoilt(record: Record) -> bool:
     return record.status == "ok" and record.verdict not in COUNTED and passing
 
 
+def broken_by_the_system(record: Record) -> dict[str, Verdict]:
+    """Return the rules that a run breaks and that other activity on the host cannot break, with the verdict of each."""
+    entries = {entry.name: entry for entry in _RULES if not entry.passing}
+    broken = [outcome for outcome in record.verdict_rules if not outcome.ok and outcome.name in entries]
+    return {outcome.name: entries[outcome.name].severity if outcome.known else "CAVEATS" for outcome in broken}
+
+
+def worst(verdicts: Iterable[Verdict]) -> Verdict:
+    """Return the worst of the verdicts; VALID without any."""
+    return max(verdicts, key=_WEIGHT.index, default="VALID")
+
+
 def judged_anew(record: Record, unsealed: str) -> Record:
     """Judge a record again by its own evidence; `unsealed` is the reason why its seal is broken, empty if intact.
 
@@ -221,4 +233,4 @@ def judge(record: Record, context: RunContext | None = None) -> tuple[Verdict, l
     context = context or context_of(record)
     judged = [(entry, outcome) for entry in rules() if (outcome := entry.outcome(record, context))]
     broken: list[Verdict] = [entry.severity if one.known else "CAVEATS" for entry, one in judged if not one.ok]
-    return max(broken, key=_WEIGHT.index, default="VALID"), [outcome for _, outcome in judged]
+    return worst(broken), [outcome for _, outcome in judged]

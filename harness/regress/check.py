@@ -94,7 +94,9 @@ def check(
         def run(side: str, part: Any, pair: int = 0, turns: str | None = None) -> list[RunSample]:
             if in_turns:  # alternate the copies: one may be placed better on the disk
                 sides[side].use(tables[(pair + (side == "head")) % 2])
-            return sides[side].run([planned[index] for index in part], work / "profiles", turns)
+            cells_of_part = [planned[index] for index in part]
+            # Digests of all features once: they are off the epoch's clock, but the system's threads go on meanwhile.
+            return sides[side].run(cells_of_part, work / "profiles", turns, verify=pair == 0)
 
         together = _together(sides, run) if in_turns else None
         systems = [cell.system for cell in planned]

@@ -18,7 +18,7 @@ from harness.records.record import Record
 from harness.regress.decision import Comparison, Rules
 from harness.regress.git import Repository
 from harness.regress.judge import compare
-from harness.regress.samples import ConfigSamples, RunSample, cells_of, fingerprints
+from harness.regress.samples import ConfigSamples, cells_of, fingerprints
 from harness.regress.store import Store
 from harness.results import store as results
 from harness.settings import Strict
@@ -187,10 +187,7 @@ def _merged(entries: Sequence[Entry], key: str) -> ConfigSamples | None:
     if not found:
         return None
     last = found[-1].runs[-1]
-    runs = [
-        RunSample(f"entry {index}", last.status, last.reason, last.verdict, last.exact, cell.medians, last.stages)
-        for index, cell in enumerate(found)
-    ]
+    runs = [replace(last, run_id=f"entry {index}", noisy=cell.medians) for index, cell in enumerate(found)]
     return replace(found[-1], runs=runs)
 
 

@@ -11,13 +11,16 @@ from dataclasses import dataclass, replace
 from statistics import median
 from typing import Any, Literal
 
+from harness.judge.registry import worst
 from harness.regress import samples
 from harness.regress.decision import Comparison, Decision, Kind, MetricResult, Rules
-from harness.regress.samples import COSTS, IDENTITY, LEAST_PREPARE_S, ConfigSamples, RunSample
+from harness.regress.samples import COSTS, IDENTITY, LEAST_OFFLINE_S, OFFLINE, ConfigSamples, RunSample
 
 _NOISY: dict[str, tuple[Kind, str]] = {
     "epoch": ("time", "s"),
-    "preprocess": ("time", "s"),
+    "warm-up": ("time", "s"),
+    "once": ("time", "s"),
+    "each": ("time", "s"),
     "peak memory": ("memory", "bytes"),
     "device bytes": ("count", "bytes"),
     "device requests": ("count", "requests"),
@@ -79,7 +82,7 @@ def _cell(
         result = MetricResult(head.label, name, kind, unit, None, None, "undecided", gates=rules.gate_times)
         if (measured := _noisy(result, good, rules, paired, exact_only)) is not None:
             metrics.append(_with_stage(measured, good) if name == "epoch" else measured)
-    return [status, *metrics]
+    return [status, *_verdict(head.label, good), *metrics]
 
 
 def _status(base: ConfigSamples, head: ConfigSamples) -> MetricResult:
@@ -105,11 +108,33 @@ def _worst(runs: Sequence[RunSample]) -> RunSample:
     return max(runs, key=lambda run: order.index(run.status) if run.status in order else len(order))
 
 
+def _verdict(label: str, good: Sides) -> list[MetricResult]:
+    """Compare the worst verdicts by the rules that other programs cannot break: a worse one than base's is regressed.
+
+    INVALID runs on both sides allow no comparison. Without the rules of a side there is no metric.
+    """
+    if any(run.broken is None for runs in good for run in runs):
+        return []
+    broken = [dict(rule for run in runs for rule in (run.broken or {}).items()) for runs in good]
+    before, after = (worst(rules.values()) for rules in broken)
+    decision: Decision = "same"
+    named: list[str] = []
+    if before != after:
+        decision = "regressed" if worst([before, after]) == after else "improved"
+        named = [name for rules in broken for name, verdict in rules.items() if verdict == worst([before, after])]
+    elif before == "INVALID":
+        decision = "undecided"
+        named = ["both sides", *broken[1]]
+    return [MetricResult(label, "verdict", "status", "", before, after, decision, note=", ".join(named))]
+
+
 def _exact(head: ConfigSamples, good: Sides, costs: bool, declared: frozenset[str]) -> tuple[list[MetricResult], bool]:
     """Compare exact facts by equality, also the `costs` if set; also return whether one varied on one side."""
     results, varying = [], False
     for name in (*IDENTITY, *COSTS) if costs else IDENTITY:
         sides = [[run.exact[name] for run in runs if name in run.exact] for runs in good]
+        if name == "feature_digest":
+            sides = _checked_most(sides)
         if not sides[0] and not sides[1]:
             continue
         unit = "bytes" if name.startswith("bytes") else ""
@@ -128,6 +153,27 @@ def _exact(head: ConfigSamples, good: Sides, costs: bool, declared: frozenset[st
         shown = (_shown(sides[0]), _shown(sides[1]))
         results.append(MetricResult(head.label, name, "exact", unit, *shown, "undecided", note=note))
     return results, varying
+
+
+def _checked_most(sides: Sequence[list[list[Any]]]) -> list[list[list[Any]]]:
+    """Return the feature digests of each side's runs that checked most epochs, of the epochs that all of them checked.
+
+    The others of an epoch are None: the first pair checks every epoch, later ones the warm-up alone.
+    """
+    kept = []
+    for side in sides:
+        most = max(map(_known, side), default=0)
+        kept.append([digests for digests in side if _known(digests) == most])
+    in_all = [all(values) for values in zip(*kept[0], *kept[1], strict=False)]
+    if not all(kept) or not any(in_all):
+        return [[], []]
+    for side in kept:
+        side[:] = [[digest if held else None for digest, held in zip(d, in_all, strict=False)] for d in side]
+    return kept
+
+
+def _known(values: Sequence[Any]) -> int:
+    return sum(value is not None for value in values)
 
 
 def _equality(
@@ -171,7 +217,7 @@ def _noisy(result: MetricResult, good: Sides, rules: Rules, paired: bool, exact_
     sides = [list(side) for side in zip(*both, strict=True)] or each
     medians = [median(side) if side else None for side in each]
     result = replace(result, base=medians[0], head=medians[1])
-    if name == "preprocess" and max(value or 0.0 for value in medians) < LEAST_PREPARE_S:
+    if name in OFFLINE and max(value or 0.0 for value in medians) < LEAST_OFFLINE_S:
         return None
     if exact_only:
         return replace(result, gates=False, note=exact_only)

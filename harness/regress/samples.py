@@ -11,15 +11,18 @@ from pydantic import ConfigDict, Field
 from pydantic.dataclasses import dataclass
 
 from harness.cache import digest_of
+from harness.judge.metrics import RunNumbers
+from harness.judge.registry import RunContext, broken_by_the_system
 from harness.records.hosts import host_fingerprint
-from harness.records.record import LABELS, EpochRecord, Record, RunConfig
+from harness.records.record import LABELS, EpochRecord, Record, RunConfig, Verdict
 
 # Identity of the mini-batches: any change is a change of the training.
 IDENTITY = ("batches", "rows", "digest", "feature_digest")
 # Costs of an epoch by the system's own counters: more is worse.
 COSTS = ("misses", "io_requests", "bytes_read", "bytes_useful", "bytes_loaded")
-# Seconds below which preparation is not compared: noise of the process's start.
-LEAST_PREPARE_S = 0.05
+# Offline work of T(E), and the seconds below which it is not compared: noise of the process's start.
+OFFLINE = ("once", "each")
+LEAST_OFFLINE_S = 0.05
 
 Exact = dict[str, list[int | str | None]]
 _STORED = ConfigDict(extra="forbid")
@@ -27,12 +30,15 @@ _STORED = ConfigDict(extra="forbid")
 
 @dataclass(frozen=True, config=_STORED)
 class RunSample:
-    """Values of one run that the gate compares, and that baselines store, but for `epochs_s`.
+    """Values of one run that the gate compares, and that baselines store, but for `epochs_s` and `broken`.
 
     Attributes:
         exact: fact -> its value in every epoch, warm-up too: `digest`, `rows`, `io_requests`, …; None where unknown.
-        noisy: metric -> one positive value: `epoch` (s, median of the measured epochs), `preprocess` (s),
+        noisy: metric -> one positive value: `epoch` (s, median of the measured epochs), `warm-up` (s, all of its
+            epochs), `once` and `each` (s of offline work, terms of T(E)),
             `peak memory` (bytes), `device bytes` and `device requests` (median per epoch).
+        broken: verdict of each rule that the run breaks and that other programs' activity cannot break, by the rule's
+            name; None in baselines, which were judged by the rules of their time.
         stages: median seconds per measured epoch, by stage.
         epochs_s: seconds of each measured epoch if epochs alternated with the other side's, else empty.
     """
@@ -41,6 +47,7 @@ class RunSample:
     status: Literal["ok", "oom", "timeout", "unsupported", "failed"]
     reason: str = ""
     verdict: str = ""
+    broken: dict[str, Verdict] | None = Field(default=None, exclude=True)
     exact: Exact = Field(default_factory=dict)
     noisy: dict[str, float] = Field(default_factory=dict)
     stages: dict[str, float] = Field(default_factory=dict)
@@ -73,6 +80,7 @@ def sample_of(record: Record, *, in_turns: bool = False) -> RunSample:
         status=record.status,
         reason=record.reason,
         verdict=record.verdict,
+        broken=broken_by_the_system(record),
         exact=_exact(record.epochs) if record.status == "ok" else {},
         noisy=_noisy(record) if record.status == "ok" else {},
         stages={name: float(median(epoch.stages_s.get(name, 0.0) for epoch in measured)) for name in stages},
@@ -95,16 +103,24 @@ def _noisy(record: Record) -> dict[str, float]:
         known = [value for value in values if value is not None]
         return float(median(known)) if known else 0.0
 
-    measured, prepared = record.measured, record.preprocess
+    measured = record.measured
     found = {
         "epoch": middle(epoch.seconds for epoch in measured),
-        # Reused artefacts took none of this run's time.
-        "preprocess": 0.0 if prepared.reused else prepared.seconds,
+        "warm-up": sum(epoch.online_s for epoch in record.epochs if epoch.warmup),
+        **_offline(record),
         "peak memory": float(record.memory.demand_peak_bytes),
         "device bytes": middle(epoch.device_bytes for epoch in measured),
         "device requests": middle(epoch.device_requests for epoch in measured),
     }
     return {name: value for name, value in found.items() if value > 0}
+
+
+def _offline(record: Record) -> dict[str, float]:
+    """Return the seconds of offline work by its term of T(E); none where artefacts of an earlier run were reused."""
+    cost = RunNumbers(record, RunContext()).cost
+    if cost is None or record.preprocess.reused:
+        return {}
+    return {"once": cost.once_s, "each": cost.each_s}
 
 
 def paired(base: Sequence[RunSample], head: Sequence[RunSample], name: str) -> list[tuple[float, float]]:

@@ -14,10 +14,10 @@ from functools import partial
 from harness.progress import Reading, during
 from harness.regress.decision import Rules
 from harness.regress.judge import ratio_of_medians
-from harness.regress.samples import LEAST_PREPARE_S, RunSample, paired
+from harness.regress.samples import LEAST_OFFLINE_S, OFFLINE, RunSample, paired
 
 # Metrics whose intervals have to become narrow.
-TIMED = ("epoch", "preprocess", "peak memory")
+TIMED = ("epoch", *OFFLINE, "peak memory")
 
 
 @dataclass
@@ -37,7 +37,7 @@ class Pairs:
             if all(name in run.noisy for run in runs):
                 base, head = zip(*paired(self.base, self.head, name), strict=True)
                 ratio = ratio_of_medians(base, head, paired=True, seed=rules.seed)
-                compared = name != "preprocess" or max(*base, *head) >= LEAST_PREPARE_S
+                compared = name not in OFFLINE or max(*base, *head) >= LEAST_OFFLINE_S
                 if compared and ratio.half_width > rules.min_effect / 2:
                     return False
         return True
@@ -59,7 +59,7 @@ class Budget:
         return self.spent + seconds <= self.seconds
 
 
-Run = Callable[[str, Sequence[int]], list[RunSample]]
+Run = Callable[[str, Sequence[int], int], list[RunSample]]
 Together = Callable[[Sequence[int], int, tuple[str, str]], dict[str, list[RunSample]]]
 
 
@@ -78,7 +78,7 @@ def interleave(
 
     Args:
         cells: system of each cell; a chunk holds no system twice, since records are assigned to cells by system.
-        run: (`base` or `head`, indices of cells) -> one sample each.
+        run: (`base` or `head`, indices of cells, number of the pair) -> one sample each.
         budget: after the first pair of every cell, a pair starts only if it is expected to fit.
         chunk: maximum number of cells per call; more saves start-up time, fewer bring the two sides closer in time.
         most: maximum number of pairs per cell.
@@ -107,7 +107,7 @@ def interleave(
             progress(what)
             with during(progress, partial(_spent, what, budget)):
                 if together is None or round_ == 0:
-                    found = {side: run(side, part) for side in order}
+                    found = {side: run(side, part, round_) for side in order}
                 else:
                     found = together(part, round_, order)
             for index, base, head in zip(part, found["base"], found["head"], strict=True):

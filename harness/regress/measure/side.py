@@ -54,13 +54,16 @@ class Side:
             link.unlink(missing_ok=True)
             link.symlink_to(dataset.resolve())
 
-    def run(self, cells: Sequence[PlannedRun], profiles: Path, turns: str | None = None) -> list[RunSample]:
+    def run(
+        self, cells: Sequence[PlannedRun], profiles: Path, turns: str | None = None, *, verify: bool = False
+    ) -> list[RunSample]:
         """Run each cell once, without earlier artefacts; return one sample each, in order (`failed` without a record).
 
         Args:
             cells: cells of different systems; datasets are absolute paths, or names in the folder given to `use`.
             profiles: folder with the device's profile, which both sides share: systems may plan by it.
             turns: address of the `Turns` by which epochs alternate with the other side's; None: they do not.
+            verify: whether to take the digest of all features in every epoch, not in the warm-up alone.
         """
         cache = self.results / "cache"
         shutil.rmtree(self._data / ".outcore" / "artefacts", ignore_errors=True)
@@ -69,6 +72,8 @@ class Side:
         for cell in cells:
             # Non-default settings only, which any version of the command can read.
             run = cell.settings.model_dump(mode="json", exclude_defaults=True, exclude={"options"})
+            if verify:
+                run["verify"] = True
             systems.append({"name": cell.system, "run": run, "options": dict(cell.settings.options)})
         with whole_file(experiment, "the experiment") as partial:
             # JSON is YAML.

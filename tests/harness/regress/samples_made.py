@@ -6,7 +6,16 @@ from typing import Any
 
 import numpy as np
 
-from harness.records.record import DatasetConfig, EpochRecord, Memory, Preprocess, Record, RunConfig
+from harness.records.record import (
+    DatasetConfig,
+    EpochRecord,
+    Memory,
+    OfflineWork,
+    Preprocess,
+    Record,
+    RuleOutcome,
+    RunConfig,
+)
 from harness.regress.samples import ConfigSamples, cells_of
 
 HOST = {"cpu": {"model": "made", "usable": 2}, "memory": {"total_bytes": 8 << 30}}
@@ -26,9 +35,20 @@ def made(
     host: dict[str, Any] | None = None,
     commit: str = "",
     drop: tuple[str, ...] = (),
+    broken: list[RuleOutcome] | None = None,
+    features: list[str | None] | None = None,
+    warm_up_s: float = 0.0,
+    offline_s: float = 0.0,
     **config: Any,
 ) -> Record:
-    """Make a record with a warm-up epoch and one measured epoch for each of `seconds`."""
+    """Make a record with a warm-up epoch and one measured epoch for each of `seconds`.
+
+    Args:
+        broken: outcomes of the rules that the run breaks.
+        features: feature digest of each epoch, warm-up included; None where it was not checked.
+        warm_up_s: seconds by which the warm-up epoch is longer than the longest other.
+        offline_s: offline work of each epoch before the first, beside `prepare_s`, which is done once.
+    """
     seconds = [1.0, 1.0] if seconds is None else seconds
     resolved = RunConfig(
         system=system,
@@ -43,13 +63,15 @@ def made(
             seconds=value,
             batches=24,
             digest=digest,
+            feature_digest=features[k] if features else None,
             stages_s={"sample": 0.2, "extract": value - 0.3, "train": 0.1, "wait": value},
             device_bytes=1 << 20,
             device_requests=5000,
             counters={key: count for key, count in counters.items() if key not in drop},
         )
-        for k, value in enumerate([max(seconds), *seconds])
+        for k, value in enumerate([max(seconds) + warm_up_s, *seconds])
     ]
+    offline = OfflineWork(epochs=len(epochs), seconds=len(epochs) * offline_s) if offline_s else None
     environment = {**(host or HOST), "code": {"commit": commit or None, "dirty": False}}
     return Record(
         run_id=f"20260101-{number:06d}-000-{system}-r0",
@@ -61,7 +83,8 @@ def made(
         epochs=epochs if status == "ok" else [],
         environment=environment,
         memory=Memory(demand_peak_bytes=peak),
-        preprocess=Preprocess(seconds=prepare_s),
+        preprocess=Preprocess(seconds=prepare_s + len(epochs) * offline_s, offline=offline),
+        verdict_rules=broken or [],
     )
 
 

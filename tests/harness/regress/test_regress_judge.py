@@ -5,6 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from harness.records.record import RuleOutcome
 from harness.regress.decision import Comparison, Rules
 from harness.regress.judge import compare
 from harness.regress.samples import ConfigSamples, sample_of
@@ -164,7 +165,7 @@ def test_memory_and_preparation_are_held_too():
     more = compare(base, cells(session(8, seed=2, peak=220 << 20)), paired=True)
     assert _metric(more, "peak memory").decision == "regressed"
     slow = compare(base, cells([made(prepare_s=2.4 + 0.001 * k, number=k) for k in range(8)]), paired=True)
-    assert _metric(slow, "preprocess").decision == "regressed"
+    assert _metric(slow, "once").decision == "regressed"
 
 
 def test_times_of_exact_gating_are_shown_and_decide_nothing():
@@ -204,3 +205,61 @@ def test_an_option_added_at_its_default_leaves_cells_the_same():
     head = cells([made(options={})])
     assert list(base) == list(head)
     assert list(cells([made(options={"packing": "individual"})])) != list(base)
+
+
+def _breaking(name: str, *, known: bool = True, detail: str = "") -> RuleOutcome:
+    return RuleOutcome(rule="26", name=name, ok=False, known=known, detail=detail)
+
+
+def test_a_head_whose_run_became_invalid_regresses_though_every_counter_is_the_same():
+    broken = [_breaking("features_equal_the_dataset", detail="other bytes")]
+    found = compare(cells([made()]), cells([made(broken=broken)]), Rules(gate_times=False), paired=True)
+    verdict = _metric(found, "verdict")
+    assert (verdict.decision, verdict.base, verdict.head) == ("regressed", "VALID", "INVALID")
+    assert "features_equal_the_dataset" in verdict.note
+    assert found.exit_code == 1
+
+
+def test_a_new_caveat_of_the_system_regresses_and_one_less_improves():
+    caveat = cells([made(broken=[_breaking("loss_is_finite")])])
+    assert _metric(compare(cells([made()]), caveat, paired=True), "verdict").decision == "regressed"
+    assert _metric(compare(caveat, cells([made()]), paired=True), "verdict").decision == "improved"
+
+
+@pytest.mark.parametrize(
+    "name", ["disk_was_not_shared", "processors_were_quiet", "clock_is_close_to_the_gates", "distance_is_below_one"]
+)
+def test_a_rule_that_other_programs_can_break_is_no_regression(name: str):
+    found = compare(cells([made()]), cells([made(broken=[_breaking(name)])]), paired=True)
+    assert _metric(found, "verdict").decision == "same"
+
+
+def test_a_broken_rule_on_both_sides_allows_no_comparison_if_it_invalidates():
+    broken = cells([made(broken=[_breaking("features_equal_the_dataset")])])
+    found = compare(broken, broken, paired=True)
+    assert _metric(found, "verdict").decision == "undecided"
+
+
+def test_wrong_rows_of_a_measured_epoch_regress_by_their_digest():
+    base, head = made(features=["xxh3:1", "xxh3:2", "xxh3:3"]), made(features=["xxh3:1", "xxh3:2", "xxh3:0"])
+    metric = _metric(compare(cells([base]), cells([head]), paired=True), "feature_digest")
+    assert (metric.decision, metric.note) == ("regressed", "differs from epoch 2 on")
+
+
+def test_runs_that_check_the_warm_up_alone_do_not_contradict_one_that_checks_every_epoch():
+    whole, first = made(features=["xxh3:1", "xxh3:2", "xxh3:3"]), made(features=["xxh3:1", None, None], number=1)
+    found = compare(cells([whole, first]), cells([whole, first]), paired=True)
+    assert _metric(found, "feature_digest").decision == "same"
+    # A commit that cannot check measured epochs is compared by the epochs that both checked.
+    assert _metric(compare(cells([first]), cells([whole]), paired=True), "feature_digest").decision == "same"
+
+
+def test_a_warm_up_that_takes_seconds_longer_regresses():
+    found = compare(cells(session(8, seed=1)), cells(session(8, seed=2, warm_up_s=3.0)), paired=True)
+    assert (_metric(found, "warm-up").decision, _metric(found, "epoch").decision) == ("regressed", "same")
+
+
+def test_offline_work_of_every_fresh_epoch_is_compared_apart_from_that_done_once():
+    base = cells(session(8, seed=1, offline_s=2.0))
+    slower = compare(base, cells(session(8, seed=2, offline_s=2.6)), paired=True)
+    assert (_metric(slower, "each").decision, _metric(slower, "once").decision) == ("regressed", "same")

@@ -27,7 +27,7 @@ class _Host:
         self.cells, self.log = cells, []
         self._rng = np.random.default_rng(0)
 
-    def run(self, side: str, part) -> list[RunSample]:
+    def run(self, side: str, part, pair: int) -> list[RunSample]:
         self.clock.seconds += self.took * len(part)
         self.log += [(side, index) for index in part]
         return [
@@ -71,9 +71,9 @@ def test_time_goes_to_cells_that_are_still_open():
     host = _Host(["quiet", "noisy"], 0.0)
     plain = host.run
 
-    def run(side, part):
+    def run(side, part, pair):
         host.noise = 0.3 if host.cells[part[0]] == "noisy" else 0.001
-        return plain(side, part)
+        return plain(side, part, pair)
 
     quiet, noisy = interleave(host.cells, run, Rules(), Budget(400.0, host.clock), chunk=1)
     assert len(quiet.base) < len(noisy.base)
