@@ -17,30 +17,22 @@ from workloads.units import row_bytes
 Runs = pd.DataFrame
 
 
-@dataclass(frozen=True)
-class Side:
-    """One side of a comparison: runs of a system with some settings or options; others may have any value."""
-
-    system: str
-    where: Mapping[str, object]
-
-    def __str__(self) -> str:
-        told = [f"{name} {value}" for name, value in self.where.items()]
-        return " with ".join([self.system, *told])
-
-    def of(self, runs: Runs) -> Runs:
-        """Return the side's runs."""
-        mine = runs[runs["system"] == self.system]
-        for name, value in self.where.items():
-            columns = [name, f"config.{name}", f"config.options.{name}", f"config.dataset.{name}"]
-            equal = mine.reindex(columns=columns) == value
-            mine = mine[equal.any(axis="columns")]
-        return mine
+#: One side of a comparison: the values of columns, settings, options or `dim` that its runs have.
+Side = Mapping[str, object]
 
 
 def of(system: str, **where: object) -> Side:
-    """Return a side by its system and values of columns, settings, options or `dim`."""
-    return Side(system, where)
+    """Return a side: runs of a system with some values; everything else may vary."""
+    return {"system": system, **where}
+
+
+def runs_of(runs: Runs, side: Side) -> Runs:
+    """Return the runs of a side."""
+    for name, value in side.items():
+        columns = [name, f"config.{name}", f"config.options.{name}", f"config.dataset.{name}"]
+        equal = runs.reindex(columns=columns) == value
+        runs = runs[equal.any(axis="columns")]
+    return runs
 
 
 @dataclass(frozen=True)
@@ -80,7 +72,7 @@ def settings(runs: Runs, *sides: Side | str, free: Collection[str] = ()) -> list
         NotRun: there is no such setting; names the missing side, or how its runs ended.
     """
     named = [of(side) if isinstance(side, str) else side for side in sides]
-    mine = [side.of(runs) for side in named]
+    mine = [runs_of(runs, side) for side in named]
     measured = epochs_table(runs[runs["status"] == "ok"])["run_id"]
     done = [own[own["run_id"].isin(measured)] for own in mine]
     found = []
@@ -92,8 +84,8 @@ def settings(runs: Runs, *sides: Side | str, free: Collection[str] = ()) -> list
             device = own[0]["config.device"].iloc[-1]
             found.append(Setting({**shared, "device": device}, own))
     if not found:
-        reasons = [_missing(side, own) for side, own in zip(named, mine, strict=True)]
-        raise NotRun(" and ".join(filter(None, reasons)) or "no two runs that differ in nothing else")
+        missing = [_missing(side, own) for side, own in zip(named, mine, strict=True)]
+        raise NotRun(" and ".join(filter(None, missing)) or "no two runs that differ in nothing else")
     found.sort(key=_newest_run, reverse=True)
     return [setting for setting in found if _host(setting) == _host(found[0])]
 
@@ -108,10 +100,12 @@ def _host(setting: Setting) -> list[object]:
 
 def _missing(side: Side, runs: Runs) -> str:
     """Return the reason why a side has no measured run; empty where another side may be the reason."""
+    told = [f"{name} {value}" for name, value in side.items()]
+    name = " with ".join(told).removeprefix("system ")
     ended = sorted(set(runs["status"]))
     if not ended:
-        return f"no run of {side}"
-    return "" if "ok" in ended else f"every run of {side} ended as {', '.join(ended)}"
+        return f"no run of {name}"
+    return "" if "ok" in ended else f"every run of {name} ended as {', '.join(ended)}"
 
 
 def one_setting(runs: Runs, *sides: Side | str, free: Collection[str] = ()) -> Setting:
@@ -189,13 +183,14 @@ def over_settings(found: Sequence[Setting], *, most: bool = False) -> Measured:
     if len(found) < 2:
         raise NotRun(f"both ran in one setting only: it is no {'most' if most else 'mean'} of several")
     ratios = [ratio(setting) for setting in found]
-    values = [one.number.value for one in ratios]
-    number = Number(sum(values) / len(values), min(values), max(values), "range")
-    if most:
-        number = max((one.number for one in ratios), key=lambda number: number.value)
-    runs = dict.fromkeys(run for one in ratios for run in one.runs)
+    numbers = sorted(one.number for one in ratios)
+    number = numbers[-1]
+    if not most:
+        mean = sum(one.value for one in numbers) / len(numbers)
+        number = Number(mean, numbers[0].value, number.value, "range")
+    runs = [run for one in ratios for run in one.runs]
     lines = [line for one in ratios for line in one.detail]
-    return Measured(number, list(runs), setting=found[0].shared, detail=[*lines, f"over {len(found)} settings"])
+    return Measured(number, runs, setting=found[0].shared, detail=[*lines, f"over {len(found)} settings"])
 
 
 def _tested(runs: Runs, *systems: str, free: Collection[str] = ()) -> Setting:

@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+
+import pandas as pd
 
 from harness.claims.measured import NotRun
 from harness.claims.published import DIM, Claim
 from harness.compare.evidence import Evidence
 from harness.compare.plan import Plain
 from harness.figures.base import catalogue
+from harness.plan.experiment import Experiment, PlannedRun, load_experiment, parse_experiment
 from harness.records.study import StudyRecord
-
-if TYPE_CHECKING:
-    import pandas as pd
-
-    from harness.plan.experiment import PlannedRun
+from harness.run.sweep import union
+from harness.studies.base import resolve_study
 
 
 @dataclass(frozen=True)
@@ -42,7 +41,8 @@ class Declared:
         runs = self.evidence.runs
         if runs.empty:
             raise NotRun("no run of its setting counts" if self.uncounted else "no run of its setting was made yet")
-        return runs.assign(accelerated=runs["config.device"] != "cpu")
+        known = runs.dropna(axis="columns", how="all")
+        return known.assign(accelerated=known["config.device"] != "cpu")
 
     def studies(self, name: str) -> list[StudyRecord]:
         """Return the newest record of each study of this name that the claim's figure needs, in order.
@@ -53,14 +53,12 @@ class Declared:
         wanted = [params for study, params in self.needed if study == name]
         if not wanted:
             raise NotRun(f"the study {name} is not made under this profile")
-        found = []
+        # The last record of equal parameters is the newest.
+        newest = {str(record.params): record for record in self.evidence.studies if record.study == name}
         for params in wanted:
-            records = [record for record in self.evidence.studies if (record.study, record.params) == (name, params)]
-            if not records:
-                graph = f" of {params['dataset']}" if "dataset" in params else ""
-                raise NotRun(f"the study {name}{graph} was not made yet")
-            found.append(records[-1])
-        return found
+            if str(params) not in newest:
+                raise NotRun(f"the study {name} of {params.get('dataset', 'the drive')} was not made yet")
+        return [newest[str(params)] for params in wanted]
 
     def table(self, figure: str) -> pd.DataFrame:
         """Return the table of a figure of the catalogue; raise NotDrawn if the records lack what it needs."""
@@ -82,8 +80,6 @@ class DeclaredRuns:
     """
 
     def __init__(self, evidence: Evidence, profile: Plain | None = None) -> None:
-        from harness.plan.experiment import load_experiment
-
         kept = [content for content in evidence.experiments if content["name"] == "quick"]
         self._evidence = evidence
         self._profile = profile or (kept[0] if kept else load_experiment("quick").model_dump())
@@ -102,48 +98,35 @@ class DeclaredRuns:
 
     def cells(self, claim: Claim) -> list[PlannedRun]:
         """Return the planned runs of the profile that may answer a claim."""
-        # Records know the dimension of their dataset; planned runs do not.
-        chosen = {key: value for key, value in claim.chosen.items() if key != DIM}
-        found = []
-        for cell in self._planned("bench" if claim.runs == "bench" else claim.figure):
-            own = {key: str(getattr(cell.settings, key)) for key in chosen}
-            if own == chosen:
-                found.append(cell)
-        return found
-
-    def _planned(self, source: str) -> list[PlannedRun]:
-        from harness.plan.experiment import parse_experiment
-        from harness.run.sweep import union
-
+        source = "bench" if claim.runs == "bench" else claim.figure
         if source not in self._cells:
-            if source == "bench":
-                experiments = [parse_experiment({**self._profile, "gallery": {}})]
-            else:
-                experiments = catalogue()[source].experiments(self._profile)
-            self._cells[source] = union(experiments)
-        return self._cells[source]
+            self._cells[source] = union(self._experiments(source))
+        chosen = claim.chosen
+        # Records know the dimension of their dataset; planned runs do not.
+        chosen.pop(DIM, None)
+        cells = self._cells[source]
+        return [cell for cell in cells if chosen == {key: str(getattr(cell.settings, key)) for key in chosen}]
+
+    def _experiments(self, source: str) -> list[Experiment]:
+        if source == "bench":
+            return [parse_experiment({**self._profile, "gallery": {}})]
+        return catalogue()[source].experiments(self._profile)
 
     def records(self, claim: Claim) -> Declared:
         """Return the records of the declared cells, and of the studies that the claim's figure needs."""
         needed = self._studies(claim)
         studies = [record for record in self._evidence.studies if (record.study, record.params) in needed]
-        runs, uncounted = self._runs(claim)
-        return Declared(Evidence(runs, studies, [self._profile]), needed, uncounted)
-
-    def _runs(self, claim: Claim) -> tuple[pd.DataFrame, list[str]]:
-        """Return the runs of the declared cells that count, and the verdicts of the others."""
-        every = self._evidence.runs
-        if every.empty:
-            return every, []
+        runs = self._evidence.runs
+        if runs.empty:
+            return Declared(Evidence(runs, studies, [self._profile]), needed, [])
         keys = [cell.key for cell in self.cells(claim)]
-        own = every[every["cell"].isin(keys) & ~every["replaced"]].sort_values("run_id")
+        own = runs[runs["cell"].isin(keys) & ~runs["replaced"]].sort_values("run_id")
         if dim := claim.chosen.get(DIM):
             own = own[own["config.dataset.dim"] == int(dim)]
         counted = own[own["counts"] & (own["status"] != "failed")]
-        return counted, list(own.loc[~own["counts"], "verdict"])
+        uncounted = own.loc[~own["counts"], "verdict"]
+        return Declared(Evidence(counted, studies, [self._profile]), needed, list(uncounted))
 
     def _studies(self, claim: Claim) -> list[tuple[str, Plain]]:
-        from harness.studies.base import resolve_study
-
         needs = catalogue()[claim.figure].studies(self._profile)
         return [(need.study, resolve_study(need)[1].model_dump(mode="json")) for need in needs]

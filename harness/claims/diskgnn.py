@@ -162,7 +162,8 @@ def preprocessing(runs: Runs) -> Measured:
     cost = TrainingCost.of_runs(list(setting.sides[0]["record"]))
     if cost is None:
         raise NotRun("no epoch of it was measured")
-    line = f"{cost.once_s:.1f} s of preprocessing for {_EPOCHS} epochs of {cost.mean_epoch_s:.3g} s that replay one's samples"
+    trained = f"{_EPOCHS} epochs of {cost.mean_epoch_s:.3g} s"
+    line = f"{cost.once_s:.1f} s of preprocessing for {trained} that replay one's samples"
     return setting.measured(Number.exact(100 * cost.once_s / cost.total_s(_EPOCHS)), line)
 
 

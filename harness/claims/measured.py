@@ -14,7 +14,7 @@ class NotRun(Exception):
     """The records cannot answer a claim; the text gives the reason."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, order=True)
 class Number:
     """One measured number with its interval; `kind` is `bootstrap95`, `range` or `exact`."""
 

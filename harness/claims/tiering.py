@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 import pandas as pd
 
-from harness.claims.comparison import Runs, of, one_setting, ratio, saved
+from harness.claims.comparison import Runs, of, one_setting, ratio, runs_of, saved
 from harness.claims.measured import Measured, NotRun, Number, studied
 from harness.claims.registry import claim
 from harness.records.study import StudyRecord
@@ -42,8 +42,8 @@ def zero_copy(runs: Runs) -> Measured:
 
 
 def _coverage(study: StudyRecord) -> pd.DataFrame:
-    """Return the per cent of accesses to the first rows: a row for each share of them, a column for each score."""
-    return 100 * pd.DataFrame(study.result["coverage"], index=study.result["shares"])
+    """Return the share of accesses to the first rows: a row for each share of them, a column for each score."""
+    return pd.DataFrame(study.result["coverage"], index=study.result["shares"])
 
 
 def _covered(study: StudyRecord, share: float) -> pd.Series[float]:
@@ -51,7 +51,8 @@ def _covered(study: StudyRecord, share: float) -> pd.Series[float]:
     coverage = _coverage(study)
     if share not in coverage.index:
         raise NotRun(f"the study access-coverage has no {100 * share:g} %")
-    return coverage.loc[share, coverage.columns.isin(study.params["scores"])]
+    scores = coverage.columns.isin(study.params["scores"])
+    return 100 * coverage.loc[share, scores]
 
 
 @claim("dt-04", study="access-coverage", share=0.1)
@@ -69,9 +70,10 @@ def lead_of_weighted_reverse_pagerank(studies: Studies) -> Measured:
     coverage = pd.concat(map(_coverage, studies))
     best = coverage["weighted-reverse-pagerank"]
     other = coverage[["degree", "reverse-pagerank"]].max(axis="columns")
-    seen = zip(coverage.index, best, other, strict=True)
-    lines = [f"first {100 * share:g} %: {a:.2f} % against {b:.2f} %" for share, a, b in seen]
-    return studied(studies, min(100.0, (best - other).min()), *lines)
+    lead = 100 * (best - other)
+    rows = zip(coverage.index, best, other, strict=True)
+    lines = [f"first {100 * share:g} %: {100 * a:.2f} % against {100 * b:.2f} %" for share, a, b in rows]
+    return studied(studies, lead.min(), *lines)
 
 
 @claim("dt-07", study="access-coverage", score="weighted-reverse-pagerank")
@@ -88,12 +90,13 @@ def covered_with_five_hops(studies: Studies, score: str) -> Measured:
 @claim("dt-10", differs="ours is scaled to the paper's edges; features are reordered with the graph")
 def reordering(runs: Runs) -> Measured:
     """Return the seconds that reordering the paper's 3.2 billion edges would take at our measured rate."""
-    tiering = of("data-tiering").of(runs)
-    records = [record for record in tiering["record"] if record["facts"].get("reorder_s")]
-    if not records:
+    reordered = runs_of(runs, of("data-tiering")).reindex(columns=["record", "facts.reorder_s"])
+    records = reordered.loc[reordered["facts.reorder_s"] > 0, "record"]
+    if records.empty:
         raise NotRun("no run of data-tiering says how long reordering took")
-    record = records[-1]
-    edges, seconds = record["config"]["dataset"]["num_edges"], record["facts"]["reorder_s"]
+    record = records.iloc[-1]
+    edges = record["config"]["dataset"]["num_edges"]
+    seconds = record["facts"]["reorder_s"]
     number = Number.exact(_PAPER_EDGES / (edges / seconds))
     line = f"{edges:,} edges and their rows in {seconds:.2f} s"
     return Measured(number, [record["run_id"]], setting=record["config"], detail=[line])
