@@ -6,10 +6,10 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
+from harness.claims.declared import DeclaredRuns
 from harness.claims.measured import Measured, NotRun
 from harness.claims.published import Claim, Verdict, claims, find_claim, verdict_of
-from harness.claims.query import queries
-from harness.claims.records import DeclaredRuns
+from harness.claims.registry import answers
 from harness.compare.verdicts import NotDrawn, with_uncounted
 from harness.figures.draw.captions import graph_size
 from harness.progress import tracked
@@ -83,10 +83,10 @@ def _judge(claim: Claim, declared: DeclaredRuns) -> Judged:
         return judged
     records = declared.records(claim)
     try:
-        found = queries()[claim.id](records)
+        found = answers()[claim.id](records)
     except (NotRun, NotDrawn) as reason:
-        text = with_uncounted(reason, declared.uncounted(claim))
-        hint = "" if records.valid else f"; {declared.how(claim)} makes the runs"
+        text = with_uncounted(reason, records.uncounted)
+        hint = "" if records.evidence.records else f"; {declared.how(claim)} makes the runs"
         return replace(judged, reason=f"{text}{hint}")
     number = found.number
     verdict = verdict_of(claim, number.value)
@@ -132,7 +132,10 @@ def explain(judged: Judged) -> list[str]:
     if found is None:
         return lines
     lines += [f"  {line}" for line in found.detail]
-    lines += [f"differs from the paper: {line}" for line in [*setting_lines(dict(found.setting)), *found.differs]]
+    lines += [
+        f"differs from the paper: {line}"
+        for line in [*setting_lines(dict(found.setting)), *filter(None, [found.differs])]
+    ]
     if found.studies:
         lines.append(f"studies: {', '.join(found.studies)}")
     if found.runs:

@@ -1,19 +1,20 @@
-"""Results of the claims' queries: numbers with intervals and their sources, or the reason why there is none."""
+"""Measured numbers of claims, with intervals and sources, or the reason why there is none."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any
 
-from harness.records.record import Spread, spread
+from harness.records.record import spread
+from harness.records.study import StudyRecord
 
 
 class NotRun(Exception):
     """The records cannot answer a claim; the text gives the reason."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, order=True)
 class Number:
     """One measured number with its interval; `kind` is `bootstrap95`, `range` or `exact`."""
 
@@ -25,17 +26,45 @@ class Number:
     @classmethod
     def exact(cls, value: float) -> Number:
         """Return a number that does not vary, such as a counter."""
-        return cls(value, value, value)
+        number = float(value)
+        return cls(number, number, number)
+
+    @classmethod
+    def median(cls, *sides: Sequence[float]) -> Number:
+        """Return the median of samples, or the ratio of the medians of two sides, with its interval."""
+        seen = spread(*sides)
+        low, high = sorted(seen.interval)
+        return cls(seen.median, low, high, seen.interval_kind)
+
+    def over(self, below: Number) -> Number:
+        """Divide by another number; the interval covers every quotient of the two intervals."""
+        return Number(self.value / below.value, self.low / below.high, self.high / below.low, self.kind)
+
+    def minus(self, other: Number) -> Number:
+        """Subtract another number; the interval covers every difference of the two intervals."""
+        return Number(self.value - other.value, self.low - other.high, self.high - other.low, self.kind)
+
+    @property
+    def saved(self) -> Number:
+        """A ratio old / new as the per cent that the new one saves."""
+        value, low, high = (100 * (1 - 1 / ratio) for ratio in (self.value, self.low, self.high))
+        return Number(value, low, high, self.kind)
+
+    @property
+    def added(self) -> Number:
+        """A ratio old / new as the per cent that the new one takes longer."""
+        less = self.saved
+        return Number(-less.value, -less.high, -less.low, less.kind)
 
 
 @dataclass(frozen=True)
 class Measured:
-    """The answer of a query: one number.
+    """The answer to a claim: one number.
 
     Attributes:
         setting: configuration that the runs share (`RunConfig` as plain data).
         detail: lines for `--explain`: stages, counters, the computation.
-        differs: differences from the paper's setting beyond scale, device and cap.
+        differs: difference from the paper's setting beyond scale, device and cap; empty: none.
     """
 
     number: Number
@@ -43,45 +72,11 @@ class Measured:
     studies: list[str] = field(default_factory=list)
     setting: Mapping[str, Any] = field(default_factory=dict)
     detail: list[str] = field(default_factory=list)
-    differs: list[str] = field(default_factory=list)
+    differs: str = ""
 
 
-def ratio(above: Sequence[float], below: Sequence[float]) -> Number:
-    """Return the ratio of the medians with its interval."""
-    return _number(spread(above, below))
-
-
-def median(samples: Sequence[float]) -> Number:
-    """Return the median of samples with its interval."""
-    return _number(spread(samples))
-
-
-def _number(seen: Spread) -> Number:
-    low, high = sorted(seen.interval)
-    return Number(seen.median, low, high, seen.interval_kind)
-
-
-def saved(faster: Number) -> Number:
-    """Convert a ratio old / new to the per cent that the new one saves."""
-    value, low, high = (100 * (1 - 1 / ratio) for ratio in (faster.value, faster.low, faster.high))
-    return Number(value, low, high, faster.kind)
-
-
-def added(faster: Number) -> Number:
-    """Convert a ratio old / new to the per cent that the new one takes longer."""
-    less = saved(faster)
-    return Number(-less.value, -less.high, -less.low, less.kind)
-
-
-def quotient(above: Number, below: Number) -> Number:
-    """Divide one number by another; the interval covers every quotient of the two intervals."""
-    return Number(above.value / below.value, above.low / below.high, above.high / below.low, above.kind)
-
-
-def summarise(numbers: Sequence[Number], kind: Literal["mean", "most", "least"]) -> Number:
-    """Reduce numbers to their mean, greatest or least; the interval of a mean is the range of their values."""
-    ranked = sorted(numbers, key=lambda number: number.value)
-    if kind == "mean":
-        value = sum(number.value for number in numbers) / len(numbers)
-        return Number(value, ranked[0].value, ranked[-1].value, "range")
-    return ranked[-1 if kind == "most" else 0]
+def studied(studies: Sequence[StudyRecord], number: Number | float, *detail: str) -> Measured:
+    """Return a number from studies, which it names; a bare number is exact."""
+    names = [f"{study.study} {study.key}" for study in studies]
+    known = number if isinstance(number, Number) else Number.exact(number)
+    return Measured(known, studies=names, detail=list(detail))

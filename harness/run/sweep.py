@@ -25,7 +25,6 @@ from harness.ssd.device import block_device
 from systems.registry import load
 from workloads.dataset import Dataset, find_dataset
 from workloads.errors import InputError
-from workloads.units import parse_bytes
 
 FIXED_S = 8.0  # seconds of a run outside its epochs: start, eviction, its share of the calibration
 # Rows a second read one by one from a medium device, and from memory.
@@ -121,14 +120,10 @@ def union(experiments: Sequence[Experiment]) -> list[PlannedRun]:
     """Return the cells of all experiments, each once; a shared cell has the figure tags of all its experiments."""
     merged: dict[str, PlannedRun] = {}
     for cell in (cell for experiment in experiments for cell in cells(experiment)):
-        # Device memory in bytes, since `32MiB` and `33554432` are one run.
-        device = cell.settings.device_memory
-        settings = cell.settings.model_copy(update={"device_memory": None if device is None else parse_bytes(device)})
-        known = merged.setdefault(f"{cell.system} {settings.model_dump_json()}", cell)
+        known = merged.setdefault(cell.key, cell)
         if known is not cell:
             tags = tuple(dict.fromkeys([*known.figure_tags, *cell.figure_tags]))
-            rounds = max(known.rounds, cell.rounds)
-            merged[f"{cell.system} {settings.model_dump_json()}"] = replace(known, figure_tags=tags, rounds=rounds)
+            merged[cell.key] = replace(known, figure_tags=tags, rounds=max(known.rounds, cell.rounds))
     return list(merged.values())
 
 

@@ -1,0 +1,179 @@
+"""Claims of DiskGNN, measured by runs of their declared setting, or by studies of packing and of accesses."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import pandas as pd
+
+from harness.claims.comparison import (
+    Runs,
+    Side,
+    accuracy_gap,
+    least_memory,
+    of,
+    one_setting,
+    over_settings,
+    ratio,
+    samples,
+    settings,
+)
+from harness.claims.measured import Measured, NotRun, Number, studied
+from harness.claims.registry import claim
+from harness.records.cost import TrainingCost
+from harness.records.study import StudyRecord
+
+Studies = Sequence[StudyRecord]
+# Epochs of the paper's training; all of them train on the samples of one epoch.
+_EPOCHS = 50
+_IN_MEMORY = (
+    "mariusgnn draws among the partitions in memory alone: at the least memory that it fits, small mini-batches"
+)
+
+
+@claim("dg-03", baseline="mariusgnn")
+@claim("dg-04", baseline="dgl-ondisk", most=True)
+def speedup_with_fresh_samples(runs: Runs, baseline: str, most: bool = False) -> Measured:
+    """Divide a baseline's epoch by diskgnn's with samples of its own for each epoch, over all settings."""
+    return over_settings(settings(runs, of("diskgnn", resample_every=1), baseline), most=most)
+
+
+@claim("dg-08", baseline="ginex")
+@claim("dg-09", baseline="mariusgnn")
+def accuracy(runs: Runs, baseline: str) -> Measured:
+    """Subtract a baseline's accuracy from diskgnn's."""
+    return accuracy_gap(runs, "diskgnn", baseline)
+
+
+@claim("dg-10")
+def batched_packing(runs: Runs) -> Measured:
+    """Divide the seconds of individual packing by those of batched packing."""
+    setting = one_setting(runs, of("diskgnn", packing="batched"), of("diskgnn", packing="individual"))
+    batched_s, individual_s = (samples(side, "facts.pack_s").median() for side in setting.sides)
+    line = f"batched {batched_s:.2f} s, individual {individual_s:.2f} s"
+    return replace(ratio(setting, "facts.pack_s"), detail=[line])
+
+
+@claim("dg-11", most=True)
+@claim("dg-12")
+def pipeline(runs: Runs, most: bool = False) -> Measured:
+    """Divide the epoch of diskgnn without its pipeline by that with it, over all settings."""
+    both = settings(runs, of("diskgnn", pipeline=True), of("diskgnn", pipeline=False))
+    return over_settings(both, most=most)
+
+
+@claim(
+    "dg-13",
+    study="packing-search",
+    differs="brute force tries 8 segment lengths with each threshold, the paper every one",
+)
+def search_time(studies: Studies) -> Measured:
+    """Divide brute force's seconds by the heuristic's, the least of all cases."""
+    cases = _searches(studies)
+    return studied(studies, (cases["brute_force.seconds"] / cases["heuristic.seconds"]).min(), *cases["line"])
+
+
+@claim("dg-14", study="packing-search")
+def search_quality(studies: Studies) -> Measured:
+    """Divide the heuristic's read amplification by brute force's, the greatest of all cases."""
+    cases = _searches(studies)
+    return studied(
+        studies, (cases["heuristic.amplification"] / cases["brute_force.amplification"]).max(), *cases["line"]
+    )
+
+
+def _searches(studies: Studies) -> pd.DataFrame:
+    """Return a row for each case in which both searches found a layout."""
+    cases = [case for case in studies[0].result["cases"] if case["heuristic"] and case["brute_force"]]
+    if not cases:
+        raise NotRun("in no case did both searches find a layout")
+    found = "{} {seconds:.3g} s, amplification {amplification:.3f}".format
+    lines = []
+    for case in cases:
+        searches = [found("heuristic", **case["heuristic"]), found("brute force", **case["brute_force"])]
+        lines.append(f"limit {case['limit']:g} of packing alone: {', '.join(searches)}")
+    return pd.json_normalize(cases).assign(line=lines)
+
+
+@claim("dg-15")
+def slow_disk(runs: Runs) -> Measured:
+    """Divide diskgnn's epoch on the SSD class aws-gp3 by that on aws-nvme."""
+    drive = runs["config.disk_class"].str.partition("/")[0]
+    nvme, gp3 = (of("diskgnn", drive=name) for name in ("aws-nvme", "aws-gp3"))
+    return ratio(one_setting(runs.assign(drive=drive), nvme, gp3, free=["disk_class"]))
+
+
+@claim("dg-18", study="disk-space", differs="it grows with the mini-batches of an epoch, which are the profile's")
+def disk_space(studies: Studies) -> Measured:
+    """Divide packed bytes by the feature table's, with just over a fifth of the rows in memory; the greatest graph."""
+    tables = [pd.DataFrame(study.result["points"]).assign(graph=number) for number, study in enumerate(studies)]
+    points = pd.concat(tables)
+    above = points[points["memory_share"] > 0.2].sort_values("memory_share", kind="stable")
+    graphs = above.drop_duplicates("graph")
+    if len(graphs) < len(studies):
+        raise NotRun("the study disk-space was not made with more than a fifth of the rows in memory")
+    worst = graphs.nlargest(1, "packed_x").iloc[0]
+    study = studies[int(worst["graph"])]
+    accesses = study.result["accesses"] / study.dataset.num_nodes if study.dataset else 0.0
+    held = f"{100 * worst['memory_share']:g} % of them in memory"
+    return studied(studies, worst["packed_x"], f"{accesses:.2f} accesses for each row of the table, {held}")
+
+
+@claim("dg-19", study="disk-space")
+def third_hop(studies: Studies) -> Measured:
+    """Divide the packed bytes with three hops by those with two, at one batch size."""
+    two = [study for study in studies if len(study.params["fanout"]) == 2]
+    three = [study for study in studies if len(study.params["fanout"]) == 3]
+    pairs = [(a, b) for a in two[:1] for b in three if a.params["batch_size"] == b.params["batch_size"]]
+    if not pairs:
+        raise NotRun("the study disk-space was not made with two hops and with a third")
+    shallow, deep = (study.result["points"][0]["packed_bytes"] for study in pairs[0])
+    fanouts = " and ".join(str(study.params["fanout"]) for study in pairs[0])
+    return studied(pairs[0], deep / shallow, f"fan-outs {fanouts}")
+
+
+_NAIVE = {"packing": "off", "disk_cache": "off"}
+_WITHOUT = of("diskgnn", device_cache="off", host_cache="off", **_NAIVE)
+_DEVICE_CACHE = of("diskgnn", device_cache="auto", host_cache="off", **_NAIVE)
+_BOTH_CACHES = of("diskgnn", device_cache="auto", host_cache="auto", **_NAIVE)
+_PACKED = of("diskgnn", device_cache="auto", host_cache="auto", packing="batched")
+
+
+@claim("dg-20", better=_PACKED, baseline=_BOTH_CACHES)
+@claim("dg-22", better=_DEVICE_CACHE, baseline=_WITHOUT)
+@claim("dg-24", better=_BOTH_CACHES, baseline=_DEVICE_CACHE)
+def step(runs: Runs, better: Side, baseline: Side) -> Measured:
+    """Divide diskgnn's epoch without a part of it by that with the part."""
+    return ratio(one_setting(runs, better, baseline))
+
+
+@claim("dg-21", study="access-share")
+def hottest_nodes(studies: Studies) -> Measured:
+    """Return the per cent of accesses to the 1 % of nodes asked for most, on the profile's first graph."""
+    first = studies[0]
+    return studied([first], 100 * first.result["shares"][0])
+
+
+@claim("dg-23", differs="not faithful: all epochs train on one epoch's samples, as in the paper")
+def preprocessing(runs: Runs) -> Measured:
+    """Return preprocessing in per cent of preprocessing and training, where one epoch's samples are replayed."""
+    setting = one_setting(runs, of("diskgnn", resample_every=0))
+    cost = TrainingCost.of_runs(list(setting.sides[0]["record"]))
+    if cost is None:
+        raise NotRun("no epoch of it was measured")
+    trained = f"{_EPOCHS} epochs of {cost.mean_epoch_s:.3g} s"
+    line = f"{cost.once_s:.1f} s of preprocessing for {trained} that replay one's samples"
+    return setting.measured(Number.exact(100 * cost.once_s / cost.total_s(_EPOCHS)), line)
+
+
+@claim("dg-25", differs=_IN_MEMORY)
+def speedup_over_mariusgnn(runs: Runs) -> Measured:
+    """Divide mariusgnn's epoch by diskgnn's at the least memory."""
+    return ratio(least_memory(runs, "diskgnn", "mariusgnn"))
+
+
+@claim("dg-26", differs=_IN_MEMORY)
+def volume_over_mariusgnn(runs: Runs) -> Measured:
+    """Divide the bytes that diskgnn reads from the device by those of mariusgnn, at the least memory."""
+    return ratio(least_memory(runs, "mariusgnn", "diskgnn"), "device_bytes")

@@ -1,0 +1,117 @@
+"""Claims of Ginex, measured by runs of their declared setting, by the table of a figure, or by a study of caches."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import pandas as pd
+
+from harness.claims.comparison import Runs, of, one_setting, over_settings, ratio, saved, settings, share
+from harness.claims.measured import Measured, NotRun, Number, studied
+from harness.claims.registry import claim
+from harness.compare.plan import Plain
+from harness.records.study import StudyRecord
+from harness.studies.accesses import read_ratios
+
+
+@claim("gx-01")
+@claim("gx-02", most=True)
+def speedup_over_settings(runs: Runs, most: bool = False) -> Measured:
+    """Divide pyg+'s epoch by ginex's, over all settings."""
+    return over_settings(settings(runs, "ginex", "pyg+"), most=most)
+
+
+@claim("gx-03", "gx-04")
+def speedup_over_static_cache(runs: Runs) -> Measured:
+    """Divide ali+pg's epoch by ginex's."""
+    return ratio(one_setting(runs, "ginex", "ali+pg"))
+
+
+@claim("gx-05", figure="ginex-fig4")
+def stalled(table: pd.DataFrame) -> Measured:
+    """Return the per cent of pyg+'s epochs in which the device neither computes nor copies."""
+    rows = table[(table["panel"] == "time") & (table["part"] == "data preparation")]
+    return Measured(Number.exact(rows["percent"].iloc[0]), runs=sorted(set(rows["run"])))
+
+
+@claim("gx-06", figure="ginex-fig4")
+def late_misses(table: pd.DataFrame) -> Measured:
+    """Return the page cache's miss ratio over the last third of the iterations."""
+    known = table.loc[table["panel"] == "miss ratio", "miss_percent"].dropna().astype(float)
+    last = known.tail(max(1, len(known) // 3))
+    number = Number(sum(last) / len(last), last.min(), last.max(), "range")
+    return Measured(number, detail=[f"mean over the last {len(last)} of {len(known)} iterations"])
+
+
+@claim("gx-09", study="miss-ratios")
+def reads_of_belady(studies: Sequence[StudyRecord]) -> Measured:
+    """Divide belady's reads by those of the static cache of nodes by degree, the greatest over graphs and sizes."""
+    worst = 0.0
+    lines = []
+    for study in studies:
+        if not {"belady", "degree"} <= set(study.params["policies"]):
+            raise NotRun("the study miss-ratios has not both policies")
+        reads = [read_ratios(study.result, policy) for policy in ("belady", "degree")]
+        for share_, best, static in zip(study.result["shares"], *reads, strict=True):
+            worst = max(worst, best / static if static else 1.0)
+            lines.append(f"{100 * share_:g} % of the rows: {100 * best:.1f} % against {100 * static:.1f} %")
+    return studied(studies, worst, *lines)
+
+
+@claim("gx-10")
+def inspection(runs: Runs) -> Measured:
+    """Return the per cent by which superbatch sampling and changesets take longer than the sampling of ginex-pg."""
+    setting = one_setting(runs, "ginex", "ginex-pg")
+    found = ratio(setting, "stages_s.ask", "stages_s.sample", "stages_s.inspect")
+    return replace(found, number=found.number.added)
+
+
+@claim("gx-11")
+def switching(runs: Runs) -> Measured:
+    """Return the share of ginex's epochs in which it switches superbatches and updates its cache."""
+    return share(one_setting(runs, "ginex"), "stages_s.switch", "stages_s.cache_update")
+
+
+@claim("gx-12")
+def twice_the_superbatch(runs: Runs) -> Measured:
+    """Return the per cent of the epoch that twice the default superbatch saves."""
+    sized = runs.assign(superbatches=runs["record"].map(_superbatches))
+    return saved(one_setting(sized, of("ginex", superbatches=2), of("ginex", superbatches=1)))
+
+
+def _superbatches(record: Plain) -> float:
+    """Return the superbatch of a run in defaults: half an epoch's mini-batches, or 100 GB of runtime files."""
+    config, options = record["config"], record["config"]["options"]
+    if options.get("superbatch"):
+        return float(2 * options["superbatch"] / (config["max_batches"] or float("inf")))
+    return {"100GB": 1.0, "200GB": 2.0}.get(options.get("runtime_files"), 0.0)
+
+
+@claim("gx-13")
+def wide_rows(runs: Runs) -> Measured:
+    """Divide the speedup over pyg+ at dimension 768 by that at 512; rows are read as whole pages."""
+    both = settings(runs, "ginex", "pyg+")
+    speedups = {setting.shared["dataset"]["dim"]: ratio(setting) for setting in both}
+    if not {512, 768} <= set(speedups):
+        raise NotRun("ginex and pyg+ were not both run at dimensions 512 and 768")
+    lines = [f"dimension {dim}: {speedups[dim].number.value:.3g}x" for dim in (512, 768)]
+    return _widened(speedups[512], speedups[768], lines)
+
+
+@claim("gx-14")
+def half_the_memory(runs: Runs) -> Measured:
+    """Divide the speedup over pyg+ at the least budget by that at twice the budget."""
+    both = settings(runs, "ginex", "pyg+")
+    speedups = {setting.newest[0]["memory"]["budget_bytes"] or 0: ratio(setting) for setting in both}
+    least = min(speedups)
+    if 2 * least not in speedups or not least:
+        raise NotRun("ginex and pyg+ were not both run at a budget and at twice of it")
+    lines = [f"budget {size / 2**20:.0f} MiB: {speedups[size].number.value:.3g}x" for size in (least, 2 * least)]
+    return _widened(speedups[2 * least], speedups[least], lines)
+
+
+def _widened(before: Measured, after: Measured, detail: list[str]) -> Measured:
+    """Divide one speedup by another."""
+    number = after.number.over(before.number)
+    return replace(after, number=number, runs=[*before.runs, *after.runs], detail=detail)

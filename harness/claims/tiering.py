@@ -1,0 +1,102 @@
+"""Claims of Data Tiering, measured by runs of their declared setting, or by the study of how scores cover accesses.
+
+`gallery.grid.tiering_dataset` of the profile has the rows of the runs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pandas as pd
+
+from harness.claims.comparison import Runs, of, one_setting, ratio, runs_of, saved
+from harness.claims.measured import Measured, NotRun, Number, studied
+from harness.claims.registry import claim
+from harness.records.study import StudyRecord
+
+Studies = Sequence[StudyRecord]
+_WIDE_ROWS = "the profile may choose wide rows, so that the bus shows beside sampling: no claim about narrow ones"
+# Edges of papers100M, whose reordering time the paper publishes.
+_PAPER_EDGES = 3.2e9
+
+
+@claim("dt-01", hot="0.1x", column="counters.bytes_loaded", differs=_WIDE_ROWS)
+@claim("dt-08", hot="0.05x", column="seconds", differs=_WIDE_ROWS)
+@claim("dt-09", hot="0.25x", column="counters.bytes_loaded", differs=_WIDE_ROWS)
+@claim("dt-12", hot="0.25x", column="seconds", differs=_WIDE_ROWS)
+def saved_by_hot_rows(runs: Runs, hot: str, column: str) -> Measured:
+    """Return the per cent of the time or of the bytes on the bus that a share of hot rows saves."""
+    return saved(one_setting(runs, of("data-tiering", cache=hot), of("data-tiering", cache="0x")), column)
+
+
+@claim("dt-02", differs=_WIDE_ROWS)
+def speedup_over_zero_copy(runs: Runs) -> Measured:
+    """Divide the epoch of uva by that of data-tiering with a tenth of the rows hot."""
+    return ratio(one_setting(runs, of("data-tiering", cache="0.1x"), "uva"))
+
+
+@claim("dt-03", differs=_WIDE_ROWS)
+def zero_copy(runs: Runs) -> Measured:
+    """Divide the epoch of dgl, which gathers on the processor, by that of uva."""
+    return ratio(one_setting(runs, "uva", "dgl"))
+
+
+def _coverage(study: StudyRecord) -> pd.DataFrame:
+    """Return the share of accesses to the first rows: a row for each share of them, a column for each score."""
+    return pd.DataFrame(study.result["coverage"], index=study.result["shares"])
+
+
+def _covered(study: StudyRecord, share: float) -> pd.Series[float]:
+    """Return the per cent of accesses to a share of the rows, by score."""
+    coverage = _coverage(study)
+    if share not in coverage.index:
+        raise NotRun(f"the study access-coverage has no {100 * share:g} %")
+    scores = coverage.columns.isin(study.params["scores"])
+    return 100 * coverage.loc[share, scores]
+
+
+@claim("dt-04", study="access-coverage", share=0.1)
+@claim("dt-05", study="access-coverage", share=0.25)
+def least_covered(studies: Studies, share: float) -> Measured:
+    """Return the per cent of accesses to the first rows, the least of all scores and graphs."""
+    covers = [(study.params["fanout"], _covered(study, share)) for study in studies]
+    lines = [f"fan-out {fanout}, {score}: {seen:.1f} %" for fanout, cover in covers for score, seen in cover.items()]
+    return studied(studies, min(cover.min() for _, cover in covers), *lines)
+
+
+@claim("dt-06", study="access-coverage")
+def lead_of_weighted_reverse_pagerank(studies: Studies) -> Measured:
+    """Return the points by which the score covers more than the better of two others, the least of all."""
+    coverage = pd.concat(map(_coverage, studies))
+    best = coverage["weighted-reverse-pagerank"]
+    other = coverage[["degree", "reverse-pagerank"]].max(axis="columns")
+    lead = 100 * (best - other)
+    rows = zip(coverage.index, best, other, strict=True)
+    lines = [f"first {100 * share:g} %: {100 * a:.2f} % against {100 * b:.2f} %" for share, a, b in rows]
+    return studied(studies, lead.min(), *lines)
+
+
+@claim("dt-07", study="access-coverage", score="weighted-reverse-pagerank")
+@claim("dt-11", study="access-coverage", score="degree")
+def covered_with_five_hops(studies: Studies, score: str) -> Measured:
+    """Return the per cent of accesses to the first tenth of the rows by a score."""
+    deep = [study for study in studies if len(study.params["fanout"]) == 5]
+    covers = [_covered(study, 0.1).get(score) for study in deep]
+    if not covers or None in covers:
+        raise NotRun(f"the study of five hops has no score {score}")
+    return studied(deep, min(covers))
+
+
+@claim("dt-10", differs="ours is scaled to the paper's edges; features are reordered with the graph")
+def reordering(runs: Runs) -> Measured:
+    """Return the seconds that reordering the paper's 3.2 billion edges would take at our measured rate."""
+    reordered = runs_of(runs, of("data-tiering")).reindex(columns=["record", "facts.reorder_s"])
+    records = reordered.loc[reordered["facts.reorder_s"] > 0, "record"]
+    if records.empty:
+        raise NotRun("no run of data-tiering says how long reordering took")
+    record = records.iloc[-1]
+    edges = record["config"]["dataset"]["num_edges"]
+    seconds = record["facts"]["reorder_s"]
+    number = Number.exact(_PAPER_EDGES / (edges / seconds))
+    line = f"{edges:,} edges and their rows in {seconds:.2f} s"
+    return Measured(number, [record["run_id"]], setting=record["config"], detail=[line])
