@@ -46,7 +46,8 @@ def figures(
         listed, rows = [], []
         for figure in selected:
             one, planned = rendered[figure.id], union(figure.experiments(plain))
-            present = sum(any(run["status"] != "failed" for run in evidence.index.of(cell)) for cell in planned)
+            found = [evidence.runs_of(cell) for cell in planned]
+            present = sum(bool((runs["status"] != "failed").any()) for runs in found if len(runs))
             about = {"id": figure.id, "paper": figure.paper, "title": figure.title}
             counts = {"runs_needed": len(planned), "runs_present": present}
             counts["studies_needed"] = len(figure.studies(plain))

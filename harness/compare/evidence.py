@@ -22,6 +22,8 @@ from workloads.errors import OutcoreError
 if TYPE_CHECKING:
     import pandas as pd
 
+    from harness.plan.experiment import PlannedRun
+
 Where = Callable[[Mapping[str, Any]], bool]
 Planned = Callable[[Plain], Plan]
 
@@ -94,6 +96,15 @@ class Evidence:
             uncounted = {run: verdict for _, group in found for run, verdict in group.uncounted.items()}
             raise NotDrawn(f"no comparable runs over at least {least} values of its axis{_not_counted(uncounted)}")
         return best
+
+    @cached_property
+    def _by_cell(self) -> dict[str, pd.DataFrame]:
+        standing = self.runs if self.runs.empty else self.runs[~self.runs["replaced"]]
+        return {} if standing.empty else {str(cell): runs for cell, runs in standing.groupby("cell")}
+
+    def runs_of(self, run: PlannedRun) -> pd.DataFrame:
+        """Return the rows of a planned run, whoever planned it, without replaced ones."""
+        return self._by_cell.get(run.key, self.runs[:0])
 
     def cells(self, figure: str, plan: Planned, *, least: int = 2, otherwise: Planned | None = None) -> Cells:
         """Return the measured cells of a figure's plan, under one experiment.

@@ -23,12 +23,10 @@ import numpy
 import pandas as pd
 
 import harness
-from harness.compare.comparable import Index
 from harness.compare.verdicts import NotDrawn, with_uncounted
 from harness.figures.draw import style
 from harness.plan.experiment import cells
 from harness.progress import tracked
-from harness.records.record import COUNTED
 from workloads.errors import OutcoreError
 
 if TYPE_CHECKING:
@@ -194,16 +192,16 @@ def _render(figure: Figure, evidence: Evidence, out: Path, inputs: str, *, again
 
 def _with_uncounted(reason: Exception, figure: Figure, evidence: Evidence) -> str:
     """Return why a figure was not drawn, with the number of its runs that do not count."""
-    records = [record for record in evidence.records if record["verdict"] not in COUNTED]
-    if not records or not isinstance(reason, NotDrawn):
+    if not isinstance(reason, NotDrawn) or evidence.runs.empty or evidence.runs["counts"].all():
         return str(reason)
-    index = Index(records)
     found: dict[str, str] = {}
     for plan in evidence.experiments:
         # A user's experiment may lack the settings that the figure varies.
         with suppress(OutcoreError, LookupError):
-            planned = [cell for experiment in figure.experiments(plan) for cell in cells(experiment)]
-            found |= {record["run_id"]: record["verdict"] for cell in planned for record in index.of(cell)}
+            for cell in (cell for experiment in figure.experiments(plan) for cell in cells(experiment)):
+                runs = evidence.runs_of(cell)
+                uncounted = runs[~runs["counts"]] if len(runs) else runs
+                found |= dict(zip(uncounted["run_id"], uncounted["verdict"], strict=True)) if len(uncounted) else {}
     return with_uncounted(reason, found.values())
 
 

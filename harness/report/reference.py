@@ -24,6 +24,7 @@ from harness.records.study import study_path
 from harness.results import store as results
 from harness.results.archive import pack
 from harness.results.reference import ARCHIVE, FOLDER, MANIFEST, SAMPLES, Reference
+from harness.results.table import each
 from harness.run.sweep import union
 from harness.studies.base import resolve_study, union_of
 from harness.telemetry.frame import thinned
@@ -100,7 +101,8 @@ def _plan(evidence: Evidence) -> _Planned:
     planned += [experiment for figure in figures for experiment in figure.experiments(kept[PROFILE])]
     missing, runs = [], 0
     for cell in union(planned):
-        found = {r["config"]["round"] for r in evidence.index.of(cell) if r["status"] != "failed"}
+        ended = evidence.runs_of(cell)
+        found = set(ended.loc[ended["status"] != "failed", "config.round"]) if len(ended) else set()
         runs += cell.rounds
         what = f"{cell.system} on {cell.settings.dataset}, memory {cell.settings.memory}"
         missing += [f"run of {what}, round {number}" for number in range(cell.rounds) if number not in found]
@@ -126,7 +128,7 @@ def _write(
     samples: int,
     progress: Callable[[str], None],
 ) -> Reference:
-    folders = [Path(folder) for folder in evidence.folders.values()]
+    folders = [Path(run.path) for run in each(evidence.runs)]
     short = sum(_copy(folder, stage, samples) for folder in tracked(progress, folders, "copying runs", "runs"))
     studies = [study_path(root, record.study, record.key) for record in evidence.studies]
     experiments = sorted((root / results.EXPERIMENTS).glob("*.json"), key=lambda path: path.stat().st_mtime_ns)
