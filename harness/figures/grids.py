@@ -56,6 +56,12 @@ def dataset_of(profile: Plain) -> tuple[str, Plain]:
     return name, profile["datasets"][name]
 
 
+def scaled(recipe: Plain, share: float) -> Plain:
+    """Return a recipe with a share of the nodes and edges."""
+    counts = {key: parse_count(recipe[key], key) for key in ("nodes", "edges") if key in recipe}
+    return {**recipe, **{key: round(share * count) for key, count in counts.items()}}
+
+
 def study_of(profile: Plain, study: str, *, dataset: tuple[str, Plain] | None = None, **params: Any) -> StudyNeed:
     """Return a study of the profile's mini-batches, on its own dataset or another (name and recipe)."""
     name, recipe = dataset or dataset_of(profile)
