@@ -19,7 +19,6 @@ from harness.compare.plan import Plain, Plan, grid
 from harness.compare.points import Group, Point
 from harness.compare.verdicts import NotDrawn
 from harness.figures.base import Drawing, drawn
-from harness.figures.draw import style
 from harness.figures.draw.curves import draw_curves
 from harness.figures.draw.panels import many_panels
 from harness.figures.grids import gallery
@@ -108,26 +107,27 @@ def accuracy_curve(record: Mapping[str, Any]) -> pd.DataFrame:
 def at_target(record: Mapping[str, Any], target: float, column: str = "seconds") -> float | None:
     """Return `column` of the accuracy curve where it first reaches `target` (a share), None if it never does."""
     curve = accuracy_curve(record)
-    reached = curve.loc[curve["accuracy"] >= target, column]
-    return None if reached.empty else float(reached.iloc[0])
+    return _known(curve.loc[curve["accuracy"] >= target, column].min())
 
 
 def best_accuracy(record: Mapping[str, Any]) -> float | None:
     """Return the highest test accuracy of any epoch, None for a run without test accuracy."""
-    curve = accuracy_curve(record)
-    return None if curve.empty else float(curve["accuracy"].max())
+    return _known(accuracy_curve(record)["accuracy"].max())
 
 
 def final_accuracy(record: Mapping[str, Any], epochs: int = 3) -> float | None:
     """Return mean test accuracy of the last epochs, steadier than one epoch's; None for a run without test accuracy."""
-    curve = accuracy_curve(record)
-    return None if curve.empty else float(curve["accuracy"].tail(epochs).mean())
+    return _known(accuracy_curve(record)["accuracy"].tail(epochs).mean())
 
 
 def common_target(records: Sequence[Mapping[str, Any]]) -> float | None:
     """Return an accuracy that all runs reached, one point below the lowest of their best ones; None without runs."""
-    best = [accuracy for accuracy in map(best_accuracy, records) if accuracy is not None]
-    return min(best) - MARGIN if best else None
+    best = pd.Series(map(best_accuracy, records), dtype=float)
+    return _known(best.min() - MARGIN)
+
+
+def _known(value: float) -> float | None:
+    return None if pd.isna(value) else float(value)
 
 
 def accuracy_plan(profile: Plain, entries: Sequence[Any], model: str = "sage", sampler: str = "neighbor") -> Plan:
@@ -162,68 +162,50 @@ def draw_by_system(
     """
     if not isinstance(cells, Cells):  # until every figure is drawn from cells
         return _draw_points(cells, systems, titles, memory)
-    medians = cells.medians()
-    done = medians[medians["value"].notna()]
-    canvas, table = _draw_curves(done, titles)
-    notes = [str(memory), accuracy_note(done), *failures(medians, systems)]
-    return drawn(canvas, table, cells, *notes, rows=done, runs=list(done["run"]))
+    runs = cells.measured()
+    canvas, table, note = _draw_curves(runs, titles)
+    notes = [str(memory), note, *failures(cells.medians(), systems)]
+    return drawn(canvas, table, cells, *notes, rows=runs, runs=list(runs["run"]))
 
 
-def _draw_curves(runs: pd.DataFrame, titles: Sequence[str]) -> tuple[Canvas, pd.DataFrame]:
-    """Draw the curves of rows of `Cells.medians`; return the canvas and all points. Raise NotDrawn without a curve."""
+def _draw_curves(runs: pd.DataFrame, titles: Sequence[str]) -> tuple[Canvas, pd.DataFrame, str]:
+    """Draw the curves of rows of `Cells.medians`; return the canvas, all points, and text for the caption."""
     from matplotlib.ticker import MaxNLocator
 
-    by_system = runs.set_index("system", drop=False).loc[style.ordered(list(runs["system"]))]
-    curves = [accuracy_curve(run.record).assign(series=run.system, run=run.run) for run in each(by_system)]
-    target = common_target(list(runs["record"]))
-    if target is None:
-        raise NotDrawn("no run judged its model on test nodes after every epoch")
-    table = pd.concat(curves, ignore_index=True)
-    table["accuracy"] *= 100
-    rows = table.assign(y=table["accuracy"])
-    canvas, panels = many_panels(2, height=2.4, sharey=True)
-    left, right = panels
-    draw_curves(rows.assign(x=rows["epoch"]), title=titles[0], xlabel="epoch", ylabel="test accuracy (%)", axes=left)
-    draw_curves(rows.assign(x=rows["seconds"]), title=titles[1], xlabel="training time (s)", ylabel="", axes=right)
-    for axes in panels:
-        axes.axhline(100 * target, color="#666666", linewidth=0.7, linestyle="--", zorder=0)
-    left.xaxis.set_major_locator(MaxNLocator(integer=True, min_n_ticks=1))
-    return canvas, table
-
-
-def accuracy_note(runs: pd.DataFrame) -> str:
-    """Return caption text: origin of the labels, test nodes, and time of each run to the common target accuracy.
-
-    Args:
-        runs: rows of `Cells.medians`, at least one.
-    """
     records = list(runs["record"])
-    nodes = records[0]["config"]["test_nodes"]
-    judged = f"{origin(records[0])}; {nodes:,} test nodes after every epoch"
     target = common_target(records)
     if target is None:
-        return judged
-    times = []
-    for run in each(runs):
-        seconds, epoch = at_target(run.record, target), at_target(run.record, target, "epoch")
-        if seconds is not None:
-            times.append(f"{run.system} {seconds:.1f} s (epoch {epoch:.0f})")
-    return f"{judged}; to {100 * target:.1f} %: {', '.join(times)}"
+        raise NotDrawn("no run judged its model on test nodes after every epoch")
+    curves = [accuracy_curve(run.record).assign(series=run.system, run=run.run) for run in each(runs)]
+    table = pd.concat(curves, ignore_index=True)
+    table["accuracy"] *= 100
+    target *= 100
+    rows = table.assign(x=table["epoch"], y=table["accuracy"])
+    canvas, (left, right) = many_panels(2, height=2.4, sharey=True)
+    draw_curves(rows, title=titles[0], xlabel="epoch", ylabel="test accuracy (%)", axes=left)
+    draw_curves(rows.assign(x=rows["seconds"]), title=titles[1], xlabel="training time (s)", ylabel="", axes=right)
+    for axes in (left, right):
+        axes.axhline(target, color="#666666", linewidth=0.7, linestyle="--", zorder=0)
+    left.xaxis.set_major_locator(MaxNLocator(integer=True, min_n_ticks=1))
+    reached = table[table["accuracy"] >= target].drop_duplicates("series")
+    times = [f"{run.series} {run.seconds:.1f} s (epoch {run.epoch})" for run in each(reached)]
+    judged = f"{records[0]['config']['test_nodes']:,} test nodes after every epoch"
+    return canvas, table, f"{origin(records[0])}; {judged}; to {target:.1f} %: {', '.join(times)}"
 
 
 def failures(medians: pd.DataFrame, systems: Sequence[str]) -> list[str]:
     """Return caption text of each row without a value, like `ginex OOM`, and of each of `systems` without a row."""
     failed = medians[medians["value"].isna()]
     ended = [f"{row.system} {row.status.upper()}" for row in each(failed)]
-    absent = [f"{system} not run" for system in systems if system not in set(medians["system"])]
-    return ended + absent
+    ran = set(medians["system"])
+    return ended + [f"{system} not run" for system in systems if system not in ran]
 
 
 def _draw_points(group: Group, systems: Sequence[str], titles: Sequence[str], memory: Any) -> Drawing:
     """Draw the points of a group as `draw_by_system` draws cells."""
     records: Any = [point.record for point in group.points]
     medians = group.frame().assign(record=records)
-    done = medians[medians["value"].notna()]
-    canvas, table = _draw_curves(done, titles)
-    notes = [memory(group.done), accuracy_note(done), *failures(medians, systems)]
-    return drawn(canvas, table, group, *notes, points=group.done, runs=list(done["run"]))
+    runs = medians[medians["value"].notna()]
+    canvas, table, note = _draw_curves(runs, titles)
+    notes = [memory(group.done), note, *failures(medians, systems)]
+    return drawn(canvas, table, group, *notes, points=group.done, runs=list(runs["run"]))

@@ -1,0 +1,123 @@
+"""GNNDrive on its GPU and on the CPU: feature buffers (Figure 12), processes (Figure 13), the systems in Table 2."""
+
+from __future__ import annotations
+
+import pandas as pd
+
+from harness.compare.cells import Cells, with_absent
+from harness.compare.plan import Plain, Plan, as_entry, grid, joined, value_at
+from harness.figures import grids
+from harness.figures.base import FORMATS, Drawing, Sheet, figure_of_cells, paper_frame, sheet
+from harness.figures.draw.charts import Axis, bars
+from harness.figures.draw.panels import MARK
+from harness.figures.gnndrive.grid import CPU, MARIUS, SYSTEMS, cpu_note, cpu_variant, in_bytes, on_both, with_run
+from workloads.units import format_bytes
+
+BUFFER_FACTORS = [1.0, 2.0, 4.0, 8.0]
+# The paper's default buffer is 4 % of its features. A quarter of the profile's batch size and four times the number of
+# mini-batches keep ours near that, so that the largest buffer holds only part of the rows that an epoch reads.
+BUFFER_BATCH_FACTOR = 0.25
+RANKS = [1, 2, 4, 6, 8]
+#: Systems of Table 2 at the profile's budget -> the paper's names.
+NAMES = {"gnndrive": "GNNDrive-GPU", CPU: "GNNDrive-CPU", "pyg+": "PyG+", "ginex": "Ginex"}
+#: Multiples of the profile's budget -> the paper's row of mariusgnn, which needs a little more than `quick` has.
+MARIUS_ROWS = {1.0: "MariusGNN-32G", 1.25: "", 4.0: "MariusGNN-128G"}
+PREPARATION = "stages_s.data_prep"
+SECONDS = ["data preparation (s)", "training (s)", "overall (s)"]
+PARTS = ["preparation", "training", "overall"]
+PAPER = {f"paper: {part} (s)": ".1f" for part in PARTS}
+COLUMNS = {"system": "", **dict.fromkeys(SECONDS, ".2f"), "preparation (%)": ".0f", **PAPER}
+NOTE = (
+    "training: all of the epoch after data preparation, of which most systems have none; the CPU variant has the "
+    "device's memory in its host budget; rows with a budget in their name were run with that one; the paper's values: "
+    "papers100M, 32 GB (mariusgnn also 128 GB)"
+)
+
+
+def over_buffers(profile: Plain) -> Plan:
+    """Plan gnndrive on both devices with each feature buffer; all runs have the memory for the largest buffer."""
+    short = in_bytes(grids.gallery(profile))
+    size = grids.batch_sizes(short, [BUFFER_BATCH_FACTOR])[0]
+    factors = [float(factor) for factor in grids.values(profile, "buffer_factors", BUFFER_FACTORS)]
+    # The profile's memory holds a buffer of scale 1 for larger mini-batches: times the factor, the largest one.
+    wide = grids.wide_device(with_run(short, **size), max(factors))
+    return grid(wide, on_both(wide), {factor: {"options": {"feature_buffer_scale": factor}} for factor in factors})
+
+
+def _with_buffers(table: pd.DataFrame) -> pd.DataFrame:
+    """Add the bytes of each run's feature buffer to rows of `Cells.medians`."""
+    return table.assign(buffer_bytes=table["record"].map(_buffer_bytes))
+
+
+def _buffer_bytes(record: Plain) -> int | None:
+    items = value_at(record, "memory.plan") or []
+    return next((item["bytes"] for item in items if item["name"] == "feature buffer"), None)
+
+
+@figure_of_cells("gnndrive-fig12", over_buffers)
+def fig12(cells: Cells) -> Drawing:
+    """Draw epochs over the size of the feature buffer."""
+    axis = Axis("feature buffer, times its own size", BUFFER_FACTORS, "buffer", FORMATS["times"])
+    notes = ["one dataset of the paper's four", cpu_note(cells)]
+    title = "Epoch time over feature buffer"
+    return bars(cells, axis, title=title, numbers=".2f", notes=notes, more=_with_buffers)
+
+
+def over_processes(profile: Plain) -> Plan:
+    """Plan gnndrive in one and several processes, on devices and on the CPU; the bare disk is no bottleneck.
+
+    The paper leaves host memory unrestricted; here all runs have the profile's budget times the most processes.
+    """
+    short = grids.gallery(profile)
+    ranks = grids.values(profile, "ranks", RANKS)
+    budget = max(ranks) * grids.host_budget(short)
+    shared = with_run(short, memory=f"+{budget}", disk_class="none")
+    return grid(shared, on_both(shared), {count: {"ranks": count} for count in ranks})
+
+
+@figure_of_cells("gnndrive-fig13", over_processes)
+def fig13(cells: Cells) -> Drawing:
+    """Draw epochs over the number of processes."""
+    cores = value_at(cells.runs["record"].iloc[0], "environment.cpu.usable")
+    notes = ["each process has a device of its own", f"all processes share {cores} cores", cpu_note(cells)]
+    axis = Axis("processes", RANKS, "processes")
+    return bars(cells, axis, title="Epoch time over processes", numbers=".2f", notes=notes)
+
+
+def budgets(profile: Plain) -> Plan:
+    """Plan the systems and the CPU variant at the profile's budget, gnndrive and mariusgnn also at multiples of it.
+
+    The panel is the paper's name of mariusgnn with this budget.
+    """
+    short = grids.gallery(profile)
+    budget = grids.host_budget(short)
+    plans = [grid(short, [*grids.only_systems(short, SYSTEMS), cpu_variant(short)], {"": {}})]
+    scaled = [("gnndrive", factor, "") for factor in MARIUS_ROWS if factor != 1]
+    scaled += [(MARIUS, *row) for row in MARIUS_ROWS.items()]
+    for system, factor, paper in scaled:
+        size = round(budget * factor)
+        own = as_entry(grids.only_systems(short, [system])[0])
+        entry = own | {"series": f"{system}, {format_bytes(size)}"}
+        plans.append(grid(short, [entry], {"": {"memory": f"+{size}"}}, panel=paper))
+    return joined(plans)
+
+
+@figure_of_cells("gnndrive-tab2", budgets, least=1)
+def tab2(cells: Cells) -> Sheet:
+    """Return one row per system with data preparation, training and the whole epoch, and the paper's on papers100M."""
+    epochs = cells.epochs.reindex(columns=["system", "seconds", PREPARATION])
+    epochs["training (s)"] = epochs["seconds"] - epochs[PREPARATION].fillna(0.0)
+    parts = epochs.groupby("system")[[PREPARATION, "training (s)"]].median()
+    systems = list(dict.fromkeys([*NAMES, *cells.systems]))
+    table = with_absent(cells.medians(), systems, [""]).merge(parts, on="system", how="left")
+    table = table.rename(columns={PREPARATION: "data preparation (s)", "value": "overall (s)"})
+    table["preparation (%)"] = 100 * table["data preparation (s)"] / table["overall (s)"]
+    failed = table["overall (s)"].isna()
+    status = table["status"].replace(MARK)
+    for column in SECONDS:
+        table[column] = table[column].astype(object).mask(failed, status)
+    paper = table["system"].map(NAMES).fillna(table["panel"])
+    published = paper_frame("gnndrive-tab2").reindex(index=paper, columns=PARTS)
+    table[list(PAPER)] = published.to_numpy()
+    table["samples"] = table["samples"].fillna(0).astype(int)
+    return sheet(table[[*COLUMNS, "status", "samples", "run"]], COLUMNS, cells, NOTE)

@@ -1,0 +1,74 @@
+"""GNNDrive Figure B.1: buffered and direct reads by threads that wait and by one thread that does not."""
+
+from __future__ import annotations
+
+import pandas as pd
+
+from harness.compare.evidence import Evidence
+from harness.compare.verdicts import NotDrawn
+from harness.figures.base import Drawing, drawn, figure
+from harness.figures.draw.curves import draw_curves
+from harness.figures.draw.panels import many_panels
+from harness.figures.draw.style import named_looks
+from harness.records.study import StudyRecord
+from harness.studies.base import StudyNeed
+from workloads.units import format_bytes
+
+FIO = "fio-grid"
+#: Engine, column of the x axis and its label, left and right.
+ENGINES = [("sync", "threads", "synchronous threads"), ("async", "depth", "I/O depth of one asynchronous thread")]
+#: Column of the y axis and its label, of the four panels.
+MEASURES = 2 * [("bandwidth_mb_per_s", "bandwidth (MB/s), log")] + 2 * [("latency_us", "mean latency (µs), log")]
+COLUMNS = ["engine", "series", "threads", "depth", "iops", "bandwidth_mb_per_s", "latency_us"]
+
+
+@figure("gnndrive-figB1", studies=lambda profile: [StudyNeed(FIO)])
+def fig_b1(evidence: Evidence) -> Drawing:
+    """Draw bandwidth (top), latency (bottom) over threads and queue depth; raise NotDrawn without buffered reads."""
+    record = evidence.study(FIO)
+    rows = _smallest_reads(record)
+    canvas, panels = many_panels(4, columns=2, height=2.0)
+    looks = named_looks(["direct", "buffered"])
+    for axes, (y, ylabel), (engine, x, xlabel) in zip(panels, MEASURES, [*ENGINES, *ENGINES], strict=True):
+        own = rows[rows["engine"] == engine]
+        own = own.assign(x=own[x], y=own[y])
+        draw_curves(own, title="", xlabel=xlabel, ylabel=ylabel, xlog=True, ylog=True, looks=looks, axes=axes)
+    return drawn(canvas, rows[COLUMNS], record, *_notes(record, rows))
+
+
+def _smallest_reads(record: StudyRecord) -> pd.DataFrame:
+    """Return the random reads of the smallest buffered block, with `series`, `buffered` or `direct`, and MB and µs."""
+    points = pd.DataFrame(record.result["points"])
+    reads: pd.DataFrame = points[points["pattern"] == "random"]
+    series = reads["direct"].map({True: "direct", False: "buffered"})
+    bandwidth = reads["bytes_per_s"] / 1e6
+    latency = reads["mean_latency_s"] * 1e6
+    reads = reads.assign(series=series, bandwidth_mb_per_s=bandwidth, latency_us=latency)
+    block = reads.loc[series == "buffered", "block_bytes"].min()
+    smallest: pd.DataFrame = reads[reads["block_bytes"] == block]
+    if smallest.empty:
+        raise NotDrawn(f"the study {FIO} holds no buffered reads to compare")
+    return smallest
+
+
+def _notes(record: StudyRecord, rows: pd.DataFrame) -> list[str]:
+    """Return caption text: device, reads, and the gap between buffered and direct ones."""
+    result = record.result
+    device = result["device"]
+    model = device.get("model") or device.get("name") or "disk"
+    block, file = rows["block_bytes"].iloc[0], format_bytes(result["file_bytes"])
+    how = f"by read calls and by {result['asynchronous']}, {record.params['seconds']:g} s a point"
+    notes = [
+        f"{model}, {device['file_system']}",
+        f"random {block} B reads of a {file} file, {how}",
+        "pages that a buffered point reads again are served from memory",
+    ]
+    queued = rows[rows["engine"] == "async"]
+    deepest = queued[queued["depth"] == queued["depth"].max()]
+    rates = deepest.set_index("series")["bandwidth_mb_per_s"]
+    if len(rates) == 2:
+        gap = 100 * (rates["buffered"] / rates["direct"] - 1)
+        side = "above" if gap > 0 else "below"
+        apart = f"{abs(gap):.1f} % {side} direct ones (paper: 5.6 % apart)"
+        notes.append(f"at the deepest queue buffered reads are {apart}")
+    return notes
