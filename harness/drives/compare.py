@@ -8,6 +8,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
+import pandas as pd
+
 from harness.compare.comparable import differing_options, workload_key
 from harness.drives.prices import Price, price_of
 from harness.drives.whatif import Device, counts_for, only_alike, predict_record, ran_on, typical, usable, workload_name
@@ -89,6 +91,11 @@ class DriveComparison:
     def cell(self, device: str, system: str) -> DriveCell | None:
         """Return the cell of a drive and a system; None without one."""
         return next((cell for cell in self.cells if (cell.device, cell.system) == (device, system)), None)
+
+    @property
+    def table(self) -> pd.DataFrame:
+        """One row for each cell, with the attributes of `DriveCell` as columns."""
+        return pd.DataFrame(map(vars, self.cells), columns=list(DriveCell.__annotations__))
 
     @property
     def known_by(self) -> str:
