@@ -282,4 +282,4 @@ def _above(device: Device, share: float | None) -> str:
     """Return why a run used more than the device's own rate; empty where it did not."""
     if share is None or share <= ALL_OF_IT:
         return ""
-    return BEATEN if device.disk_class in ("", "none") else BURST
+    return BURST if device.limited else BEATEN

@@ -83,7 +83,7 @@ def _on_epochs(found: DriveComparison, records: Sequence[Record]) -> Iterable[st
 
 
 def _on_drives(sides: Sequence[DriveSide]) -> Iterable[str]:
-    emulated = [side.device.name for side in sides if side.device.disk_class not in ("", "none")]
+    emulated = [side.device.name for side in sides if side.device.limited]
     if emulated:
         yield f"{', '.join(emulated)}: EMULATED by limiting IOPS and bandwidth of another device"
     for side in sides:
