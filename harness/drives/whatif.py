@@ -134,7 +134,8 @@ def behind(device: Device, records: Iterable[Record]) -> Device:
         shallow = [point for point in _bare_points(record) if (point.pattern, point.depth) == ("random", 1)]
         if shallow and usable(record):
             hosts.setdefault(host_fingerprint(record.environment), []).append(record)
-    bare = bare_of(max(hosts.values(), key=lambda found: len(found), default=[]))
+    most: list[Record] = max(hosts.values(), key=len, default=[])
+    bare = bare_of(most)
     if bare is None:
         return device
     return replace(device, profile=class_profile(limits, bare), source="limits, runs")
