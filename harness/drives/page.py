@@ -6,10 +6,12 @@ import base64
 import io
 import json
 import textwrap
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+import pandas as pd
 
 from harness.atomic import whole_file
 from harness.drives.compare import DriveCell, DriveComparison, DriveSide, as_dict
@@ -22,8 +24,12 @@ if TYPE_CHECKING:
 TEMPLATES = Path(__file__).parent / "templates"
 NAME = "ssd-report"
 DRIVES, CLASSES, CELLS = "Drives, by fio", "Classes, by their limits", "Systems on drives"
+#: Inches of a sheet and of a panel; characters in a line of notes.
 _A4 = (8.27, 11.69)
-_LINES = 118
+_PANEL = (4.18, 2.7)
+_NOTE_WIDTH = 140
+# Drives whose epochs differ by a smaller factor are the same for a system.
+SAME = 1.05
 
 
 @dataclass(frozen=True)
@@ -38,86 +44,78 @@ class DriveTable:
 
 def tables(comparison: DriveComparison) -> list[DriveTable]:
     """Return the tables of drives by fio, of classes by their limits, and of systems on drives; none without rows."""
-    measured = [side for side in comparison.sides if side.device.drive]
-    limits = [side for side in comparison.sides if not side.device.drive]
-    parts: list[tuple[str, Mapping[str, Callable[[Any], str]], Sequence[Any]]] = [
-        (DRIVES, _DRIVES, measured),
-        (CLASSES, _CLASSES, limits),
-        (CELLS, _CELLS, comparison.cells),
-    ]
-    return [
-        DriveTable(
-            title,
-            tuple(columns),
-            tuple(tuple(text(entry) for text in columns.values()) for entry in entries),
-            tuple(head for head in columns if head in _MORE),
-        )
-        for title, columns, entries in parts
-        if entries
-    ]
+    drives = [_facts(side) for side in comparison.sides if side.device.drive]
+    classes = [_facts(side) for side in comparison.sides if not side.device.drive]
+    cells = [vars(cell) | _texts(cell) for cell in comparison.cells]
+    found = [(DRIVES, _DRIVES, drives), (CLASSES, _CLASSES, classes), (CELLS, _CELLS, cells)]
+    return [_tabulate(title, columns, rows) for title, columns, rows in found if rows]
+
+
+def _tabulate(title: str, columns: Mapping[str, Column], rows: Iterable[Mapping[str, Any]]) -> DriveTable:
+    shown = []
+    for row in rows:
+        texts = [_shown(row[name], *how) for name, *how in columns.values()]
+        shown.append(tuple(texts))
+    more = [head for head in columns if head in _MORE]
+    return DriveTable(title, tuple(columns), tuple(shown), tuple(more))
+
+
+def _shown(value: Any, form: str = "", factor: float = 1.0) -> str:
+    """Return a value times `factor` in a format; a text as it is, a dash for None."""
+    if value is None:
+        return "–"
+    return value if isinstance(value, str) else f"{value * factor:{form}}"
 
 
 def matrix(comparison: DriveComparison) -> DriveTable:
     """Tabulate epoch seconds by system and drive, the slowest drive over the fastest, and read amplification."""
     growth = {system: _times(ratio) for system, ratio, *_ in comparison.growth()}
+    drives = [side.device.name for side in comparison.sides]
+    table = comparison.table
+    table["shown"] = table["epoch_s"].map("{:.3g}".format) + table["predicted"].map({True: " P", False: ""})
+    seconds = table.pivot(index="system", columns="device", values="shown").reindex(columns=drives).fillna("–")
+    amplification = table.groupby("system")["read_amplification"].first()
     rows = []
     for system in comparison.systems:
-        cells = [comparison.cell(side.device.name, system) for side in comparison.sides]
-        shown = [f"{cell.epoch_s:.3g}{' P' if cell.predicted else ''}" if cell else "–" for cell in cells]
-        amplification = next((cell.read_amplification for cell in cells if cell and cell.read_amplification), None)
-        rows.append((system, *shown, growth.get(system, "–"), _scaled(amplification, 1, ".2f")))
-    heads = ("system", *(side.device.name for side in comparison.sides), "slowest / fastest", "read ampl.")
+        rows.append((system, *seconds.loc[system], growth.get(system, "–"), _shown(amplification[system], ".2f")))
+    heads = ("system", *drives, "slowest / fastest", "read ampl.")
     return DriveTable("Epoch seconds (P: predicted)", heads, tuple(rows))
 
 
 def sentences(comparison: DriveComparison) -> list[str]:
     """Return one sentence per system on how its epoch time differs between drives."""
-    said = []
+    predicted = comparison.table.set_index(["device", "system"])["predicted"]
+    texts = []
     for system, ratio, fastest, slowest in comparison.growth():
-        if ratio < 1.05:
-            said.append(f"{system}: the same on every drive ({ratio:.2f}x).")
+        guess = " (predicted)" if predicted[fastest, system] or predicted[slowest, system] else ""
+        if ratio < SAME:
+            texts.append(f"{system}: the same on every drive ({ratio:.2f}x).")
         else:
-            ends = (comparison.cell(fastest, system), comparison.cell(slowest, system))
-            guess = " (predicted)" if any(cell and cell.predicted for cell in ends) else ""
-            said.append(f"{system}: {_times(ratio)} as long on {slowest} as on {fastest}{guess}.")
-    return said
+            texts.append(f"{system}: {_times(ratio)} as long on {slowest} as on {fastest}{guess}.")
+    return texts
 
 
 def write_page(comparison: DriveComparison, folder: Path) -> list[Path]:
     """Write `ssd-report.html`, `.pdf`, `.json`, and `.png`, `.svg`, `.csv` of each panel; return their paths. Raises
     DataIOError: the folder cannot be written; no file is left half-written."""
-    import jinja2
     import matplotlib
-
-    matplotlib.use("Agg")
     import matplotlib.pyplot as plt
 
     from harness.figures.draw import style
 
+    matplotlib.use("Agg")
     files: dict[str, bytes] = {}
-    panels = panels_of(comparison)
     with plt.rc_context(style.RC):
-        for name, draw in panels:
-            canvas, axes = plt.subplots(figsize=(style.PAGE_INCHES / 2 + 0.6, 2.7), constrained_layout=True)
-            data = draw(comparison, axes)
-            files |= {f"ssd-{name}.{kind}": _picture(canvas, kind) for kind in ("png", "svg")}
-            files[f"ssd-{name}.csv"] = data.to_csv(index=False).encode()
+        for name, draw in panels_of(comparison):
+            canvas, axes = plt.subplots(figsize=_PANEL, constrained_layout=True)
+            files[f"ssd-{name}.csv"] = draw(comparison, axes).to_csv(index=False).encode()
+            for kind in ("png", "svg"):
+                files[f"ssd-{name}.{kind}"] = _picture(canvas, kind)
             plt.close(canvas)
         page = _pdf(comparison)
         files[f"{NAME}.pdf"] = _picture(page, "pdf")
         plt.close(page)
-    environment = jinja2.Environment(
-        loader=jinja2.FileSystemLoader(TEMPLATES), autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True
-    )
-    html = environment.get_template("page.html").render(
-        title=_title(comparison),
-        workload=_workload(comparison),
-        sentences=sentences(comparison),
-        tables=tables(comparison),
-        pictures=[(name, base64.b64encode(files[f"ssd-{name}.png"]).decode()) for name, _ in panels],
-        notes=comparison.notes,
-    )
-    files[f"{NAME}.html"] = html.encode()
+    files[f"{NAME}.html"] = _html(comparison, files)
     files[f"{NAME}.json"] = json.dumps(as_dict(comparison), indent=1).encode()
     for name, content in files.items():
         with whole_file(folder / name, "the report") as partial:
@@ -125,62 +123,87 @@ def write_page(comparison: DriveComparison, folder: Path) -> list[Path]:
     return [folder / name for name in files]
 
 
-def _figure(name: str, form: str = ",.0f", factor: float = 1) -> Callable[[DriveSide], str]:
-    return lambda side: _scaled(side.figures[name], factor, form)
+def _html(comparison: DriveComparison, files: Mapping[str, bytes]) -> bytes:
+    """Return the page, with the PNG files of the panels inside."""
+    import jinja2
+
+    loader = jinja2.FileSystemLoader(TEMPLATES)
+    environment = jinja2.Environment(loader=loader, autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True)
+    pictures = []
+    for name, _ in panels_of(comparison):
+        picture = base64.b64encode(files[f"ssd-{name}.png"])
+        pictures.append((name, picture.decode()))
+    text = environment.get_template("page.html").render(
+        title=_title(comparison),
+        workload=_workload(comparison),
+        sentences=sentences(comparison),
+        tables=tables(comparison),
+        pictures=pictures,
+        notes=comparison.notes,
+    )
+    return text.encode()
 
 
-def _model(side: DriveSide) -> str:
-    drive = side.device.drive
-    if drive is None:
-        return "limits of a class"
-    who = drive.identity
-    model = " ".join(part for part in (who.model, who.link or who.bus) if part)
-    return f"{model}, inside the limits of {drive.disk_class}" if drive.disk_class else model
+def _facts(side: DriveSide) -> dict[str, Any]:
+    """Return a drive's figures and texts."""
+    price = f"{side.price.currency}{side.price.per_tb:,.0f}" if side.price else None
+    facts = {"name": side.device.name, "price": price, **side.figures}
+    if drive := side.device.drive:
+        parts = [drive.identity.model, drive.identity.link or drive.identity.bus]
+        held = f", inside the limits of {drive.disk_class}" if drive.disk_class else ""
+        facts["model"] = " ".join(filter(None, parts)) + held
+    return facts
 
 
-def _interval(cell: DriveCell) -> str:
-    if cell.low is None or cell.high is None:
-        return "–"
-    return f"{cell.low:.3g}–{cell.high:.3g}" if cell.high > cell.low else "one epoch"
+def _texts(cell: DriveCell) -> dict[str, str | None]:
+    """Return the texts of a cell whose columns are more than a number."""
+    interval, share = None, None
+    if cell.low is not None and cell.high is not None:
+        interval = f"{cell.low:.3g}–{cell.high:.3g}" if cell.high > cell.low else "one epoch"
+    if cell.device_share is not None:
+        above = f" ({cell.above})" if cell.above else ""
+        share = f"{100 * cell.device_share:.0f} %{above}"
+    how = f"predicted ({cell.bound})" if cell.predicted else f"measured, {cell.verdict}"
+    size = format_bytes(cell.request_bytes) if cell.request_bytes else None
+    return {"interval": interval, "how": how, "mean_read": size, "share": share}
 
 
-# Columns by head: text of a drive, and of a system on a drive.
-_DRIVES: dict[str, Callable[[DriveSide], str]] = {
-    "drive": lambda side: side.device.name,
-    "model": _model,
-    "512 B reads/s": _figure("randread_512_iops"),
-    "4 KiB reads/s": _figure("randread_4k_iops"),
-    "64 KiB reads/s": _figure("randread_64k_iops"),
-    "1 MiB MB/s": _figure("seqread_bytes_per_s", factor=1e-6),
-    "p50 µs": _figure("latency_1_p50_s", factor=1e6),
-    "p99 µs": _figure("latency_1_p99_s", factor=1e6),
-    "p99.9 µs (64)": _figure("latency_64_p999_s", factor=1e6),
-    "CPU µs/read": _figure("cpu_s_per_read", ".1f", 1e6),
-    "price of 1 TB": lambda side: f"{side.price.currency}{side.price.per_tb:,.0f}" if side.price else "–",
+#: Part of a drive or a cell, its format, and a factor.
+Column = tuple[str] | tuple[str, str] | tuple[str, str, float]
+# Columns by head.
+_LIMITS: dict[str, Column] = {
+    "512 B reads/s": ("randread_512_iops", ",.0f"),
+    "4 KiB reads/s": ("randread_4k_iops", ",.0f"),
+    "64 KiB reads/s": ("randread_64k_iops", ",.0f"),
+    "1 MiB MB/s": ("seqread_bytes_per_s", ",.0f", 1e-6),
+}
+_DRIVES: dict[str, Column] = {
+    "drive": ("name",),
+    "model": ("model",),
+    **_LIMITS,
+    "p50 µs": ("latency_1_p50_s", ",.0f", 1e6),
+    "p99 µs": ("latency_1_p99_s", ",.0f", 1e6),
+    "p99.9 µs (64)": ("latency_64_p999_s", ",.0f", 1e6),
+    "CPU µs/read": ("cpu_s_per_read", ".1f", 1e6),
+    "price of 1 TB": ("price",),
 }
 # Limits have no latency and cost no processor time.
-_LIMITED = ("drive", "512 B reads/s", "4 KiB reads/s", "64 KiB reads/s", "1 MiB MB/s", "price of 1 TB")
-_CLASSES = {"class" if head == "drive" else head: _DRIVES[head] for head in _LIMITED}
-_CELLS: dict[str, Callable[[DriveCell], str]] = {
-    "drive": lambda cell: cell.device,
-    "system": lambda cell: cell.system,
-    "epoch s": lambda cell: f"{cell.epoch_s:.3g}",
-    "interval": _interval,
-    "how": lambda cell: f"predicted ({cell.bound})" if cell.predicted else f"measured, {cell.verdict}",
-    "reads/s": lambda cell: _scaled(cell.reads_per_s, 1, ",.0f"),
-    "MB/s": lambda cell: _scaled(cell.bytes_per_s, 1e-6, ",.0f"),
-    "mean read": lambda cell: format_bytes(cell.request_bytes) if cell.request_bytes else "–",
-    "of the drive": lambda cell: _scaled(cell.device_share, 100, ".0f", " %") + (f" ({cell.above})" * bool(cell.above)),
-    "ampl.": lambda cell: _scaled(cell.read_amplification, 1, ".2f"),
-    "epochs/h per price": lambda cell: _scaled(cell.per_price, 1, ".3g"),
+_CLASSES: dict[str, Column] = {"class": ("name",), **_LIMITS, "price of 1 TB": ("price",)}
+_CELLS: dict[str, Column] = {
+    "drive": ("device",),
+    "system": ("system",),
+    "epoch s": ("epoch_s", ".3g"),
+    "interval": ("interval",),
+    "how": ("how",),
+    "reads/s": ("reads_per_s", ",.0f"),
+    "MB/s": ("bytes_per_s", ",.0f", 1e-6),
+    "mean read": ("mean_read",),
+    "of the drive": ("share",),
+    "ampl.": ("read_amplification", ".2f"),
+    "epochs/h per price": ("per_price", ".3g"),
 }
-
 _MORE = {"64 KiB reads/s", "p50 µs", "p99.9 µs (64)", "CPU µs/read"}
 _MORE |= {"reads/s", "MB/s", "mean read", "ampl.", "epochs/h per price"}
-
-
-def _scaled(value: float | None, factor: float, form: str, unit: str = "") -> str:
-    return "–" if value is None else f"{value * factor:{form}}{unit}"
 
 
 def _times(ratio: float) -> str:
@@ -206,63 +229,33 @@ def _workload(comparison: DriveComparison) -> str:
 
 
 def _pdf(comparison: DriveComparison) -> Canvas:
+    """Draw one sheet of A4: title, tables as text, panels, notes."""
     import matplotlib.pyplot as plt
 
     page = plt.figure(figsize=_A4)
-    top = 0.965
-    for line in textwrap.wrap(_title(comparison), 78):
-        page.text(0.06, top, line, fontsize=13, weight="bold", va="top")
-        top -= 0.022
-    words = [_workload(comparison)]
-    top = _write(page, top - 0.002, words, size=7.5)
+    title = textwrap.fill(_title(comparison), 78)
+    page.text(0.06, 0.965, title, fontsize=13, weight="bold", va="top")
+    top = 0.965 - 0.022 * len(title.splitlines())
+    text = [_workload(comparison)]
     shown = [table for table in tables(comparison) if table.title != CELLS]
-    shown += [matrix(comparison)] if comparison.cells else []
+    if comparison.cells:
+        shown.append(matrix(comparison))
     for table in shown:
-        top = _table(page, top - 0.006, table)
-    notes_height = 0.012 * sum(len(textwrap.wrap(note, _LINES + 22)) for note in comparison.notes) + 0.02
-    drawings = panels_of(comparison)
-    bottom = 0.035 + notes_height
-    highest, lowest = max(top - 0.03, bottom + 0.2), bottom + 0.075
-    rows = -(-len(drawings) // 2)
-    grid = page.add_gridspec(rows, 2, left=0.09, right=0.97, top=highest, bottom=lowest, hspace=0.62, wspace=0.24)
-    for index, (_, draw) in enumerate(drawings):
-        draw(comparison, page.add_subplot(grid[index // 2, index % 2]))
-    _write(page, bottom, comparison.notes, size=5.8, width=_LINES + 22)
+        rows = pd.DataFrame(table.rows, columns=[f"  {head}" for head in table.heads])
+        text += ["", table.title, rows.to_string(index=False)]
+    top = _write(page, top, "\n".join(text), size=4.8, family="monospace")
+    notes = "\n".join(textwrap.fill(note, _NOTE_WIDTH) for note in comparison.notes)
+    bottom = 0.055 + 0.011 * len(notes.splitlines())
+    _write(page, bottom, notes, size=5.8)
+    panels = panels_of(comparison)
+    highest = max(top - 0.03, bottom + 0.2)
+    grid = page.add_gridspec(2, 2, left=0.09, right=0.97, top=highest, bottom=bottom + 0.075, hspace=0.62, wspace=0.24)
+    for number, (_, draw) in enumerate(panels):
+        draw(comparison, page.add_subplot(grid[number]))
     return page
 
 
-def _write(page: Canvas, top: float, lines: Sequence[str], *, size: float, width: int = _LINES) -> float:
-    step = size * 0.00175
-    for line in lines:
-        for part in textwrap.wrap(line, width):
-            page.text(0.06, top, part, fontsize=size, va="top")
-            top -= step
-    return top
-
-
-def _table(page: Canvas, top: float, table: DriveTable) -> float:
-    """Draw a table below `top`; return its lower edge as a share of the page's height."""
-    from matplotlib.transforms import Bbox
-
-    height = 0.0135 * (len(table.rows) + 1)
-    page.text(0.06, top, table.title, fontsize=8.5, weight="bold", va="top")
-    axes = page.add_axes((0.06, top - 0.018 - height, 0.9, height))
-    axes.axis("off")
-    drawn = axes.table(
-        cellText=[list(row) for row in table.rows],
-        colLabels=list(table.heads),
-        bbox=Bbox.unit(),
-        cellLoc="right",
-        edges="horizontal",
-    )
-    drawn.auto_set_font_size(False)
-    drawn.set_fontsize(5.6)
-    drawn.auto_set_column_width(list(range(len(table.heads))))
-    for (row, column), cell in drawn.get_celld().items():
-        cell.set_linewidth(0.4)
-        cell.PAD = 0.03
-        if column < 2:
-            cell.get_text().set_horizontalalignment("left")
-        if row == 0:
-            cell.get_text().set_fontweight("bold")
-    return top - 0.018 - height - 0.008
+def _write(page: Canvas, top: float, text: str, *, size: float, **look: Any) -> float:
+    """Write lines below `top`; return their lower edge as a share of the page's height."""
+    page.text(0.06, top, text, fontsize=size, va="top", **look)
+    return top - 0.00185 * size * len(text.splitlines())

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Callable
 from typing import Any
 
@@ -12,135 +11,93 @@ from harness.drives.compare import DEEP, DriveComparison, latencies
 from harness.figures.draw import style
 from harness.figures.draw.bars import draw_bars
 from harness.figures.draw.curves import draw_curves
-from harness.figures.draw.panels import plain_log
-from harness.figures.draw.style import named_looks
+from harness.results.table import each
 
-PERCENTILES = ("50", "90", "99", "99.9", "99.99")
+PERCENTILES = ["50", "90", "99", "99.9", "99.99"]
+SIZES = [512, 4096, 32768, 262144, 1 << 20]
+#: Columns of the table beside bars.
+BARS = ["group", "series", "value", "status", "low", "high", "predicted"]
 Panel = Callable[[DriveComparison, Any], pd.DataFrame]
 _LEGEND = {"fontsize": 5.5, "handlelength": 2.0, "borderaxespad": 0.3, "labelspacing": 0.25, "columnspacing": 1.0}
 # Under the axis and its label, so that no entry lies on a bar or a line.
-_BELOW = {**_LEGEND, "loc": "upper left", "bbox_to_anchor": (-0.08, -0.2), "ncols": 5}
+_BELOW: dict[str, Any] = {**_LEGEND, "loc": "upper left", "bbox_to_anchor": (-0.08, -0.2), "ncols": 5}
 
 
 def panels_of(comparison: DriveComparison) -> list[tuple[str, Panel]]:
     """Return (name, drawing function) of each panel that the comparison has data for, in order."""
-    found: list[tuple[str, Panel, bool]] = [
-        ("rates", rates, True),
-        ("latency", tails, any(latencies(side.device, DEEP) for side in comparison.sides)),
-        ("epochs", epochs, bool(comparison.cells)),
-        ("price", per_price, any(cell.per_price for cell in comparison.cells)),
-    ]
-    return [(name, panel) for name, panel, has_data in found if has_data]
+    found: list[tuple[str, Panel]] = [("rates", rates)]
+    if any(latencies(side.device, DEEP) for side in comparison.sides):
+        found.append(("latency", tails))
+    if comparison.cells:
+        found.append(("epochs", epochs))
+    if comparison.table["per_price"].any():
+        found.append(("price", per_price))
+    return found
 
 
 def rates(comparison: DriveComparison, axes: Any) -> pd.DataFrame:
     """Draw random reads per second by size: each drive's best as a line, each system's use as a marker."""
-    from matplotlib.ticker import FuncFormatter
-
-    rows: list[dict[str, Any]] = []
+    drives = []
     for side in comparison.sides:
-        best = side.device.profile.random_rates()
-        rows += [{"series": side.device.name, "x": size, "y": iops} for size, iops in best.items()]
-    looks = named_looks([side.device.name for side in comparison.sides])
+        best = pd.Series(side.device.profile.random_rates(), dtype=float)
+        drives.append(pd.DataFrame({"series": side.device.name, "x": best.index, "y": best}))
+    lines = pd.concat(drives)
+    title = "Random reads by size, and what systems used"
     draw_curves(
-        pd.DataFrame(rows),
-        title="Random reads by size, and what systems used",
-        xlabel="bytes a read",
-        ylabel="reads/s",
-        xlog=True,
-        ylog=True,
-        looks=looks,
-        axes=axes,
+        lines, title=title, xlabel="bytes a read (log)", ylabel="reads/s (log)", xlog=True, ylog=True, axes=axes
     )
-    for line in axes.get_lines():
-        line.set_markersize(2.5)
-    named = set()
-    for cell in comparison.cells:
-        if not cell.reads_per_s or not cell.request_bytes:
-            continue
-        look = style.look(cell.system)
-        axes.plot(
-            [cell.request_bytes],
-            [cell.reads_per_s],
-            linestyle="none",
-            marker=look.marker,
-            markersize=6.5,
-            color=look.color,
-            markeredgecolor=looks(cell.device).color,
-            markeredgewidth=1.1,
-            label=None if cell.system in named else cell.system,
-        )
-        named.add(cell.system)
-        rows.append({"series": f"{cell.system} on {cell.device}", "x": cell.request_bytes, "y": cell.reads_per_s})
-    least, most = min(row["x"] for row in rows), max(row["x"] for row in rows)
-    axes.set_xticks([size for size in (512, 4096, 32768, 262144, 1 << 20) if least / 2 <= size <= most * 2])
-    axes.xaxis.set_major_formatter(FuncFormatter(lambda v, _: f"{v / 1024:g}K" if v >= 1024 else f"{v:g}"))
+    used = comparison.table[["system", "device", "request_bytes", "reads_per_s"]].dropna()
+    for system, own in used.groupby("system", sort=False):
+        look = style.look(str(system))
+        mark: Any = {"marker": look.marker, "color": look.color, "markeredgecolor": "black", "linestyle": "none"}
+        axes.plot(own["request_bytes"], own["reads_per_s"], label=system, **mark)
+    axes.set_xticks(SIZES)
+    axes.xaxis.set_major_formatter(lambda size, _: f"{size / 1024:g}K" if size >= 1024 else f"{size:g}")
     axes.legend(**_BELOW)
-    return pd.DataFrame(rows)
+    if used.empty:
+        return lines
+    marks = used.rename(columns={"request_bytes": "x", "reads_per_s": "y"})
+    marks["series"] = marks["system"] + " on " + marks["device"]
+    return pd.concat([lines, marks[["series", "x", "y"]]])
 
 
 def tails(comparison: DriveComparison, axes: Any) -> pd.DataFrame:
     """Draw the latency of direct 4 KiB reads with 64 in flight, by percentile."""
-    rows = []
-    for side in comparison.sides:
-        found = latencies(side.device, DEEP)
-        rows += [
-            {"series": side.device.name, "x": index, "percentile": name, "y": found[name] * 1e6}
-            for index, name in enumerate(PERCENTILES)
-            if name in found
-        ]
-    data = pd.DataFrame(rows)
-    draw_curves(
-        data,
-        title=f"Latency of 4 KiB reads, {DEEP} in flight",
-        xlabel="percentile",
-        ylabel="latency (µs)",
-        ylog=True,
-        looks=named_looks([side.device.name for side in comparison.sides]),
-        axes=axes,
-    )
+    found = {side.device.name: latencies(side.device, DEEP) for side in comparison.sides}
+    seconds = pd.DataFrame(found, index=PERCENTILES).dropna(axis="columns", how="all")
+    rows = seconds.melt(var_name="series", value_name="y", ignore_index=False).dropna().reset_index(names="percentile")
+    rows["x"] = rows["percentile"].map(PERCENTILES.index)
+    rows["y"] *= 1e6
+    title = f"Latency of 4 KiB reads, {DEEP} in flight"
+    draw_curves(rows, title=title, xlabel="percentile", ylabel="latency (µs, log)", ylog=True, axes=axes)
     axes.set_xticks(range(len(PERCENTILES)), PERCENTILES)
     axes.legend(**_LEGEND, loc="upper left")
-    return data
+    return rows[["series", "x", "percentile", "y"]]
 
 
 def epochs(comparison: DriveComparison, axes: Any) -> pd.DataFrame:
-    """Draw epoch times, a group per drive and a bar per system; a predicted bar is pale and marked P."""
-    return _bars(comparison, axes, "epoch_s", "Epoch time (P: predicted)", "epoch (s)")
+    """Draw epoch times, a group per drive and a bar per system."""
+    rows = comparison.table.assign(value=comparison.table["epoch_s"])
+    return _draw(comparison, rows, axes, "not run", title="Epoch time (pale: predicted)", ylabel="epoch (s)")
 
 
 def per_price(comparison: DriveComparison, axes: Any) -> pd.DataFrame:
     """Draw epochs per hour, divided by the price of 1 TB."""
     money = next((side.price.currency for side in comparison.sides if side.price), "$")
-    title, ylabel = "Performance for the price (P: predicted)", f"epochs/h per {money} of 1 TB"
-    return _bars(comparison, axes, "per_price", title, ylabel, nothing="no price")
+    rows = comparison.table.assign(value=comparison.table["per_price"], low=None, high=None)
+    title, ylabel = "Performance for the price (pale: predicted)", f"epochs/h per {money} of 1 TB"
+    return _draw(comparison, rows, axes, "no price", title=title, ylabel=ylabel)
 
 
-def _bars(
-    comparison: DriveComparison, axes: Any, name: str, title: str, ylabel: str, nothing: str = "not run"
-) -> pd.DataFrame:
-    """Draw a field of the cells on a log axis; epochs have their intervals."""
+def _draw(comparison: DriveComparison, rows: pd.DataFrame, axes: Any, nothing: str, **labels: Any) -> pd.DataFrame:
+    """Draw a bar for each system on each drive; return the table."""
     drives = [side.device.name for side in comparison.sides]
-    rows: list[dict[str, Any]] = []
-    for drive, system in itertools.product(drives, comparison.systems):
-        cell = comparison.cell(drive, system)
-        low, high = (cell.low, cell.high) if cell and name == "epoch_s" else (None, None)
-        row = {"group": drive, "series": system, "value": getattr(cell, name, None), "status": nothing}
-        rows.append({**row, "low": low, "high": high, "predicted": bool(cell and cell.predicted)})
-    data = pd.DataFrame(rows)
-    draw_bars(data, title=title, ylabel=ylabel, log=True, axes=axes)
-    width = 0.8 / max(1, len(comparison.systems))
-    for row in rows:
-        if row["predicted"] and row["value"]:
-            shift = (comparison.systems.index(row["series"]) - (len(comparison.systems) - 1) / 2) * width
-            at = drives.index(row["group"]) + shift
-            axes.annotate("P", (at, row["value"]), ha="center", va="bottom", fontsize=5.5)
-    bars = [patch for container in axes.containers for patch in getattr(container, "patches", [])]
-    for bar, row in zip(bars, (row for row in rows if row["value"]), strict=False):
-        if row["predicted"]:
-            bar.set_alpha(0.45)
-    low, high = axes.get_ylim()
-    plain_log(axes.yaxis)
-    axes.set_ylim(low, high * (high / low) ** 0.05)
+    places = pd.MultiIndex.from_product([drives, comparison.systems], names=["group", "series"])
+    found = rows.set_index(["device", "system"]).reindex(places).reset_index()
+    data = found.assign(status=nothing, predicted=found["predicted"].eq(True))[BARS]
+    draw_bars(data, numbers=".3g", axes=axes, **labels)
     axes.legend(**_BELOW)
+    drawn = data.dropna(subset="value")
+    for bar, row in zip(axes.patches, each(drawn), strict=True):
+        bar.set_alpha(0.45 if row.predicted else 1.0)
     return data

@@ -15,7 +15,7 @@ from harness.isolation.base import IoLimit
 from harness.judge.metrics import usable_processors
 from harness.judge.predict import Prediction, at_depth, predict
 from harness.records.hosts import host_fingerprint
-from harness.records.record import COUNTED, EpochRecord, Record
+from harness.records.record import COUNTED, Record
 from harness.ssd.classes import DiskClass, load_classes, parse_disk_class
 from harness.ssd.drive import Drive, drive_path, read_drive, saved_drives
 from harness.ssd.identity import same_drive
@@ -38,6 +38,11 @@ class Device:
     source: Literal["profile", "limits", "limits, runs"]
     drive: Drive | None = None
     disk_class: str = ""
+
+    @property
+    def limited(self) -> bool:
+        """Whether the limits of a class hold."""
+        return self.disk_class not in ("", "none")
 
 
 @dataclass(frozen=True)
@@ -88,17 +93,21 @@ def device_of(text: str, results_root: Path) -> Device:
 def class_profile(disk_class: DiskClass, bare: DiskProfile | None = None) -> DiskProfile:
     """Return a class as a profile: the rates that its limits allow at each block size. `bare`, the device that is
     limited to the class, bounds the rates with few reads in flight where it is known."""
-    bandwidth = disk_class.read_bytes_per_s
-    limits = [IoLimit("", disk_class.read_iops, bandwidth)]
-    rates = {size: expected(limits, size) for size in _CLASS_SIZES}
-    points = [DiskPoint(size, _CLASS_DEPTH, rate, rate * size) for size, rate in rates.items() if math.isfinite(rate)]
-    for point in bare.points if bare is not None else ():
+    requests, bandwidth = disk_class.read_iops, disk_class.read_bytes_per_s
+    limits = [IoLimit("", requests, bandwidth)]
+    points = []
+    for size in _CLASS_SIZES:
+        rate = expected(limits, size)
+        if math.isfinite(rate):
+            points.append(DiskPoint(size, _CLASS_DEPTH, rate, rate * size))
+    for point in bare.points if bare else ():
         if point.pattern == "random" and point.depth < _CLASS_DEPTH:
-            iops = min(point.iops, expected(limits, point.block_bytes))
-            points.append(DiskPoint(point.block_bytes, point.depth, iops, iops * point.block_bytes))
+            size = point.block_bytes
+            iops = min(point.iops, expected(limits, size))
+            points.append(DiskPoint(size, point.depth, iops, iops * size))
     if bandwidth:
         points.append(DiskPoint(1 << 20, 8, bandwidth / (1 << 20), float(bandwidth), "sequential"))
-    limited = (float(disk_class.read_iops or 0), float(bandwidth or 0))
+    limited = (float(requests or 0), float(bandwidth or 0))
     return DiskProfile(tuple(points), 512, "limits of the class", limited, write_cost=disk_class.write_cost)
 
 
@@ -117,16 +126,17 @@ def behind(device: Device, records: Iterable[Record]) -> Device:
     """Return a class known by its limits alone, with few reads in flight as slow as on the device of the runs. A class
     is emulated by limiting that device, so its latency stays. Runs of the most frequent kind of host count. A device
     with a profile of its own, or without such runs, is returned unchanged."""
-    if device.source != "limits":
+    limits = parse_disk_class(device.disk_class) if device.source == "limits" else None
+    if limits is None:
         return device
     hosts: dict[str, list[Record]] = {}
     for record in records:
-        if usable(record) and any((point.pattern, point.depth) == ("random", 1) for point in _bare_points(record)):
+        shallow = [point for point in _bare_points(record) if (point.pattern, point.depth) == ("random", 1)]
+        if shallow and usable(record):
             hosts.setdefault(host_fingerprint(record.environment), []).append(record)
-    most = max(hosts, key=lambda host: len(hosts[host]), default="")
-    bare = bare_of(hosts.get(most, []))
-    limits = parse_disk_class(device.disk_class)
-    if bare is None or limits is None:
+    most: list[Record] = max(hosts.values(), key=len, default=[])
+    bare = bare_of(most)
+    if bare is None:
         return device
     return replace(device, profile=class_profile(limits, bare), source="limits, runs")
 
@@ -155,23 +165,27 @@ def usable(record: Record) -> bool:
 def ran_on(record: Record, device: Device) -> bool:
     """Return whether a run's data were on this device: of the same class, or on the same bare drive. Where the run or
     the profile names no drive (older versions), equal model and capacity suffice, see `only_alike`."""
-    if device.disk_class not in ("", "none"):
+    if device.limited:
         return record.config.disk_class == device.disk_class
     if record.config.disk_class != "none" or device.drive is None:
         return False
+    same = _same_drive(record, device.drive)
+    if same is not None:
+        return same
     disk, identity = record.environment.get("disk") or {}, device.drive.identity
-    same = same_drive(disk, identity.model_dump())
-    alike = disk.get("model") == identity.model and disk.get("size_bytes") == identity.capacity_bytes
-    return alike if same is None else same
+    return (disk.get("model"), disk.get("size_bytes")) == (identity.model, identity.capacity_bytes)
 
 
 def only_alike(record: Record, device: Device) -> bool:
     """Return whether a run counts as one on a bare drive by model and capacity alone."""
-    bare = device.drive is not None and device.disk_class in ("", "none")
-    if not bare or not ran_on(record, device):
+    if device.drive is None or device.limited:
         return False
-    assert device.drive is not None
-    return same_drive(record.environment.get("disk") or {}, device.drive.identity.model_dump()) is None
+    return ran_on(record, device) and _same_drive(record, device.drive) is None
+
+
+def _same_drive(record: Record, drive: Drive) -> bool | None:
+    disk = record.environment.get("disk") or {}
+    return same_drive(disk, drive.identity.model_dump())
 
 
 def counts_for(record: Record, device: Device) -> bool:
@@ -189,8 +203,8 @@ def counts_for(record: Record, device: Device) -> bool:
 def left_out(records: Iterable[Record], device: Device) -> list[str]:
     """Return the systems that `forecasts` omits although they were run: none of their counters hold for the device."""
     runs = [record for record in records if usable(record)]
-    found = {record.system for record in runs if counts_for(record, device)}
-    return sorted({record.system for record in runs} - found)
+    known = {record.system for record in runs if counts_for(record, device)}
+    return sorted({record.system for record in runs} - known)
 
 
 def train_seconds(record: Record, epoch: int) -> float | None:
@@ -204,13 +218,12 @@ def predict_record(record: Record, profile: DiskProfile) -> list[Prediction]:
     first = record.facts.reads_in == ("data_prep",)
     faults = usable_processors(record)
     pages = at_depth(profile, faults) if faults else None
-
-    def made(epoch: EpochRecord) -> Prediction | None:
+    made = []
+    for epoch in record.measured:
         depth = int(epoch.counters.get("queue_depth") or 0)
         seen = at_depth(profile, depth) if depth else profile
-        return predict(epoch, seen, train_seconds(record, epoch.epoch), reads_first=first, pages=pages)
-
-    return [found for epoch in record.measured if (found := made(epoch)) is not None]
+        made.append(predict(epoch, seen, train_seconds(record, epoch.epoch), reads_first=first, pages=pages))
+    return [prediction for prediction in made if prediction is not None]
 
 
 def typical(made: Sequence[Prediction]) -> tuple[float, Prediction]:
@@ -225,30 +238,32 @@ def forecasts(records: Iterable[Record], device: Device) -> list[EpochForecast]:
     for record in records:
         if usable(record) and counts_for(record, device):
             groups.setdefault(workload_key(record.config), []).append(record)
-    found = []
-    for group in groups.values():
-        made = [(record, entry) for record in group for entry in predict_record(record, device.profile)]
-        if not made:
-            continue
-        middle, nearest = typical([entry for _, entry in made])
-        here = [record for record in group if ran_on(record, device)]
-        measured = [epoch.seconds for record in here for epoch in record.measured]
-        found.append(
-            EpochForecast(
-                system=group[0].system,
-                workload=workload_name(group[0]),
-                device=device.name,
-                seconds=middle,
-                device_s=nearest.own_s + nearest.page_cache_s,
-                train_s=nearest.train_s,
-                bound=nearest.bound,
-                runs=tuple(dict.fromkeys(record.run_id for record, _ in made)),
-                counted_on=tuple(dict.fromkeys(record.config.disk_class for record, _ in made)),
-                measured_s=statistics.median(measured) if measured else None,
-                options=", ".join(f"{key}={value}" for key, value in sorted(group[0].config.options.items())),
-            )
-        )
-    return sorted(found, key=lambda entry: (entry.workload, entry.seconds))
+    found = [_forecast(group, device) for group in groups.values()]
+    return sorted(filter(None, found), key=lambda entry: (entry.workload, entry.seconds))
+
+
+def _forecast(runs: Sequence[Record], device: Device) -> EpochForecast | None:
+    """Return the forecast of runs of one system and workload; None without counters."""
+    predicted = [(run, predict_record(run, device.profile)) for run in runs]
+    known = [run for run, predictions in predicted if predictions]
+    if not known:
+        return None
+    seconds, nearest = typical([entry for _, predictions in predicted for entry in predictions])
+    measured = [epoch.seconds for run in runs if ran_on(run, device) for epoch in run.measured]
+    options = sorted(runs[0].config.options.items())
+    return EpochForecast(
+        system=runs[0].system,
+        workload=workload_name(runs[0]),
+        device=device.name,
+        seconds=seconds,
+        device_s=nearest.own_s + nearest.page_cache_s,
+        train_s=nearest.train_s,
+        bound=nearest.bound,
+        runs=tuple(run.run_id for run in known),
+        counted_on=tuple(dict.fromkeys(run.config.disk_class for run in known)),
+        measured_s=statistics.median(measured) if measured else None,
+        options=", ".join(f"{key}={value}" for key, value in options),
+    )
 
 
 def device_from(drive: Drive) -> Device:

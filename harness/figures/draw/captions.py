@@ -143,6 +143,11 @@ def dataset_name(record: StudyRecord) -> str:
     return record.dataset.name if record.dataset else ""
 
 
+def listed(rows: pd.DataFrame, text: str, joint: str = ", ") -> str:
+    """Return `text` for each row, joined; the names of columns stand in it in braces."""
+    return joint.join(text.format_map(row) for row in rows.to_dict("records"))
+
+
 def left_out(drawn: Sequence[Any], full: Sequence[Any], what: str) -> str:
     """Return the sentence of a reduced grid: drawn values of all values; empty where none is left out."""
     reduced = f"reduced grid: {what} {', '.join(map(str, drawn))} of {', '.join(map(str, full))}"

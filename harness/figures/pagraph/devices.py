@@ -12,7 +12,7 @@ from harness.compare.verdicts import NotDrawn
 from harness.figures import accuracy_runs as accuracy
 from harness.figures.base import Drawing, drawn, figure_of_cells, published
 from harness.figures.draw.bars import draw_bars
-from harness.figures.draw.captions import left_out
+from harness.figures.draw.captions import left_out, listed
 from harness.figures.draw.curves import draw_curves
 from harness.figures.draw.panels import many_panels, one_panel
 from harness.figures.grids import values
@@ -46,7 +46,8 @@ def seed_rates(cells: Cells) -> pd.DataFrame:
     """
     cells.measured()
     epochs = cells.epochs
-    batches, size, ranks = epochs["batches"], epochs["config.batch_size"], epochs["config.ranks"]
+    batches, ranks = epochs["batches"], epochs["config.ranks"]
+    size = epochs["config.batch_size"]
     train = epochs["config.dataset.train_nodes"]
     largest = -(-train // ranks)
     even = batches / ranks * train / -(-largest // size)
@@ -132,10 +133,9 @@ def fig18(cells: Cells) -> Drawing:
     data = rows[["group", "series", "value", "low", "high", "status", "saved", "run"]]
     title = "Adding caching, partitions, pipelining"
     canvas, _ = draw_bars(data, title=title, ylabel="seconds for a million seed nodes", numbers=".2f")
-    later = each(data.dropna(subset="saved"))
-    saved = ", ".join(f"{row.group} {row.series} {100 * row.saved:.0f} %" for row in later)
-    known = each(published("pagraph-fig18"))
-    paper = ", ".join(f"{row.series} {row.x} {row.value:g} {row.unit}" for row in known)
+    later = data.dropna(subset="saved")
+    saved = listed(later.assign(percent=100 * later["saved"]), "{group} {series} {percent:.0f} %")
+    paper = listed(published("pagraph-fig18"), "{series} {x} {value:g} {unit}")
     notes = [f"{DEVICES} devices", NOTE, f"saved by each step: {saved}", f"paper (friendster, 4 GPUs): {paper}"]
     return drawn(canvas, data, cells, *notes)
 
@@ -164,16 +164,18 @@ def fig21(cells: Cells) -> Drawing:
     known = runs[runs["record"].map(accuracy.best_accuracy).notna()]
     if known.empty:
         raise NotDrawn("no run of dgl or pagraph that found accuracy (pagraph-fig21)")
-    data = pd.concat(map(_curve, each(known)), ignore_index=True)
-    models = data.groupby("model", sort=False)
+    models = known.groupby("x", sort=False)
     canvas, panels = many_panels(models.ngroups)
-    notes = []
-    for axes, (model, rows) in zip(panels, models, strict=True):
+    data, notes = [], []
+    for axes, (model, own) in zip(panels, models, strict=True):
         title = NAMES[str(model)]
+        rows = pd.concat(map(_curve, each(own)), ignore_index=True)
         draw_curves(rows, title=title, xlabel="training time (s)", ylabel="test accuracy (%)", axes=axes)
-        notes.append(f"{title}: {_reached(known[known['x'] == model])}")
+        data.append(rows)
+        notes.append(f"{title}: best of {_reached(own)}")
     notes += ["real training; partitions take as many seed nodes a step together"]
-    return drawn(canvas, data, cells, *notes, accuracy.origin(known["record"].iloc[0]), order=LABELS)
+    notes += [accuracy.origin(known["record"].iloc[0])]
+    return drawn(canvas, pd.concat(data), cells, *notes, order=LABELS)
 
 
 def _curve(run: Any) -> pd.DataFrame:
@@ -187,9 +189,7 @@ def _curve(run: Any) -> pd.DataFrame:
 def _reached(runs: pd.DataFrame) -> str:
     """Return the best accuracy of each run, and its time to the accuracy that all of them reached."""
     target = accuracy.common_target(list(runs["record"])) or 0.0
-    texts = []
-    for run in each(runs):
-        best = accuracy.best_accuracy(run.record) or 0.0
-        seconds = accuracy.at_target(run.record, target)
-        texts.append(f"{run.system} {100 * best:.1f} % ({100 * target:.1f} % after {seconds:.1f} s)")
-    return f"best of {', '.join(texts)}"
+    rows = runs[["system"]].assign(target=100 * target)
+    rows["best"] = 100 * runs["record"].map(accuracy.best_accuracy)
+    rows["seconds"] = [accuracy.at_target(record, target) for record in runs["record"]]
+    return listed(rows, "{system} {best:.1f} % ({target:.1f} % after {seconds:.1f} s)")

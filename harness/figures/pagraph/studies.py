@@ -6,8 +6,8 @@ import pandas as pd
 
 from harness.compare.evidence import Evidence
 from harness.compare.plan import Plain
-from harness.figures.base import Drawing, Sheet, drawn, figure, paper_rows, paper_value, published, sheet
-from harness.figures.draw.captions import dataset_name, left_out, study_caption
+from harness.figures.base import Drawing, Sheet, drawn, figure, paper_value, published, sheet
+from harness.figures.draw.captions import dataset_name, left_out, listed, study_caption
 from harness.figures.draw.curves import draw_curves
 from harness.figures.draw.panels import many_panels, mark_range
 from harness.figures.grids import values
@@ -46,7 +46,7 @@ def fig5(evidence: Evidence) -> Drawing:
     data["y"] *= 100.0
     title, ylabel = "How often a row is read in an epoch", "rows read at most so often (%)"
     canvas, _ = draw_curves(data, title=title, xlabel="times read (log)", ylabel=ylabel, xlog=True)
-    paper = "; ".join(f"{row.series} {row.value:g} {row.unit}" for row in each(published("pagraph-fig5")))
+    paper = listed(published("pagraph-fig5"), "{series} {value:g} {unit}", "; ")
     return drawn(canvas, data, records[0], *notes, f"paper (wiki-talk): {paper}")
 
 
@@ -91,18 +91,17 @@ def fig17(evidence: Evidence) -> Drawing:
     """Draw hit ratios with and without partitions (left) and a partition's share of all nodes (right)."""
     record = evidence.study("partition-quality")
     found = pd.DataFrame(record.result["partitions"])
-    hits, nodes = _percents(found, HITS), _percents(found, NODES)
+    hits = _percents(found, HITS)
+    nodes = _percents(found, NODES)
     canvas, (left, right) = many_panels(2)
     draw_curves(hits, title="(a) Hit ratio", xlabel="devices", ylabel="hits (%)", axes=left)
     title, ylabel = "(b) Size of a partition", "share of all nodes (%)"
     draw_curves(nodes, title=title, xlabel="partitions", ylabel=ylabel, axes=right)
     for axes in (left, right):
         axes.set_xticks(found["count"])
-    paper = paper_rows("pagraph-fig17", "of them replicas")
-    mark_range(
-        right, [float(row["x"]) for row in paper], [row["value"] for row in paper], "paper (range over its graphs)"
-    )
-    replication = ", ".join(f"{row.replication:.2f} at {row.count}" for row in each(found))
+    paper = published("pagraph-fig17")
+    mark_range(right, list(paper["x"]), list(paper["value"]), "paper (range over its graphs)")
+    replication = listed(found, "{replication:.2f} at {count}")
     cached = 100 * record.result["cached_share"]
     note = (
         f"each device caches {cached:.0f} % of the rows by out-degree; partitions hold the {record.result['hops']}-hop "
