@@ -91,7 +91,7 @@ def settings(runs: Runs, *sides: Side | str, free: Collection[str] = ()) -> list
 
 
 def _newest_run(setting: Setting) -> str:
-    return max(record["run_id"] for record in setting.newest)
+    return max(str(record["run_id"]) for record in setting.newest)
 
 
 def _host(setting: Setting) -> list[object]:

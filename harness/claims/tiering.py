@@ -48,11 +48,10 @@ def _coverage(study: StudyRecord) -> pd.DataFrame:
 
 def _covered(study: StudyRecord, share: float) -> pd.Series[float]:
     """Return the per cent of accesses to a share of the rows, by score."""
-    coverage = _coverage(study)
-    if share not in coverage.index:
+    by_score = _coverage(study).T
+    if share not in by_score:
         raise NotRun(f"the study access-coverage has no {100 * share:g} %")
-    scores = coverage.columns.isin(study.params["scores"])
-    return 100 * coverage.loc[share, scores]
+    return 100 * by_score.loc[by_score.index.isin(study.params["scores"]), share]
 
 
 @claim("dt-04", study="access-coverage", share=0.1)
@@ -81,10 +80,9 @@ def lead_of_weighted_reverse_pagerank(studies: Studies) -> Measured:
 def covered_with_five_hops(studies: Studies, score: str) -> Measured:
     """Return the per cent of accesses to the first tenth of the rows by a score."""
     deep = [study for study in studies if len(study.params["fanout"]) == 5]
-    covers = [_covered(study, 0.1).get(score) for study in deep]
-    if not covers or None in covers:
+    if not deep or any(score not in study.params["scores"] for study in deep):
         raise NotRun(f"the study of five hops has no score {score}")
-    return studied(deep, min(covers))
+    return studied(deep, min(_covered(study, 0.1)[score] for study in deep))
 
 
 @claim("dt-10", differs="ours is scaled to the paper's edges; features are reordered with the graph")
