@@ -1,38 +1,22 @@
-"""Epoch times of a bench against predictions from counters, and ratios of two systems against the papers'.
+"""Epoch times of a bench against predictions from counters, and the order of the systems against the predicted order.
 
     python benchmarks/quick_ratios.py [RESULTS] [--experiment quick]
 
-Systems are compared under one memory setting at a time. Reads records only. Exit code 1 if the measured order of a pair
-of systems contradicts a predicted difference of more than 15 %.
+Systems are compared under one memory setting at a time. Reads records only. `outcore claims` holds ratios of systems
+against the papers'. Exit code 1 if the measured order of a pair of systems contradicts a predicted difference of more
+than 15 %.
 """
 
 from __future__ import annotations
 
 import argparse
-import itertools
 import statistics
 import sys
 from pathlib import Path
 
-from harness.claims.published import claims
-from harness.claims.query import Compared, queries
 from harness.judge.predict import inversions
 from harness.records.record import COUNTED, Record
 from harness.results.table import load
-
-
-def published_ratios() -> dict[tuple[str, str], list[str]]:
-    """Map (faster, slower) to the published ratios, as `2.6x (gd-02, papers100M …)`."""
-    known = claims()
-    found: dict[tuple[str, str], list[str]] = {}
-    for id_, query in queries().items():
-        if not isinstance(query, Compared) or query.baseline is None or query.least_share:
-            continue
-        if (query.kind, query.value) == ("ratio", "epoch_s") and query.over in ("", "mean", "most"):
-            pair = (query.better.system, query.baseline.system)
-            if pair[0] != pair[1]:
-                found.setdefault(pair, []).append(f"{known[id_].published}x ({id_}, {known[id_].condition})")
-    return found
 
 
 def main() -> int:
@@ -79,11 +63,6 @@ def compare(groups: dict[str, list[Record]]) -> int:
             f"{system:<14}{times[system]:>9.2f}{predicted:>11.2f}{times[system] / predicted:>20.2f}"
             f"{statistics.median(engine) if engine else float('nan'):>8.2f}"
         )
-    print("ratios (slower over faster), ours and the papers':")
-    papers = published_ratios()
-    for first, second in itertools.permutations(times, 2):
-        for text in papers.get((first, second), []):
-            print(f"  {second} / {first}: ours {times[second] / times[first]:.2f}x, published {text}")
     wrong = inversions([record for group in groups.values() for record in group])
     for pair in wrong:
         print(f"order: {pair}")

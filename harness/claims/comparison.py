@@ -48,11 +48,16 @@ class Setting:
         return [side["record"].iloc[-1] for side in self.sides]
 
     @property
+    def budget_bytes(self) -> int:
+        """Least budget of the newest runs; 0 without a cap."""
+        return min(record["memory"]["budget_bytes"] or 0 for record in self.newest)
+
+    @property
     def budget_share(self) -> float:
         """Least budget of the runs over the bytes of the features."""
         data = self.shared["dataset"]
-        budget = min(record["memory"]["budget_bytes"] or 0 for record in self.newest)
-        return float(budget / (data["num_nodes"] * row_bytes(data["dim"], data["dtype"])))
+        feature_bytes = data["num_nodes"] * row_bytes(data["dim"], data["dtype"])
+        return float(self.budget_bytes / feature_bytes)
 
     def measured(self, number: Number, *detail: str) -> Measured:
         """Return a number of this setting with its runs."""
@@ -91,7 +96,7 @@ def settings(runs: Runs, *sides: Side | str, free: Collection[str] = ()) -> list
 
 
 def _newest_run(setting: Setting) -> str:
-    return max(record["run_id"] for record in setting.newest)
+    return max(str(record["run_id"]) for record in setting.newest)
 
 
 def _host(setting: Setting) -> list[object]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from operator import itemgetter
 
 import pandas as pd
 
@@ -21,6 +22,7 @@ from harness.claims.comparison import (
 )
 from harness.claims.measured import Measured, NotRun, Number, studied
 from harness.claims.registry import claim
+from harness.compare.plan import Plain
 from harness.records.cost import TrainingCost
 from harness.records.study import StudyRecord
 
@@ -71,29 +73,33 @@ def pipeline(runs: Runs, most: bool = False) -> Measured:
 def search_time(studies: Studies) -> Measured:
     """Divide brute force's seconds by the heuristic's, the least of all cases."""
     cases = _searches(studies)
-    return studied(studies, (cases["brute_force.seconds"] / cases["heuristic.seconds"]).min(), *cases["line"])
+    times = cases["brute_force.seconds"] / cases["heuristic.seconds"]
+    return studied(studies, times.min(), *cases["line"])
 
 
 @claim("dg-14", study="packing-search")
 def search_quality(studies: Studies) -> Measured:
     """Divide the heuristic's read amplification by brute force's, the greatest of all cases."""
     cases = _searches(studies)
-    return studied(
-        studies, (cases["heuristic.amplification"] / cases["brute_force.amplification"]).max(), *cases["line"]
-    )
+    amplification = cases["heuristic.amplification"] / cases["brute_force.amplification"]
+    return studied(studies, amplification.max(), *cases["line"])
 
 
 def _searches(studies: Studies) -> pd.DataFrame:
-    """Return a row for each case in which both searches found a layout."""
-    cases = [case for case in studies[0].result["cases"] if case["heuristic"] and case["brute_force"]]
-    if not cases:
+    """Return a row for each case in which both searches found a layout, with a `line` on it."""
+    found = []
+    for case in studies[0].result["cases"]:
+        heuristic, brute_force = case["heuristic"], case["brute_force"]
+        if heuristic and brute_force:
+            searches = f"heuristic {_layout(heuristic)}, brute force {_layout(brute_force)}"
+            found.append(case | {"line": f"limit {case['limit']:g} of packing alone: {searches}"})
+    if not found:
         raise NotRun("in no case did both searches find a layout")
-    found = "{} {seconds:.3g} s, amplification {amplification:.3f}".format
-    lines = []
-    for case in cases:
-        searches = [found("heuristic", **case["heuristic"]), found("brute force", **case["brute_force"])]
-        lines.append(f"limit {case['limit']:g} of packing alone: {', '.join(searches)}")
-    return pd.json_normalize(cases).assign(line=lines)
+    return pd.json_normalize(found)
+
+
+def _layout(search: Plain) -> str:
+    return f"{search['seconds']:.3g} s, amplification {search['amplification']:.3f}"
 
 
 @claim("dg-15")
@@ -107,30 +113,30 @@ def slow_disk(runs: Runs) -> Measured:
 @claim("dg-18", study="disk-space", differs="it grows with the mini-batches of an epoch, which are the profile's")
 def disk_space(studies: Studies) -> Measured:
     """Divide packed bytes by the feature table's, with just over a fifth of the rows in memory; the greatest graph."""
-    tables = [pd.DataFrame(study.result["points"]).assign(graph=number) for number, study in enumerate(studies)]
-    points = pd.concat(tables)
-    above = points[points["memory_share"] > 0.2].sort_values("memory_share", kind="stable")
-    graphs = above.drop_duplicates("graph")
-    if len(graphs) < len(studies):
-        raise NotRun("the study disk-space was not made with more than a fifth of the rows in memory")
-    worst = graphs.nlargest(1, "packed_x").iloc[0]
-    study = studies[int(worst["graph"])]
-    accesses = study.result["accesses"] / study.dataset.num_nodes if study.dataset else 0.0
-    held = f"{100 * worst['memory_share']:g} % of them in memory"
-    return studied(studies, worst["packed_x"], f"{accesses:.2f} accesses for each row of the table, {held}")
+    found = []
+    for study in studies:
+        above = [point for point in study.result["points"] if point["memory_share"] > 0.2]
+        if not above:
+            raise NotRun("the study disk-space was not made with more than a fifth of the rows in memory")
+        point = min(above, key=itemgetter("memory_share"))
+        accesses = study.result["accesses"] / study.dataset.num_nodes if study.dataset else 0.0
+        held = f"{100 * point['memory_share']:g} % of them in memory"
+        found.append((point["packed_x"], f"{accesses:.2f} accesses for each row of the table, {held}"))
+    packed_x, line = max(found)
+    return studied(studies, packed_x, line)
 
 
 @claim("dg-19", study="disk-space")
 def third_hop(studies: Studies) -> Measured:
     """Divide the packed bytes with three hops by those with two, at one batch size."""
-    two = [study for study in studies if len(study.params["fanout"]) == 2]
-    three = [study for study in studies if len(study.params["fanout"]) == 3]
-    pairs = [(a, b) for a in two[:1] for b in three if a.params["batch_size"] == b.params["batch_size"]]
-    if not pairs:
+    by_shape = {(len(study.params["fanout"]), study.params["batch_size"]): study for study in reversed(studies)}
+    batch_sizes = [size for hops, size in by_shape if hops == 2 and (3, size) in by_shape]
+    if not batch_sizes:
         raise NotRun("the study disk-space was not made with two hops and with a third")
-    shallow, deep = (study.result["points"][0]["packed_bytes"] for study in pairs[0])
-    fanouts = " and ".join(str(study.params["fanout"]) for study in pairs[0])
-    return studied(pairs[0], deep / shallow, f"fan-outs {fanouts}")
+    pair = [by_shape[hops, batch_sizes[-1]] for hops in (2, 3)]
+    shallow, deep = (study.result["points"][0]["packed_bytes"] for study in pair)
+    fanouts = " and ".join(str(study.params["fanout"]) for study in pair)
+    return studied(pair, deep / shallow, f"fan-outs {fanouts}")
 
 
 _NAIVE = {"packing": "off", "disk_cache": "off"}

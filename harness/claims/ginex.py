@@ -12,6 +12,7 @@ from harness.claims.measured import Measured, NotRun, Number, studied
 from harness.claims.registry import claim
 from harness.compare.plan import Plain
 from harness.records.study import StudyRecord
+from harness.results.table import each
 from harness.studies.accesses import read_ratios
 
 
@@ -31,32 +32,38 @@ def speedup_over_static_cache(runs: Runs) -> Measured:
 @claim("gx-05", figure="ginex-fig4")
 def stalled(table: pd.DataFrame) -> Measured:
     """Return the per cent of pyg+'s epochs in which the device neither computes nor copies."""
-    rows = table[(table["panel"] == "time") & (table["part"] == "data preparation")]
-    return Measured(Number.exact(rows["percent"].iloc[0]), runs=sorted(set(rows["run"])))
+    times = table[table["panel"] == "time"]
+    stalls = times[times["part"] == "data preparation"]
+    number = Number.exact(stalls["percent"].iloc[0])
+    return Measured(number, sorted(set(stalls["run"])))
 
 
 @claim("gx-06", figure="ginex-fig4")
 def late_misses(table: pd.DataFrame) -> Measured:
     """Return the page cache's miss ratio over the last third of the iterations."""
-    known = table.loc[table["panel"] == "miss ratio", "miss_percent"].dropna().astype(float)
-    last = known.tail(max(1, len(known) // 3))
-    number = Number(sum(last) / len(last), last.min(), last.max(), "range")
-    return Measured(number, detail=[f"mean over the last {len(last)} of {len(known)} iterations"])
+    ratios = table[table["panel"] == "miss ratio"]
+    known = ratios["miss_percent"].dropna().astype(float)
+    count = max(1, len(known) // 3)
+    last = known.tail(count)
+    number = Number(sum(last) / count, last.min(), last.max(), "range")
+    return Measured(number, detail=[f"mean over the last {count} of {len(known)} iterations"])
 
 
 @claim("gx-09", study="miss-ratios")
 def reads_of_belady(studies: Sequence[StudyRecord]) -> Measured:
     """Divide belady's reads by those of the static cache of nodes by degree, the greatest over graphs and sizes."""
-    worst = 0.0
+    worst = []
     lines = []
     for study in studies:
         if not {"belady", "degree"} <= set(study.params["policies"]):
             raise NotRun("the study miss-ratios has not both policies")
-        reads = [read_ratios(study.result, policy) for policy in ("belady", "degree")]
-        for share_, best, static in zip(study.result["shares"], *reads, strict=True):
-            worst = max(worst, best / static if static else 1.0)
-            lines.append(f"{100 * share_:g} % of the rows: {100 * best:.1f} % against {100 * static:.1f} %")
-    return studied(studies, worst, *lines)
+        reads = pd.DataFrame({"part": study.result["shares"]})
+        reads["belady"] = read_ratios(study.result, "belady")
+        reads["degree"] = read_ratios(study.result, "degree")
+        worst.append((reads["belady"] / reads["degree"]).max())
+        for row in each(100 * reads):
+            lines.append(f"{row.part:g} % of the rows: {row.belady:.1f} % against {row.degree:.1f} %")
+    return studied(studies, max(worst), *lines)
 
 
 @claim("gx-10")
@@ -82,9 +89,10 @@ def twice_the_superbatch(runs: Runs) -> Measured:
 
 def _superbatches(record: Plain) -> float:
     """Return the superbatch of a run in defaults: half an epoch's mini-batches, or 100 GB of runtime files."""
-    config, options = record["config"], record["config"]["options"]
-    if options.get("superbatch"):
-        return float(2 * options["superbatch"] / (config["max_batches"] or float("inf")))
+    options = record["config"]["options"]
+    epoch_batches = record["config"]["max_batches"]
+    if options.get("superbatch") and epoch_batches:
+        return float(2 * options["superbatch"] / epoch_batches)
     return {"100GB": 1.0, "200GB": 2.0}.get(options.get("runtime_files"), 0.0)
 
 
@@ -95,20 +103,27 @@ def wide_rows(runs: Runs) -> Measured:
     speedups = {setting.shared["dataset"]["dim"]: ratio(setting) for setting in both}
     if not {512, 768} <= set(speedups):
         raise NotRun("ginex and pyg+ were not both run at dimensions 512 and 768")
-    lines = [f"dimension {dim}: {speedups[dim].number.value:.3g}x" for dim in (512, 768)]
-    return _widened(speedups[512], speedups[768], lines)
+    narrow, wide = speedups[512], speedups[768]
+    lines = [f"dimension 512: {_times(narrow)}", f"dimension 768: {_times(wide)}"]
+    return _widened(narrow, wide, lines)
 
 
 @claim("gx-14")
 def half_the_memory(runs: Runs) -> Measured:
     """Divide the speedup over pyg+ at the least budget by that at twice the budget."""
     both = settings(runs, "ginex", "pyg+")
-    speedups = {setting.newest[0]["memory"]["budget_bytes"] or 0: ratio(setting) for setting in both}
+    speedups = {setting.budget_bytes: ratio(setting) for setting in both}
     least = min(speedups)
     if 2 * least not in speedups or not least:
         raise NotRun("ginex and pyg+ were not both run at a budget and at twice of it")
-    lines = [f"budget {size / 2**20:.0f} MiB: {speedups[size].number.value:.3g}x" for size in (least, 2 * least)]
-    return _widened(speedups[2 * least], speedups[least], lines)
+    half, whole = speedups[least], speedups[2 * least]
+    mib = least / 2**20
+    lines = [f"budget {mib:.0f} MiB: {_times(half)}", f"budget {2 * mib:.0f} MiB: {_times(whole)}"]
+    return _widened(whole, half, lines)
+
+
+def _times(speedup: Measured) -> str:
+    return f"{speedup.number.value:.3g}x"
 
 
 def _widened(before: Measured, after: Measured, detail: list[str]) -> Measured:

@@ -20,6 +20,7 @@ from harness.claims.comparison import (
 from harness.claims.measured import Measured, NotRun, Number, studied
 from harness.claims.registry import claim
 from harness.records.study import StudyRecord
+from harness.results.table import each
 
 Studies = Sequence[StudyRecord]
 _IN_MEMORY = (
@@ -145,16 +146,15 @@ def asynchronous_over_synchronous(studies: Studies) -> Measured:
     """Divide one thread's best asynchronous bandwidth by the best of synchronous threads, 512 B direct reads."""
     points = _small_reads(studies)
     direct = points[points["direct"]]
-    sync = direct["engine"] == "sync"
-    if len(set(sync)) < 2:
+    best = direct.sort_values("bytes_per_s").groupby(direct["engine"] == "sync").tail(1)
+    if len(best) < 2:
         raise NotRun("the study fio-grid lacks synchronous or asynchronous points")
-    deep, wide = (own.nlargest(1, "bytes_per_s").iloc[0] for own in (direct[~sync], direct[sync]))
-    lines = [f"depth {deep['depth']}: {_rate(deep)}", f"{wide['threads']} threads: {_rate(wide)}"]
-    return studied(studies, Number.median([deep["bytes_per_s"]], [wide["bytes_per_s"]]), *lines)
-
-
-def _rate(point: pd.Series[float]) -> str:
-    return f"{point['bytes_per_s'] / 1e6:.1f} MB/s"
+    deep, wide = each(best.sort_values("engine", key=lambda engine: engine == "sync"))
+    lines = [
+        f"depth {deep.depth}: {deep.bytes_per_s / 1e6:.1f} MB/s",
+        f"{wide.threads} threads: {wide.bytes_per_s / 1e6:.1f} MB/s",
+    ]
+    return studied(studies, Number.median([deep.bytes_per_s], [wide.bytes_per_s]), *lines)
 
 
 @claim("gd-28", study="fio-grid")

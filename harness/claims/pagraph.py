@@ -9,6 +9,7 @@ import pandas as pd
 from harness.claims.comparison import Runs, accuracy_gap, of, one_setting, over_settings, ratio, saved, settings, share
 from harness.claims.measured import Measured, NotRun, studied
 from harness.claims.registry import claim
+from harness.compare.plan import Plain
 from harness.records.study import StudyRecord
 
 Studies = Sequence[StudyRecord]
@@ -48,7 +49,7 @@ def _hits(studies: Studies) -> pd.Series[float]:
     result = studies[0].result
     if 0.2 not in result["shares"]:
         raise NotRun("the study device-cache-hits has no 20 %")
-    return 100 * pd.DataFrame(result["hit_ratio"], index=result["shares"]).loc[0.2]
+    return 100 * pd.DataFrame(result["hit_ratio"], index=result["shares"]).T[0.2]
 
 
 def _lines(ratios: pd.Series[float]) -> list[str]:
@@ -84,12 +85,13 @@ def redundant_nodes(studies: Studies) -> Measured:
     return studied(studies, 100 * _partitions(studies, 8)["redundant"])
 
 
-def _partitions(studies: Studies, count: int) -> pd.Series[float]:
+def _partitions(studies: Studies, count: int) -> Plain:
     """Return the quality of a split into `count` partitions."""
-    splits = pd.DataFrame(studies[0].result["partitions"]).set_index("count")
-    if count not in splits.index:
+    splits: list[Plain] = studies[0].result["partitions"]
+    found = [split for split in splits if split["count"] == count]
+    if not found:
         raise NotRun(f"partitions of {count} were not made")
-    return splits.loc[count]
+    return found[0]
 
 
 @claim("pg-10", "pg-14")

@@ -6,15 +6,16 @@ from collections.abc import Callable
 
 import pandas as pd
 
+from harness.claims.declared import DeclaredRuns
 from harness.claims.judge import Judged, judge_one
 from harness.claims.published import Claim
-from harness.claims.records import DeclaredRuns
 from harness.compare.evidence import Evidence
 from harness.compare.plan import Plain
 from harness.figures.base import catalogue
 from harness.plan.experiment import PlannedRun, load_experiment
 from harness.records.record import RunConfig
 from harness.records.study import StudyRecord
+from harness.results.table import runs_table
 from harness.settings import check_options, parse_memory
 from harness.studies.base import studies
 from tests.harness.study_records import made_study
@@ -56,9 +57,8 @@ class MadeUp:
         records = [self.record(number, cell) for number, cell in enumerate(self.cells(claim))]
         for record in records:
             change(record)
-        rows = [{"run_id": record["run_id"], "record": record, "path": ""} for record in records]
         made = [] if results is None else self._studies(claim, results)
-        return judge_one(claim.id, Evidence(pd.DataFrame(rows), made), self.plain)
+        return judge_one(claim.id, Evidence(runs_table(records), made), self.plain)
 
     def _studies(self, claim: Claim, results: Results) -> list[StudyRecord]:
         made = []
@@ -87,6 +87,7 @@ class MadeUp:
                 "system": cell.system,
                 "dataset": dataset,
                 "device_memory_bytes": memory,
+                "layers": settings.layers or len(settings.fanout),
                 "options": check_options(cell.system, settings.options),
             }
         )
@@ -96,6 +97,7 @@ class MadeUp:
             "system": cell.system,
             "status": "ok",
             "verdict": "VALID",
+            "class": "storage-bound",
             "config": config.model_dump(mode="json"),
             "memory": {"budget_bytes": budget, "cap_bytes": budget},
             "summary": {"stages_s": {}},

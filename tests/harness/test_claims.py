@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import ast
 import csv
+import inspect
 import json
+import textwrap
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -15,10 +18,9 @@ from typer.testing import CliRunner
 
 from harness.claims import judge_all, judge_one
 from harness.claims.judge import explain, measured_text
-from harness.claims.measured import added, ratio, saved
+from harness.claims.measured import Number
 from harness.claims.published import FILE, Claim, check, claims, distance, find_claim, verdict_of
-from harness.claims.query import FILE as QUERIES
-from harness.claims.query import queries
+from harness.claims.registry import answers, claim
 from harness.cli import build_app
 from harness.compare.evidence import load_evidence
 from harness.figures.base import catalogue
@@ -63,9 +65,9 @@ def fill(root: Path, pyg: float = 40.0, gnndrive: float = 10.0) -> None:
     save(root, made("ginex", [], status="oom"))
 
 
-def test_every_claim_is_answered_by_a_query_or_says_why_no_run_can() -> None:
+def test_every_claim_is_answered_by_a_function_or_says_why_no_run_can() -> None:
     known = claims()
-    assert set(queries()) == {claim.id for claim in known.values() if not claim.not_run}
+    assert set(answers()) == {claim.id for claim in known.values() if not claim.not_run}
     assert {claim.figure for claim in known.values()} <= set(catalogue())
 
 
@@ -186,35 +188,30 @@ def test_a_row_that_cannot_be_judged_or_cannot_fail_is_refused(change: dict[str,
     assert told in str(refused.value)
 
 
-@pytest.mark.parametrize(
-    ("more", "told"),
-    [
-        ("gd-02: {better: gnndrive, baseline: pyg+}", "gd-02 has the query of another one, gd-01"),
-        ("gd-01: {better: gnndrive, baseline: ginex}", "the key 'gd-01' is in line 1 already"),
-        ("gx-15: {better: ginex, baseline: pyg+}", "not one that runs answer"),
-        ("zz-01: {better: ginex, baseline: pyg+}", "not one that runs answer"),
-        ("gd-03: {better: gnndrive, baseline: pyg+, valu: epoch_s}", "the query of claim gd-03 is invalid"),
-        ("gd-03: {better: gnndrive, baseline: pyg+, value: epochs}", "the query of claim gd-03 is invalid"),
-        ("gd-03: {function: no_such_one}", "the query of claim gd-03 is invalid"),
-        ("gd-03: {", "cannot be read"),
-    ],
-)
-def test_a_query_that_is_invalid_or_answers_two_claims_or_an_unknown_one_is_refused(
-    tmp_path: Path, more: str, told: str
-) -> None:
-    file = tmp_path / "queries.yaml"
-    file.write_text(f"gd-01: {{better: gnndrive, baseline: pyg+}}\n{more}\n")
-    with pytest.raises(InputError, match=told):
-        queries(file)
-    file.write_text(QUERIES.read_text())
-    assert queries(file) == queries()
+def test_no_claim_has_two_functions() -> None:
+    answers()
+    with pytest.raises(ValueError, match="claim gd-01 has two functions"):
+        claim("gd-01")(answers()["gd-02"].function)
+
+
+def test_no_two_claims_have_one_function_of_the_same_records() -> None:
+    """One published quantity, one measured quantity: equal functions are of different runs, studies or arguments."""
+    seen: dict[str, str] = {}
+    for id_, answer in answers().items():
+        row = claims()[id_]
+        source = "bench" if row.runs == "bench" else row.figure
+        body = ast.parse(textwrap.dedent(inspect.getsource(answer.function))).body[0]
+        assert isinstance(body, ast.FunctionDef)
+        code = [ast.unparse(statement) for statement in body.body[1:]]
+        quantity = repr([code, answer.arguments, answer.study, answer.figure, source, sorted(row.chosen.items())])
+        assert seen.setdefault(quantity, id_) == id_, f"{id_} measures what {seen[quantity]} measures"
 
 
 def test_a_ratio_has_a_range_below_five_samples_and_a_bootstrap_interval_from_five_on() -> None:
-    few, many = ratio([4.0, 6.0], [1.0, 2.0]), ratio([4.0] * 5, [2.0] * 5)
+    few, many = Number.median([4.0, 6.0], [1.0, 2.0]), Number.median([4.0] * 5, [2.0] * 5)
     assert (few.kind, few.low, few.high) == ("range", 2.0, 6.0)
     assert (many.kind, many.value, many.low, many.high) == ("bootstrap95", 2.0, 2.0, 2.0)
-    less, more = saved(few), added(few)
+    less, more = few.saved, few.added
     assert less.low <= less.value <= less.high and (less.low, less.high) == (50.0, pytest.approx(100 - 100 / 6))
     assert (more.low, more.high) == (-less.high, -less.low)
 
@@ -268,7 +265,7 @@ def test_records_of_other_settings_alone_leave_a_claim_not_run(tmp_path: Path) -
     for system, seconds in (("pyg+", 160.0), ("gnndrive", 10.0)):
         save(tmp_path, made(system, [seconds], memory="+96MiB"))
     judged = judge_one("gd-01", load_evidence(tmp_path))
-    assert judged.verdict == "not run" and "no run of gnndrive" in judged.reason
+    assert judged.verdict == "not run" and "no run of its setting" in judged.reason
 
 
 def test_an_ablation_never_stands_for_the_system(tmp_path: Path) -> None:

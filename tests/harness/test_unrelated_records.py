@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 
 from harness.claims import judge_one
 from harness.claims.published import claims
-from harness.claims.query import Compared, queries
 from harness.compare.evidence import Evidence
 from harness.compare.verdicts import NotDrawn
 from harness.figures.base import catalogue
@@ -181,10 +180,8 @@ def test_no_figure_follows_an_experiment_that_did_not_request_it(systems: list[s
 
 def test_a_related_record_does_move_its_claim() -> None:
     """Otherwise the properties above would hold for records that nothing reads."""
-    query = queries()["gd-01"]
-    assert isinstance(query, Compared) and query.baseline is not None
     declared = MADE.cells(claims()["gd-01"])
-    slow = [record for record in planned() if query.baseline.accepts(record)]
+    slow = [record for record in planned() if record["system"] == "pyg+"]
     more = [{**copy.deepcopy(record), "run_id": f"2027-{k}"} for k, record in enumerate(slow)]
     for record in more:
         scale(record, 5000.0)
