@@ -96,17 +96,17 @@ def graphs(profile: Plain) -> list[Graph]:
     return [dataset_of(gallery(profile)), flat_graph(profile)]
 
 
-def epoch_study(profile: Plain, study: str, graph: Graph, **params: Any) -> StudyNeed:
-    """Return a study of a graph on a whole epoch of the profile's mini-batches."""
+def epoch_studies(profile: Plain, study: str, graphs: list[Graph], **params: Any) -> list[StudyNeed]:
+    """Return a study of each graph on a whole epoch of the profile's mini-batches."""
     base = gallery(profile)
     seed = base["run"].get("seed", 0)
-    return study_of(base, study, dataset=graph, seed=seed, **params)
+    return [study_of(base, study, dataset=graph, seed=seed, **params) for graph in graphs]
 
 
-def packing_study(profile: Plain, study: str, graph: Graph, **params: Any) -> StudyNeed:
-    """Return an `epoch_study` of packed rows, which are as wide as the profile's."""
+def packing_studies(profile: Plain, study: str, graphs: list[Graph], **params: Any) -> list[StudyNeed]:
+    """Return `epoch_studies` of packed rows, which are as wide as the profile's."""
     width = bytes_of_row(gallery(profile))
-    return epoch_study(profile, study, graph, row_bytes=width, **params)
+    return epoch_studies(profile, study, graphs, row_bytes=width, **params)
 
 
 def ratios(wide: pd.DataFrame, one: str, other: str) -> Numbers:

@@ -79,7 +79,10 @@ def tab1(evidence: Evidence) -> Sheet:
     source = "of the runs of diskgnn-fig8" if len(accurate) else "not run"
     rows = cells.medians()
     rows["system"] += " with " + rows.x.map(describe_memory)
-    notes = [f"memory: {describe_memory(most)}", f"end to end: preprocessing and {epochs} epochs (paper: 50, in hours)"]
+    notes = [
+        f"memory: {describe_memory(str(most))}",
+        f"end to end: preprocessing and {epochs} epochs (paper: 50, in hours)",
+    ]
     notes += [f"disk access: time with a read open; accuracy: {source}", *failures(rows, [])]
     runs = [*done.run, *accurate.run]
     columns = dict.fromkeys(map(str, table), ".4g")
@@ -87,7 +90,7 @@ def tab1(evidence: Evidence) -> Sheet:
 
 
 def _training_s(record: Plain) -> float:
-    seconds = [epoch["seconds"] for epoch in record["epochs"]]
+    seconds: list[float] = [epoch["seconds"] for epoch in record["epochs"]]
     return sum(seconds)
 
 
