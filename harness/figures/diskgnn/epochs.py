@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from functools import partial
 from itertools import starmap
-from typing import Any
 
 import pandas as pd
 
-from harness.compare.cells import TERMS, Cells, with_absent
+from harness.compare.cells import TERMS, Cells, facts, with_absent
 from harness.compare.plan import Plain, Plan, grid, joined
 from harness.compare.verdicts import NotDrawn
 from harness.figures.accuracy_runs import draw_by_system
@@ -17,7 +16,6 @@ from harness.figures.diskgnn.grid import (
     MEMORY_SHARES,
     SYSTEMS,
     entries,
-    factors,
     in_gallery,
     judged,
     longer,
@@ -26,9 +24,9 @@ from harness.figures.diskgnn.grid import (
     ratios,
     variants,
 )
-from harness.figures.draw.bars import draw_bars, draw_stacks
+from harness.figures.draw.bars import ENDS, as_bars, draw_bars, draw_stacks
 from harness.figures.draw.breakdown import part_rows, run_breakdown
-from harness.figures.draw.captions import left_out
+from harness.figures.draw.captions import left_out, listed
 from harness.figures.draw.charts import EPOCH_TIME, Axis, bars
 from harness.figures.draw.panels import many_panels
 from harness.figures.grids import gallery, values
@@ -44,8 +42,6 @@ LIMITS = ["7x", "5x", "3x"]
 CLASSES = ["aws-nvme", "aws-gp3"]
 MEMORY = Axis("host memory over the features", MEMORY_SHARES, "memory of", percent)
 SPACE = "disk-space limit over the features"
-ENDS = ["value", "low", "high"]
-BARS = ["group", "series", *ENDS, "status", "run"]
 #: Parts of preprocessing.
 PACKING = "packing: reading and writing rows"
 PLANNING = "sampling, ranking, search"
@@ -105,32 +101,21 @@ def fig9(cells: Cells) -> Drawing:
     base = rows.x.map(ours.value)
     costs = starmap(TrainingCost, rows[list(TERMS)].to_numpy())
     whole_s = [cost.share_s(EPOCHS) for cost in costs]
-    data = _bars(rows, base)[["group", "series", "value", "status", "run", "low", "high"]]
+    data = as_bars(rows, base)
+    data = data[["group", "series", "value", "status", "run", "low", "high"]]
     data["amortised"] = whole_s / base
     data["epoch_s"] = rows.value
     data["preparation_share_s"] = whole_s - rows.mean_epoch_s
     canvas, (left, right) = many_panels(2, sharey=True)
     draw_bars(data, title="Epoch", ylabel="over diskgnn's (x)", numbers=".2g", axes=left)
     draw_bars(data, title="With amortised preprocessing", ylabel="", column="amortised", numbers=".2g", axes=right)
-    shared = "what is prepared once is shared out, what diskgnn prepares for each epoch is its own"
-    added = factors(ours.each_s / EPOCHS / ours.mean_epoch_s, "{} {:.1%}")
+    shared = f"{EPOCHS} epochs share what is prepared once, what diskgnn prepares for each epoch is its own"
+    once_s = ours.each_s / EPOCHS
+    added = listed(once_s / ours.mean_epoch_s, "{} {:.1%}")
     replay = f"replaying one epoch's samples, as the paper's code does, would add {added} of the epoch to diskgnn"
     paper = paper_note("diskgnn-fig9")
     reduced = left_out(models, MODELS, "models")
-    return drawn(canvas, data, cells, f"{EPOCHS} epochs: {shared}", replay, paper, reduced, rows=done)
-
-
-def _bars(rows: pd.DataFrame, base: Any = 1.0) -> pd.DataFrame:
-    """Return rows of `Cells.medians` as those of `draw_bars`, values over a base: a number, or one for each row."""
-    bars = rows.rename(columns={"x": "group", "system": "series"})[BARS]
-    bars[ENDS] = bars[ENDS].div(base, axis=0)
-    return bars
-
-
-def _facts(rows: pd.DataFrame) -> pd.DataFrame:
-    """Return the facts of the run behind each row of `Cells.medians`."""
-    facts = [record["facts"] for record in rows.record]
-    return pd.DataFrame(facts, rows.index)
+    return drawn(canvas, data, cells, shared, replay, paper, reduced, rows=done)
 
 
 def over_memory(profile: Plain) -> Plan:
@@ -174,14 +159,14 @@ def over_limits(profile: Plain) -> Plan:
 def fig12(cells: Cells) -> Drawing:
     """Draw epoch time by limit, with ginex beside (left), and read amplification (right)."""
     rows = cells.medians()
-    facts = _facts(rows)
+    known = facts(rows)
     dataset = rows.record.iloc[0]["config"]["dataset"]
     width = row_bytes(dataset["dim"], dataset["dtype"])
     features = dataset["num_nodes"] * width
-    data = _bars(rows).replace({"group": {"none": "no limit"}})
-    data["disk_x"] = facts.disk_bytes / features
-    data["amplification"] = facts.read_amplification
-    data["segment"] = facts.segment
+    data = as_bars(rows).replace({"group": {"none": "no limit"}})
+    data["disk_x"] = known.disk_bytes / features
+    data["amplification"] = known.read_amplification
+    data["segment"] = known.segment
     canvas, (left, right) = many_panels(2)
     draw_bars(data, title="Epoch time", ylabel=EPOCH_TIME, xlabel=SPACE, numbers=".2g", axes=left)
     ours = data[data.series == "diskgnn"]
@@ -189,17 +174,18 @@ def fig12(cells: Cells) -> Drawing:
     label = "bytes read over bytes wanted"
     draw_bars(ours, column="amplification", title=title, ylabel=label, xlabel=SPACE, numbers=".2f", axes=right)
     group, space = ours[["group", "disk_x"]].iloc[0]
-    own = f"reads of at least 4 KiB; {group} takes {space:.2f}x with graphs and caches"
+    note = f"reads of at least 4 KiB; {group} takes {space:.2f}x with graphs and caches"
     paper = paper_note("diskgnn-fig12")
     done = cells.measured()
-    return drawn(canvas, data, cells, own, paper, rows=done)
+    return drawn(canvas, data, cells, note, paper, rows=done)
 
 
 def on_classes(profile: Plain) -> Plan:
     """Plan the three systems on both SSD classes, scaled alike; one epoch, which few requests a second make long."""
     base = gallery(profile)
     run = base["run"]
-    _, slash, scale = run.get("disk_class", "none").partition("/")
+    disk_class = run.get("disk_class", "none")
+    _, slash, scale = disk_class.partition("/")
     over: dict[str, Plain] = {}
     for name in values(profile, "disk_classes", CLASSES):
         scaled = f"{name}{slash}{scale}"
@@ -219,8 +205,9 @@ def fig15(cells: Cells) -> Drawing:
     first, *_, last = cells.xs
     seconds = cells.medians().pivot(index="system", columns="x", values="value")
     slower = ratios(seconds, last, first)
-    notes = [f"slower on {last}: {factors(slower)}", paper_note("diskgnn-fig15")]
-    return bars(cells, Axis(""), title="Epoch time on another SSD", notes=notes)
+    note = f"slower on {last}: {listed(slower)}"
+    paper = paper_note("diskgnn-fig15")
+    return bars(cells, Axis(""), title="Epoch time on another SSD", notes=[note, paper])
 
 
 def by_packing(profile: Plain) -> Plan:
@@ -232,23 +219,27 @@ def by_packing(profile: Plain) -> Plan:
 def fig17(cells: Cells) -> Drawing:
     """Draw preprocessing time by method and memory, packing as a part."""
     rows = cells.measured()
-    facts = _facts(rows)
+    known = facts(rows)
     shares = rows.x.map(percent)
     rows["bar"] = shares + "\n" + rows.system
-    rows["read_bytes"] = facts.pack_read_bytes
+    rows["read_bytes"] = known.pack_read_bytes
     rows["whole"] = rows.record.map(preparation_s)
-    rows[PACKING] = facts.pack_s
+    rows[PACKING] = known.pack_s
     rows[PLANNING] = rows.whole - rows[PACKING]
     whole_s = rows.pivot(index="x", columns="system", values="whole")
     packing_s = rows.pivot(index="x", columns="system", values=PACKING)
     own = ["bar", "status", "read_bytes", "run"]
     parts = [PACKING, PLANNING]
-    seconds = rows.drop(columns="value").melt(own, parts, "part", ignore_index=False)
-    data = seconds.sort_index(kind="stable")[["bar", "part", "value", "status", "read_bytes", "run"]]
+    rows = rows.drop(columns="value")
+    seconds = rows.melt(own, parts, "part", ignore_index=False)
+    seconds = seconds.sort_index(kind="stable")
+    data = seconds[["bar", "part", "value", "status", "read_bytes", "run"]]
     label = "preprocessing (s)"
     canvas, _ = draw_stacks(data, parts=parts, title="Preprocessing", ylabel=label, xlabel=MEMORY.label, numbers=".1f")
-    whole = factors(ratios(whole_s, "individual", "batched"), "{:.0%} {:.1f}x")
-    alone = factors(ratios(packing_s, "individual", "batched"), "{:.0%} {:.1f}x")
+    whole_x = ratios(whole_s, "individual", "batched")
+    packing_x = ratios(packing_s, "individual", "batched")
+    whole = listed(whole_x, "{:.0%} {:.1f}x")
+    alone = listed(packing_x, "{:.0%} {:.1f}x")
     note = f"individual over batched: {whole}; packing alone: {alone}"
     paper = paper_note("diskgnn-fig17")
     return drawn(canvas, data, cells, note, paper)
@@ -272,7 +263,7 @@ def fig18(cells: Cells) -> Drawing:
         raise NotDrawn("diskgnn with all its parts has no measured epoch to compare with")
     paper = published("diskgnn-fig18").set_index("x")["value"]
     paper_s = rows.x.map(paper)
-    data = _bars(rows, last)
+    data = as_bars(rows, last)
     data["epoch_s"] = seconds
     data["paper"] = paper_s / paper_s.iloc[-1]
     label = "epoch time over that with packing (x)"

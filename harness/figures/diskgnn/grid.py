@@ -114,9 +114,3 @@ def ratios(wide: pd.DataFrame, one: str, other: str) -> Numbers:
     both = wide.reindex(columns=[one, other])
     ratio = both[one] / both[other]
     return ratio.dropna()
-
-
-def factors(numbers: Numbers, form: str = "{} {:.2f}x") -> str:
-    """Return numbers by name in words."""
-    words = [form.format(name, number) for name, number in numbers.items()]
-    return ", ".join(words)

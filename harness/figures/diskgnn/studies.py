@@ -27,7 +27,7 @@ SEGMENT = "mini-batches of a segment"
 SHARES = [0.0, 0.05, 0.1, 0.2, 0.3, 0.4, 0.5]
 USUAL_SHARE = 0.1
 #: Parameters and results of the studies of Figure 14.
-SAMPLES = ["dataset", "fanout", "batch_size", "rows_per_batch", "batches"]
+SAMPLES: list[str | list[str]] = ["dataset", "fanout", "batch_size", "rows_per_batch", "batches"]
 FANOUTS = [[10, 15], [10, 15, 20]]
 BATCH_FACTORS = [0.5, 1.0, 2.0]
 #: Shares of all nodes at which Table 3 cuts their ranking, and its columns.
@@ -101,8 +101,8 @@ def fig5(evidence: Evidence) -> Drawing:
     bars = bars[["panel", "group", "series", "value", "cache_value", "segment"]]
     data = pd.concat([bars, curves])
     twice = "rows that a segment asks for twice are in its disk cache, the others packed; all their reads count"
-    notes = [_layout_note(studies[0]), twice, f"segments of {middle}"]
-    return drawn(canvas, data, records[0], *notes, order=VARIANTS)
+    note = _layout_note(studies[0])
+    return drawn(canvas, data, records[0], note, twice, f"segments of {middle}", order=VARIANTS)
 
 
 @figure("diskgnn-fig16", studies=layouts)
@@ -123,8 +123,8 @@ def fig16(evidence: Evidence) -> Drawing:
     draw_bars(data, column="read_gib", title="Disk traffic", ylabel=label, xlabel=SEGMENT, numbers=".1f", axes=left)
     label = "over the feature table (x)"
     draw_bars(data, column="disk_x", title="Disk space", ylabel=label, xlabel=SEGMENT, numbers=".2f", axes=right)
-    notes = [_layout_note(studies[0]), "packed chunks and disk caches, feature rows alone"]
-    return drawn(canvas, data, record, *notes)
+    note = _layout_note(studies[0])
+    return drawn(canvas, data, record, note, "packed chunks and disk caches, feature rows alone")
 
 
 def space_over_memory(profile: Plain) -> list[StudyNeed]:
@@ -155,8 +155,9 @@ def space_over_samples(profile: Plain) -> list[StudyNeed]:
         scaled = max(1, round(size * factor))
         changes.append({"fanout": FANOUTS[-1], "batch_size": scaled})
     needs: list[StudyNeed] = []
+    flat = [flat_graph(profile)]
     for own in changes:
-        needs += packing_studies(profile, "disk-space", [flat_graph(profile)], memory_shares=[USUAL_SHARE], **own)
+        needs += packing_studies(profile, "disk-space", flat, memory_shares=[USUAL_SHARE], **own)
     return needs
 
 
@@ -171,8 +172,10 @@ def fig14(evidence: Evidence) -> Drawing:
     # The most frequent batch size is that of the sweep over fan-outs.
     usual = points.batch_size.mode()[0]
     most = points.fanout.iloc[-1]
-    over_fanout = points[points.batch_size == usual].assign(panel="fan-out", group=points.fanout)
-    over_size = points[points.fanout == most].assign(panel="batch size", group=points.batch_size)
+    over_fanout = points[points.batch_size == usual].assign(panel="fan-out")
+    over_fanout["group"] = over_fanout.fanout
+    over_size = points[points.fanout == most].assign(panel="batch size")
+    over_size["group"] = over_size.batch_size
     data = pd.concat([over_fanout, over_size])
     data = data[["panel", "group", "series", "value", "rows_per_batch", "batches"]]
     label = "fan-out, then batch size"
@@ -195,7 +198,7 @@ def accesses(profile: Plain) -> list[StudyNeed]:
 @figure("diskgnn-tab3", studies=accesses)
 def tab3(evidence: Evidence) -> Sheet:
     """Return the share of the accesses by rank of the nodes: one row per graph, ours first, then the paper's."""
-    records = evidence.all_studies("access-share", where=lambda params: params["bounds"] == BOUNDS)
+    records = evidence.all_studies("access-share")
     studies = pd.DataFrame(_results(records)).set_index("dataset")
     ours = pd.DataFrame(studies.shares.tolist(), studies.index, BUCKETS)
     ours["touched"] = studies.touched
@@ -258,8 +261,10 @@ def tab7(evidence: Evidence) -> Sheet:
     known = known.join(names)
     paper = known.pivot(index=["dataset", "x"], columns="measure", values="value").reset_index()
     paper["dataset"] += " (paper)"
-    both = pd.concat([ours.drop(columns="limit"), paper], ignore_index=True)
-    data = both.rename(columns=MEASURED).reindex(columns=list(SEARCH))
+    ours = ours.drop(columns="limit")
+    both = pd.concat([ours, paper], ignore_index=True)
+    data = both.rename(columns=MEASURED)
+    data = data.reindex(columns=list(SEARCH))
     data["speedup"] = data["brute force s"] / data["heuristic s"]
     amplification = data["heuristic amp."].astype(object)
     data["heuristic amp."] = amplification.fillna("does not fit")

@@ -12,11 +12,11 @@ from harness.compare.evidence import Evidence
 from harness.compare.plan import Plain, Plan, joined
 from harness.figures.accuracy_runs import accuracy_curve, at_target, best_accuracy, common_target, failures, origin
 from harness.figures.base import GB, Sheet, figure, figure_of_cells, paper_frame, published, sheet
-from harness.figures.diskgnn.grid import SYSTEMS, factors, in_gallery, judged, percent, variants
+from harness.figures.diskgnn.grid import SYSTEMS, in_gallery, judged, percent, variants
 from harness.figures.draw.breakdown import run_breakdown
-from harness.figures.draw.captions import describe_memory
+from harness.figures.draw.captions import describe_memory, listed
 from harness.figures.grids import gallery, host_budget
-from harness.results.table import preparation_s
+from harness.results.table import each, preparation_s
 
 #: Factor on the profile's memory in Table 1: mariusgnn needs a little more than `quick` has.
 MORE_MEMORY = 1.25
@@ -77,13 +77,15 @@ def tab1(evidence: Evidence) -> Sheet:
     table = table.reset_index(names="measure")
     epochs = records.iloc[0]["config"]["epochs"]
     source = "of the runs of diskgnn-fig8" if len(accurate) else "not run"
-    rows = cells.medians()
-    rows["system"] += " with " + rows.x.map(describe_memory)
     notes = [
         f"memory: {describe_memory(str(most))}",
         f"end to end: preprocessing and {epochs} epochs (paper: 50, in hours)",
     ]
-    notes += [f"disk access: time with a read open; accuracy: {source}", *failures(rows, [])]
+    notes += ["disk access: time with a read open", f"accuracy: {source}"]
+    rows = cells.medians()
+    for row in each(rows[rows.value.isna()]):
+        memory = describe_memory(row.x)
+        notes.append(f"{row.system} {row.status.upper()} with {memory}")
     runs = [*done.run, *accurate.run]
     columns = dict.fromkeys(map(str, table), ".4g")
     return sheet(table, columns, cells, *notes, rows=done, runs=runs)
@@ -141,7 +143,7 @@ def _accuracy(cells: Cells, table: str) -> Sheet:
     data[["paper (%)", "paper (h)"]] = paper.to_numpy()
     labels = origin(done.record.iloc[0])
     best = "best test accuracy of any epoch; end to end: preprocessing and all epochs"
-    targeted = factors(100 * targets, "{} target {:.1f} %")
+    targeted = listed(100 * targets, "{} target {:.1f} %")
     notes = [labels, best, targeted, "paper: papers100M", *failures(rows, [])]
     return sheet(data, COLUMNS, cells, *notes, rows=done)
 
