@@ -129,6 +129,12 @@ def with_absent(table: pd.DataFrame, systems: Sequence[str], xs: Sequence[Any]) 
     return found.fillna({"status": "not run", "run": "", "verdict": "", "panel": ""})
 
 
+def facts(rows: pd.DataFrame) -> pd.DataFrame:
+    """Return the facts of the run behind each row of `medians`, a column each."""
+    found = [record["facts"] for record in rows["record"]]
+    return pd.DataFrame(found, rows.index)
+
+
 def cells_of(plan: Plan, runs: pd.DataFrame, foreign: Sequence[ForeignRecord] = ()) -> Cells:
     """Return the measured cells of a plan.
 

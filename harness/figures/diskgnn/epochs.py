@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import Any
+from itertools import starmap
 
 import pandas as pd
 
-from harness.compare.cells import TERMS, Cells, with_absent
+from harness.compare.cells import TERMS, Cells, facts, with_absent
 from harness.compare.plan import Plain, Plan, grid, joined
-from harness.compare.points import Group
 from harness.compare.verdicts import NotDrawn
 from harness.figures.accuracy_runs import draw_by_system
-from harness.figures.base import GB, Drawing, drawn, figure_of_cells, figure_of_runs, paper_note, published
+from harness.figures.base import GB, Drawing, drawn, figure_of_cells, paper_note, published
 from harness.figures.diskgnn.grid import (
     MEMORY_SHARES,
     SYSTEMS,
     entries,
-    factors,
     in_gallery,
     judged,
     longer,
@@ -26,9 +24,9 @@ from harness.figures.diskgnn.grid import (
     ratios,
     variants,
 )
-from harness.figures.draw.bars import draw_bars, draw_stacks
+from harness.figures.draw.bars import ENDS, as_bars, draw_bars, draw_stacks
 from harness.figures.draw.breakdown import part_rows, run_breakdown
-from harness.figures.draw.captions import left_out
+from harness.figures.draw.captions import left_out, listed
 from harness.figures.draw.charts import EPOCH_TIME, Axis, bars
 from harness.figures.draw.panels import many_panels
 from harness.figures.grids import gallery, values
@@ -44,16 +42,15 @@ LIMITS = ["7x", "5x", "3x"]
 CLASSES = ["aws-nvme", "aws-gp3"]
 MEMORY = Axis("host memory over the features", MEMORY_SHARES, "memory of", percent)
 SPACE = "disk-space limit over the features"
-ENDS = ["value", "low", "high"]
 #: Parts of preprocessing.
 PACKING = "packing: reading and writing rows"
 PLANNING = "sampling, ranking, search"
-#: Options that switch parts off at each step of Fig. 18.
-STEPS: dict[str, Plain] = {
-    "naive": {"device_cache": "off", "host_cache": "off", "packing": "off", "disk_cache": "off"},
-    "+ device cache": {"host_cache": "off", "packing": "off", "disk_cache": "off"},
-    "+ host cache": {"packing": "off", "disk_cache": "off"},
-    "+ packing": {},
+#: Steps of Fig. 18 with the options that are off.
+STEPS = {
+    "naive": ["device_cache", "host_cache", "packing", "disk_cache"],
+    "+ device cache": ["host_cache", "packing", "disk_cache"],
+    "+ host cache": ["packing", "disk_cache"],
+    "+ packing": [],
 }
 #: Options for the fewest mini-batches in flight with which each system works.
 SEQUENTIAL: dict[str, Plain] = {
@@ -73,12 +70,11 @@ ORDER = [
 PARTS = ["graph sample", "graph load", "feature load", "feature assemble", "model train", "other"]
 
 
-@figure_of_runs("diskgnn-fig8", judged, least=1)
-def fig8(group: Group) -> Drawing:
+@figure_of_cells("diskgnn-fig8", judged, least=1)
+def fig8(cells: Cells) -> Drawing:
     """Draw accuracy over epochs (left) and training time (right) by system; raise NotDrawn without a run."""
     titles = ["(a) Over epochs", "(b) Over time"]
-    memory = group.points[0].record["config"]["memory"]
-    return draw_by_system(group, SYSTEMS, titles, lambda done: f"memory {memory} over floor and training")
+    return draw_by_system(cells, SYSTEMS, titles, memory="")
 
 
 def by_model(profile: Plain) -> Plan:
@@ -103,31 +99,23 @@ def fig9(cells: Cells) -> Drawing:
     models = list(ours.index)
     rows = with_absent(cells.medians(), ALL, models)
     base = rows.x.map(ours.value)
-    whole_s = [TrainingCost(*terms).share_s(EPOCHS) for terms in rows[list(TERMS)].to_numpy()]
-    data = _bars(rows, base)[["group", "series", "value", "status", "run", "low", "high"]]
+    costs = starmap(TrainingCost, rows[list(TERMS)].to_numpy())
+    whole_s = [cost.share_s(EPOCHS) for cost in costs]
+    data = as_bars(rows, base)
+    data = data[["group", "series", "value", "status", "run", "low", "high"]]
     data["amortised"] = whole_s / base
     data["epoch_s"] = rows.value
     data["preparation_share_s"] = whole_s - rows.mean_epoch_s
     canvas, (left, right) = many_panels(2, sharey=True)
     draw_bars(data, title="Epoch", ylabel="over diskgnn's (x)", numbers=".2g", axes=left)
     draw_bars(data, title="With amortised preprocessing", ylabel="", column="amortised", numbers=".2g", axes=right)
-    shared = "what is prepared once is shared out, what diskgnn prepares for each epoch is its own"
-    added = factors(ours.each_s / EPOCHS / ours.mean_epoch_s, "{} {:.1%}")
+    shared = f"{EPOCHS} epochs share what is prepared once, what diskgnn prepares for each epoch is its own"
+    once_s = ours.each_s / EPOCHS
+    added = listed(once_s / ours.mean_epoch_s, "{} {:.1%}")
     replay = f"replaying one epoch's samples, as the paper's code does, would add {added} of the epoch to diskgnn"
-    notes = [f"{EPOCHS} epochs: {shared}; {replay}", paper_note("diskgnn-fig9"), left_out(models, MODELS, "models")]
-    return drawn(canvas, data, cells, *notes, rows=done)
-
-
-def _bars(rows: pd.DataFrame, base: Any = 1.0) -> pd.DataFrame:
-    """Return rows of `Cells.medians` as those of `draw_bars`, values over a base: a number, or one for each row."""
-    bars = rows.rename(columns={"x": "group", "system": "series"})[["group", "series", *ENDS, "status", "run"]]
-    bars[ENDS] = bars[ENDS].div(base, axis=0)
-    return bars
-
-
-def _facts(rows: pd.DataFrame) -> pd.DataFrame:
-    """Return the facts of the run behind each row of `Cells.medians`."""
-    return pd.DataFrame([record["facts"] for record in rows.record], rows.index)
+    paper = paper_note("diskgnn-fig9")
+    reduced = left_out(models, MODELS, "models")
+    return drawn(canvas, data, cells, shared, replay, paper, reduced, rows=done)
 
 
 def over_memory(profile: Plain) -> Plan:
@@ -171,13 +159,14 @@ def over_limits(profile: Plain) -> Plan:
 def fig12(cells: Cells) -> Drawing:
     """Draw epoch time by limit, with ginex beside (left), and read amplification (right)."""
     rows = cells.medians()
-    facts = _facts(rows)
+    known = facts(rows)
     dataset = rows.record.iloc[0]["config"]["dataset"]
-    features = dataset["num_nodes"] * row_bytes(dataset["dim"], dataset["dtype"])
-    data = _bars(rows).replace({"group": {"none": "no limit"}})
-    data["disk_x"] = facts.disk_bytes / features
-    data["amplification"] = facts.read_amplification
-    data["segment"] = facts.segment
+    width = row_bytes(dataset["dim"], dataset["dtype"])
+    features = dataset["num_nodes"] * width
+    data = as_bars(rows).replace({"group": {"none": "no limit"}})
+    data["disk_x"] = known.disk_bytes / features
+    data["amplification"] = known.read_amplification
+    data["segment"] = known.segment
     canvas, (left, right) = many_panels(2)
     draw_bars(data, title="Epoch time", ylabel=EPOCH_TIME, xlabel=SPACE, numbers=".2g", axes=left)
     ours = data[data.series == "diskgnn"]
@@ -185,31 +174,40 @@ def fig12(cells: Cells) -> Drawing:
     label = "bytes read over bytes wanted"
     draw_bars(ours, column="amplification", title=title, ylabel=label, xlabel=SPACE, numbers=".2f", axes=right)
     group, space = ours[["group", "disk_x"]].iloc[0]
-    notes = ["reads of at least 4 KiB", f"{group} takes {space:.2f}x with graphs and caches"]
-    return drawn(canvas, data, cells, *notes, paper_note("diskgnn-fig12"), rows=cells.measured())
+    note = f"reads of at least 4 KiB; {group} takes {space:.2f}x with graphs and caches"
+    paper = paper_note("diskgnn-fig12")
+    done = cells.measured()
+    return drawn(canvas, data, cells, note, paper, rows=done)
 
 
 def on_classes(profile: Plain) -> Plan:
     """Plan the three systems on both SSD classes, scaled alike; one epoch, which few requests a second make long."""
     base = gallery(profile)
     run = base["run"]
-    _, slash, scale = run.get("disk_class", "none").partition("/")
-    classes = [f"{name}{slash}{scale}" for name in values(profile, "disk_classes", CLASSES)]
+    disk_class = run.get("disk_class", "none")
+    _, slash, scale = disk_class.partition("/")
+    over: dict[str, Plain] = {}
+    for name in values(profile, "disk_classes", CLASSES):
+        scaled = f"{name}{slash}{scale}"
+        over[scaled] = {"disk_class": scaled}
     run |= {"epochs": 1, "warmup": 0}
     # With the gallery's few mini-batches diskgnn's caches would hold all rows read.
     batches = round(2.5 * run.get("max_batches", 0))
     if batches:
         run |= {"max_batches": batches, "timeout": "900s"}
-    return grid(base, entries(profile, SYSTEMS), {name: {"disk_class": name} for name in classes})
+    systems = entries(profile, SYSTEMS)
+    return grid(base, systems, over)
 
 
 @figure_of_cells("diskgnn-fig15", on_classes)
 def fig15(cells: Cells) -> Drawing:
     """Draw epoch time on each SSD class."""
     first, *_, last = cells.xs
-    slower = ratios(cells.medians(), last, first, of="x", by="system")
-    notes = [f"slower on {last}: {factors(slower)}", paper_note("diskgnn-fig15")]
-    return bars(cells, Axis(""), title="Epoch time on another SSD", notes=notes)
+    seconds = cells.medians().pivot(index="system", columns="x", values="value")
+    slower = ratios(seconds, last, first)
+    note = f"slower on {last}: {listed(slower)}"
+    paper = paper_note("diskgnn-fig15")
+    return bars(cells, Axis(""), title="Epoch time on another SSD", notes=[note, paper])
 
 
 def by_packing(profile: Plain) -> Plan:
@@ -221,28 +219,38 @@ def by_packing(profile: Plain) -> Plan:
 def fig17(cells: Cells) -> Drawing:
     """Draw preprocessing time by method and memory, packing as a part."""
     rows = cells.measured()
-    facts = _facts(rows)
-    rows["bar"] = rows.x.map(percent) + "\n" + rows.system
-    rows["read_bytes"] = facts.pack_read_bytes
+    known = facts(rows)
+    shares = rows.x.map(percent)
+    rows["bar"] = shares + "\n" + rows.system
+    rows["read_bytes"] = known.pack_read_bytes
     rows["whole"] = rows.record.map(preparation_s)
-    rows[PACKING] = facts.pack_s
+    rows[PACKING] = known.pack_s
     rows[PLANNING] = rows.whole - rows[PACKING]
-    slower = ratios(rows, "individual", "batched", "whole")
-    packing = ratios(rows, "individual", "batched", PACKING)
-    columns = ["bar", "status", "read_bytes", "run"]
+    whole_s = rows.pivot(index="x", columns="system", values="whole")
+    packing_s = rows.pivot(index="x", columns="system", values=PACKING)
+    own = ["bar", "status", "read_bytes", "run"]
     parts = [PACKING, PLANNING]
-    seconds = rows.drop(columns="value").melt(columns, parts, "part", ignore_index=False).sort_index(kind="stable")
+    rows = rows.drop(columns="value")
+    seconds = rows.melt(own, parts, "part", ignore_index=False)
+    seconds = seconds.sort_index(kind="stable")
     data = seconds[["bar", "part", "value", "status", "read_bytes", "run"]]
     label = "preprocessing (s)"
     canvas, _ = draw_stacks(data, parts=parts, title="Preprocessing", ylabel=label, xlabel=MEMORY.label, numbers=".1f")
-    form = "{:.0%} {:.1f}x"
-    note = f"individual over batched: {factors(slower, form)}; packing alone: {factors(packing, form)}"
-    return drawn(canvas, data, cells, note, paper_note("diskgnn-fig17"))
+    whole_x = ratios(whole_s, "individual", "batched")
+    packing_x = ratios(packing_s, "individual", "batched")
+    whole = listed(whole_x, "{:.0%} {:.1f}x")
+    alone = listed(packing_x, "{:.0%} {:.1f}x")
+    note = f"individual over batched: {whole}; packing alone: {alone}"
+    paper = paper_note("diskgnn-fig17")
+    return drawn(canvas, data, cells, note, paper)
 
 
 def by_step(profile: Plain) -> Plan:
     """Plan diskgnn with one more of its parts at each step."""
-    return in_gallery(profile, ["diskgnn"], {step: {"options": off} for step, off in STEPS.items()})
+    over: dict[str, Plain] = {}
+    for step, parts in STEPS.items():
+        over[step] = {"options": dict.fromkeys(parts, "off")}
+    return in_gallery(profile, ["diskgnn"], over)
 
 
 @figure_of_cells("diskgnn-fig18", by_step, least=1)
@@ -255,17 +263,22 @@ def fig18(cells: Cells) -> Drawing:
         raise NotDrawn("diskgnn with all its parts has no measured epoch to compare with")
     paper = published("diskgnn-fig18").set_index("x")["value"]
     paper_s = rows.x.map(paper)
-    data = _bars(rows, last)
+    data = as_bars(rows, last)
     data["epoch_s"] = seconds
     data["paper"] = paper_s / paper_s.iloc[-1]
     label = "epoch time over that with packing (x)"
     canvas, _ = draw_bars(data, title="Adding the parts of DiskGNN", ylabel=label, numbers=".3g")
-    return drawn(canvas, data, cells, f"with packing {last:.2f} s", "paper: Friendster", rows=cells.measured())
+    note = f"with packing {last:.2f} s; paper: Friendster"
+    done = cells.measured()
+    return drawn(canvas, data, cells, note, rows=done)
 
 
 def sequential(profile: Plain) -> Plan:
     """Plan the three systems with the `SEQUENTIAL` options."""
-    plans = [in_gallery(profile, [name], {"": {"options": own}}) for name, own in SEQUENTIAL.items()]
+    plans = []
+    for system, options in SEQUENTIAL.items():
+        own = in_gallery(profile, [system], {"": {"options": options}})
+        plans.append(own)
     return joined(plans)
 
 
@@ -274,7 +287,8 @@ def fig19(cells: Cells) -> Drawing:
     """Draw one bar per system, stacked by stage without overlap; raise NotDrawn without a measured epoch."""
     split = partial(run_breakdown, order=ORDER, rest="other")
     rows: list[Plain] = []
-    for cell in each(with_absent(cells.medians(), SYSTEMS, cells.xs)):
+    found = with_absent(cells.medians(), SYSTEMS, cells.xs)
+    for cell in each(found):
         rows += part_rows(cell, PARTS, split, bar=cell.system)
     data = pd.DataFrame(rows)
     title = "Epoch by stage, pipelines off"
@@ -283,4 +297,5 @@ def fig19(cells: Cells) -> Drawing:
         "ginex with one sampler, reader and buffer, mariusgnn with one sampler and one mini-batch ahead: what still "
         "overlaps counts as loading, then assembling, then training"
     )
-    return drawn(canvas, data, cells, overlap, rows=cells.measured())
+    done = cells.measured()
+    return drawn(canvas, data, cells, overlap, rows=done)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, TypeAlias
 
 import pandas as pd
 
@@ -15,6 +15,10 @@ from harness.studies.base import StudyNeed
 
 #: Name and recipe of a dataset.
 Graph = tuple[str, Plain]
+Names = list[str]
+Numbers: TypeAlias = "pd.Series[float]"
+#: Value of an axis -> run settings.
+Over = Mapping[Any, Plain]
 #: The paper's comparison (Section 7.1).
 SYSTEMS = ["ginex", "mariusgnn", "diskgnn"]
 #: Host memory as shares of the feature table.
@@ -24,23 +28,26 @@ LONGER = 8
 #: Shuffled copies that the graph of flat accesses is expanded from.
 FLAT_COPIES = 64
 #: The axis of a plan with one value.
-ONE: Mapping[Any, Plain] = {"": {}}
+ONE: Over = {"": {}}
 #: Function from a share to per cent, like `10 %`.
 percent = FORMATS["percent"]
 
 
-def entries(profile: Plain, names: list[str]) -> list[Plain]:
+def entries(profile: Plain, names: Names) -> list[Plain]:
     """Return the profile's entries of these systems with their options, without run settings."""
-    found = map(as_entry, only_systems(profile, names))
-    return [{"name": own["name"], "options": own.get("options", {})} for own in found]
+    found = []
+    for own in map(as_entry, only_systems(profile, names)):
+        options = own.get("options", {})
+        found.append({"name": own["name"], "options": options})
+    return found
 
 
-def in_gallery(profile: Plain, names: list[str], over: Mapping[Any, Plain] = ONE) -> Plan:
+def in_gallery(profile: Plain, names: Names, over: Over = ONE) -> Plan:
     """Plan systems at each value of an axis, in the gallery's runs."""
     return grid(gallery(profile), entries(profile, names), over)
 
 
-def judged(profile: Plain, names: list[str] = SYSTEMS, over: Mapping[Any, Plain] = ONE) -> Plan:
+def judged(profile: Plain, names: Names = SYSTEMS, over: Over = ONE) -> Plan:
     """Plan systems at each value of an axis, with test accuracy after every epoch."""
     return grid(accuracy_profile(profile), entries(profile, names), over)
 
@@ -64,7 +71,10 @@ def over_shares(profile: Plain, systems: Sequence[Plain]) -> Plan:
 def variants(profile: Plain, options: Mapping[str, Plain]) -> Plan:
     """Plan diskgnn at each share of memory once for each variant (name -> options)."""
     (own,) = entries(profile, ["diskgnn"])
-    found = [{**own, "series": name, "options": own["options"] | changes} for name, changes in options.items()]
+    found = []
+    for name, changes in options.items():
+        changed = own["options"] | changes
+        found.append({**own, "series": name, "options": changed})
     return over_shares(profile, found)
 
 
@@ -86,30 +96,21 @@ def graphs(profile: Plain) -> list[Graph]:
     return [dataset_of(gallery(profile)), flat_graph(profile)]
 
 
-def epoch_study(profile: Plain, study: str, graph: Graph, **params: Any) -> StudyNeed:
-    """Return a study of a graph on a whole epoch of the profile's mini-batches."""
+def epoch_studies(profile: Plain, study: str, graphs: list[Graph], **params: Any) -> list[StudyNeed]:
+    """Return a study of each graph on a whole epoch of the profile's mini-batches."""
     base = gallery(profile)
-    return study_of(base, study, dataset=graph, seed=base["run"].get("seed", 0), **params)
+    seed = base["run"].get("seed", 0)
+    return [study_of(base, study, dataset=graph, seed=seed, **params) for graph in graphs]
 
 
-def packing_study(profile: Plain, study: str, graph: Graph, **params: Any) -> StudyNeed:
-    """Return an `epoch_study` of packed rows, which are as wide as the profile's."""
-    return epoch_study(profile, study, graph, row_bytes=bytes_of_row(gallery(profile)), **params)
+def packing_studies(profile: Plain, study: str, graphs: list[Graph], **params: Any) -> list[StudyNeed]:
+    """Return `epoch_studies` of packed rows, which are as wide as the profile's."""
+    width = bytes_of_row(gallery(profile))
+    return epoch_studies(profile, study, graphs, row_bytes=width, **params)
 
 
-def ratios(
-    rows: pd.DataFrame, one: str, other: str, column: str = "value", of: str = "system", by: str = "x"
-) -> pd.Series[Any]:
-    """Return a column of one system over that of another at each value of the axis that has both.
-
-    Args:
-        rows: rows of `Cells.medians`.
-        of, by: columns of `one` and `other`, and of the index of the ratios.
-    """
-    wide = rows.pivot(index=by, columns=of, values=column).reindex(columns=[one, other])
-    return (wide[one] / wide[other]).dropna()
-
-
-def factors(numbers: pd.Series[Any], form: str = "{} {:.2f}x") -> str:
-    """Return numbers by name in words."""
-    return ", ".join(form.format(name, number) for name, number in numbers.items())
+def ratios(wide: pd.DataFrame, one: str, other: str) -> Numbers:
+    """Return a column over another in each row that has both."""
+    both = wide.reindex(columns=[one, other])
+    ratio = both[one] / both[other]
+    return ratio.dropna()

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from functools import partial
-
 import pandas as pd
 
 from harness.compare.evidence import Evidence
 from harness.compare.plan import Plain
 from harness.figures.base import GB, Drawing, Sheet, drawn, figure, paper_frame, paper_note, published, sheet
-from harness.figures.diskgnn.grid import epoch_study, flat_graph, graphs, like, packing_study, percent
+from harness.figures.diskgnn.grid import epoch_studies, flat_graph, graphs, like, packing_studies, percent
 from harness.figures.draw.bars import draw_bars
 from harness.figures.draw.captions import study_caption
 from harness.figures.draw.curves import draw_curves
@@ -28,12 +26,14 @@ SEGMENT = "mini-batches of a segment"
 #: Shares of the rows in memory in Figure 13, and the share in all experiments of the paper that do not vary it.
 SHARES = [0.0, 0.05, 0.1, 0.2, 0.3, 0.4, 0.5]
 USUAL_SHARE = 0.1
+#: Parameters and results of the studies of Figure 14.
+SAMPLES: list[str | list[str]] = ["dataset", "fanout", "batch_size", "rows_per_batch", "batches"]
 FANOUTS = [[10, 15], [10, 15, 20]]
 BATCH_FACTORS = [0.5, 1.0, 2.0]
 #: Shares of all nodes at which Table 3 cuts their ranking, and its columns.
 BOUNDS = [0.01, 0.05, 0.1]
-BUCKETS = ["<1 %", "1-5 %", "5-10 %", ">10 %", "touched"]
-ACCESSES = {"graph": "", "source": "", **dict.fromkeys(BUCKETS, ".1f")}
+BUCKETS = ["<1 %", "1-5 %", "5-10 %", ">10 %"]
+ACCESSES = {"graph": "", "source": "", **dict.fromkeys(BUCKETS, ".1f"), "touched": ".1f"}
 STORAGE = {"storage": "", "IOPS (4 KiB)": ",.0f", "bandwidth (GB/s)": ".2f", "price ($/GB)": ".3f", "source": ""}
 MEASURES = {"random reads 4 KiB": "IOPS (4 KiB)", "bandwidth": "bandwidth (GB/s)", "price": "price ($/GB)"}
 #: Friendster's limits of 3x and 5x over the 5.39x of packing alone.
@@ -47,13 +47,13 @@ SEARCH |= {"heuristic amp.": ".2f", "heuristic s": ".3g", "speedup": ".0f", "seg
 #: Columns of Table 7 by their names in the study and the paper.
 MEASURED = {"dataset": "graph", "brute force amplification": "brute force amp.", "brute force seconds": "brute force s"}
 MEASURED |= {"heuristic amplification": "heuristic amp.", "heuristic seconds": "heuristic s"}
-MEASURED |= {"heuristic segment": "segment"}
+MEASURED |= {"heuristic segment": "segment", "x": "limit"}
 
 
 def layouts(profile: Plain) -> list[StudyNeed]:
     """Return the study of one epoch's disk caches, with a tenth of the rows in memory and reads of at least 4 KiB."""
     segments = values(profile, "segments", SEGMENTS)
-    return [packing_study(profile, "amplification", graph, segments=segments) for graph in graphs(profile)]
+    return packing_studies(profile, "amplification", graphs(profile), segments=segments)
 
 
 def _results(records: list[StudyRecord]) -> list[Plain]:
@@ -79,14 +79,17 @@ def fig5(evidence: Evidence) -> Drawing:
     middle = table.segment[~whole].quantile(interpolation="higher")
     kinds = whole.map({True: "global", False: "segmented"})
     table["series"] = kinds.where(reordered, "not reordered")
-    chosen = table[whole | reordered & (table.segment == middle)]
+    segmented = reordered & (table.segment == middle)
+    chosen = table[whole | segmented].assign(panel="amplification")
     names = {"dataset": "group", "amplification": "value", "cache_amplification": "cache_value"}
-    bars = chosen.rename(columns=names).assign(panel="amplification")
+    bars = chosen.rename(columns=names)
     worst = bars.sort_values("value")["group"].iloc[-1]
-    steps = bars[(bars.group == worst) & (bars.series != "not reordered")].explode("reduction")
-    number = steps.groupby("series").cumcount(ascending=False)
-    curves = pd.DataFrame({"panel": "reduction", "series": steps.series, "x": 100 * number / number.max()})
-    curves["y"] = 100 * steps.reduction.astype(float)
+    better = bars[bars.series != "not reordered"]
+    saving = better[better.group == worst].explode("reduction")
+    number = saving.groupby("series").cumcount(ascending=False)
+    saving["x"] = 100 * number / number.max()
+    saving["y"] = 100 * saving.reduction.astype(float)
+    curves = saving[["series", "x", "y"]].assign(panel="reduction")
     curves = curves.sort_values(["series", "x"])
     looks = named_looks(VARIANTS)
     canvas, (left, right) = many_panels(2)
@@ -95,10 +98,11 @@ def fig5(evidence: Evidence) -> Drawing:
     label = "mini-batches (%), most saved first"
     saved = "fewer bytes than not reordered (%)"
     draw_curves(curves, title=f"(b) Saved, {worst}", xlabel=label, ylabel=saved, looks=looks, axes=right)
-    data = pd.concat([bars[["panel", "group", "series", "value", "cache_value", "segment"]], curves])
+    bars = bars[["panel", "group", "series", "value", "cache_value", "segment"]]
+    data = pd.concat([bars, curves])
     twice = "rows that a segment asks for twice are in its disk cache, the others packed; all their reads count"
-    notes = [_layout_note(studies[0]), twice, f"segments of {middle}"]
-    return drawn(canvas, data, records[0], *notes, order=VARIANTS)
+    note = _layout_note(studies[0])
+    return drawn(canvas, data, records[0], note, twice, f"segments of {middle}", order=VARIANTS)
 
 
 @figure("diskgnn-fig16", studies=layouts)
@@ -107,7 +111,8 @@ def fig16(evidence: Evidence) -> Drawing:
     record = evidence.all_studies("amplification")[-1]
     studies = _results([record])
     table = pd.json_normalize(studies, "layouts", "feature_bytes")
-    table = table[~table["global"]].sort_values(["segment", "reordered"])
+    table = table[~table["global"]]
+    table = table.sort_values(["segment", "reordered"])
     data = table[["segment"]].rename(columns={"segment": "group"})
     data["series"] = table.reordered.map({True: "reordered", False: "not reordered"})
     data["read_gib"] = table.read_bytes / GIB
@@ -118,13 +123,13 @@ def fig16(evidence: Evidence) -> Drawing:
     draw_bars(data, column="read_gib", title="Disk traffic", ylabel=label, xlabel=SEGMENT, numbers=".1f", axes=left)
     label = "over the feature table (x)"
     draw_bars(data, column="disk_x", title="Disk space", ylabel=label, xlabel=SEGMENT, numbers=".2f", axes=right)
-    notes = [_layout_note(studies[0]), "packed chunks and disk caches, feature rows alone"]
-    return drawn(canvas, data, record, *notes)
+    note = _layout_note(studies[0])
+    return drawn(canvas, data, record, note, "packed chunks and disk caches, feature rows alone")
 
 
 def space_over_memory(profile: Plain) -> list[StudyNeed]:
     """Return the study of disk space at shares of the rows in memory."""
-    return [packing_study(profile, "disk-space", graph, memory_shares=SHARES) for graph in graphs(profile)]
+    return packing_studies(profile, "disk-space", graphs(profile), memory_shares=SHARES)
 
 
 @figure("diskgnn-fig13", studies=space_over_memory)
@@ -133,7 +138,7 @@ def fig13(evidence: Evidence) -> Drawing:
     records = evidence.all_studies("disk-space", where=lambda params: params["memory_shares"] == SHARES)
     points = pd.json_normalize(_results(records), "points", "dataset")
     names = {"dataset": "series", "memory_share": "x", "packed_x": "y", "least_x": "least"}
-    data = points.rename(columns=names)[list(names.values())]
+    data = points.rename(columns=names)[["series", "x", "y", "least"]]
     data["x"] *= 100
     label = "packed rows over the features (x)"
     title = "Disk space over memory"
@@ -145,58 +150,65 @@ def fig13(evidence: Evidence) -> Drawing:
 def space_over_samples(profile: Plain) -> list[StudyNeed]:
     """Return studies of the flat graph at the usual share of memory: the paper's fan-outs, scaled batch sizes."""
     size = gallery(profile)["run"]["batch_size"]
-    sizes = [max(1, round(size * factor)) for factor in values(profile, "batch_factors", BATCH_FACTORS)]
-    space = partial(packing_study, profile, "disk-space", flat_graph(profile), memory_shares=[USUAL_SHARE])
-    over_fanout = [space(fanout=fanout) for fanout in FANOUTS]
-    over_size = [space(fanout=FANOUTS[-1], batch_size=size) for size in sizes]
-    return over_fanout + over_size
+    changes: list[Plain] = [{"fanout": fanout} for fanout in FANOUTS]
+    for factor in values(profile, "batch_factors", BATCH_FACTORS):
+        scaled = max(1, round(size * factor))
+        changes.append({"fanout": FANOUTS[-1], "batch_size": scaled})
+    needs: list[StudyNeed] = []
+    flat = [flat_graph(profile)]
+    for own in changes:
+        needs += packing_studies(profile, "disk-space", flat, memory_shares=[USUAL_SHARE], **own)
+    return needs
 
 
 @figure("diskgnn-fig14", studies=space_over_samples)
 def fig14(evidence: Evidence) -> Drawing:
     """Draw disk space over fan-out, then over batch size."""
     records = evidence.all_studies("disk-space", where=lambda params: params["memory_shares"] == [USUAL_SHARE])
-    studies = pd.DataFrame(_results(records))
-    studies["fan-out"] = [",".join(map(str, fanout)) for fanout in studies.fanout]
-    studies["batch size"] = studies.batch_size.astype(str)
-    studies["value"] = [points[0]["packed_x"] for points in studies.points]
-    studies = studies.sort_values(["fan-out", "batch_size"]).rename(columns={"dataset": "series"})
+    points = pd.json_normalize(_results(records), "points", SAMPLES)
+    points["fanout"] = [",".join(map(str, fanout)) for fanout in points.fanout]
+    points = points.rename(columns={"dataset": "series", "packed_x": "value"})
+    points = points.sort_values(["fanout", "batch_size"])
     # The most frequent batch size is that of the sweep over fan-outs.
-    usual = studies["batch size"].mode()[0]
-    most = studies["fan-out"].iloc[-1]
-    over_fanout = studies[studies["batch size"] == usual].assign(panel="fan-out", group=studies["fan-out"])
-    over_size = studies[studies["fan-out"] == most].assign(panel="batch size", group=studies["batch size"])
-    data = pd.concat([over_fanout, over_size])[["panel", "group", "series", "value", "rows_per_batch", "batches"]]
+    usual = points.batch_size.mode()[0]
+    most = points.fanout.iloc[-1]
+    over_fanout = points[points.batch_size == usual].assign(panel="fan-out")
+    over_fanout["group"] = over_fanout.fanout
+    over_size = points[points.fanout == most].assign(panel="batch size")
+    over_size["group"] = over_size.batch_size
+    data = pd.concat([over_fanout, over_size])
+    data = data[["panel", "group", "series", "value", "rows_per_batch", "batches"]]
     label = "fan-out, then batch size"
     canvas, _ = draw_bars(data, title="Disk space", ylabel="over the features (x)", xlabel=label, numbers=".2f")
-    hop = over_fanout.value.iloc[-1] / over_fanout.value.iloc[0]
-    notes = [
-        f"one epoch, no limit, {percent(USUAL_SHARE)} of the rows in memory",
-        f"fan-outs at batch {usual}, batch sizes at fan-out {most}",
-        f"the third hop: {hop:.1f}x",
-        paper_note("diskgnn-fig14"),
-    ]
-    return drawn(canvas, data, records[0], *notes, order=None)
+    first, *_, last = over_fanout.value
+    share = f"one epoch, no limit, {percent(USUAL_SHARE)} of the rows in memory"
+    setting = f"fan-outs at batch {usual}, batch sizes at fan-out {most}"
+    hop = f"the third hop: {last / first:.1f}x"
+    paper = paper_note("diskgnn-fig14")
+    return drawn(canvas, data, records[0], share, setting, hop, paper, order=None)
 
 
 def accesses(profile: Plain) -> list[StudyNeed]:
     """Return studies of one epoch's accesses on the profile's graph, a flat one, and an R-MAT one."""
     rmat = like(profile, "rmat", kind="rmat")
-    return [epoch_study(profile, "access-share", graph, bounds=BOUNDS) for graph in [*graphs(profile), rmat]]
+    three = [*graphs(profile), rmat]
+    return epoch_studies(profile, "access-share", three, bounds=BOUNDS)
 
 
 @figure("diskgnn-tab3", studies=accesses)
 def tab3(evidence: Evidence) -> Sheet:
     """Return the share of the accesses by rank of the nodes: one row per graph, ours first, then the paper's."""
-    records = evidence.all_studies("access-share", where=lambda params: params["bounds"] == BOUNDS)
+    records = evidence.all_studies("access-share")
     studies = pd.DataFrame(_results(records)).set_index("dataset")
-    shares = [[*own["shares"], own["touched"]] for own in _results(records)]
-    ours = pd.DataFrame(shares, studies.index, BUCKETS) * 100
+    ours = pd.DataFrame(studies.shares.tolist(), studies.index, BUCKETS)
+    ours["touched"] = studies.touched
+    ours *= 100
     both = {"ours": ours, "paper": paper_frame("diskgnn-tab3")}
     data = pd.concat(both, names=["source", "graph"]).reset_index()
     batches = ", ".join(map(str, studies.batches))
-    notes = [f"one epoch of {batches} mini-batches", "in % of accesses", "touched: nodes with any access"]
-    return sheet(data[list(ACCESSES)], ACCESSES, records[0], *notes)
+    data = data[list(ACCESSES)]
+    epochs = f"one epoch of {batches} mini-batches"
+    return sheet(data, ACCESSES, records[0], epochs, "in % of accesses", "touched: nodes with any access")
 
 
 def disk(profile: Plain) -> list[StudyNeed]:
@@ -208,25 +220,31 @@ def disk(profile: Plain) -> list[StudyNeed]:
 def tab4(evidence: Evidence) -> Sheet:
     """Return IOPS, bandwidth and price: a row for this host's disk by fio, then one per storage type of the paper."""
     record = evidence.study("fio-grid")
-    points = pd.DataFrame(record.result["points"]).query("direct")
+    points = pd.DataFrame(record.result["points"])
+    points = points[points.direct]
     random = points.query("pattern == 'random' and block_bytes == 4096")
     device = record.result.get("device") or {}
     name = device.get("model") or device.get("name") or "this host's disk"
     bandwidth = points.bytes_per_s.max() / GB
-    ours = [name.strip(), random.iops.max(), bandwidth, None, "fio, this host"]
+    iops = random.iops.max()
+    ours = pd.DataFrame([[name.strip(), iops, bandwidth, None, "fio, this host"]])
+    ours.columns = pd.Index(STORAGE)
     paper = paper_frame("diskgnn-tab4").rename(columns=MEASURES)
-    paper["source"] = published("diskgnn-tab4").groupby("series")["source"].first()
-    data = pd.concat([pd.DataFrame([ours], columns=list(STORAGE)), paper.reset_index(names="storage")])
+    sources = published("diskgnn-tab4").groupby("series")["source"]
+    paper["source"] = sources.first()
+    paper = paper.reset_index(names="storage")
+    data = pd.concat([ours, paper])
     note = "most of any queue depth, direct; prices of April 2024, none is known for this host's"
     return sheet(data, STORAGE, record, note)
 
 
 def searches(profile: Plain) -> list[StudyNeed]:
     """Return the study of both searches on the graph of flat accesses, where disk space is scarce."""
-    short = SEARCH_BATCHES if (profile.get("gallery") or {}).get("run") else 0
+    own = profile.get("gallery") or {}
+    short = SEARCH_BATCHES if own.get("run") else 0
     limits = values(profile, "search_limits", SEARCH_LIMITS)
-    flat = flat_graph(profile)
-    return [packing_study(profile, "packing-search", flat, limits=limits, max_batches=short)]
+    flat = [flat_graph(profile)]
+    return packing_studies(profile, "packing-search", flat, limits=limits, max_batches=short)
 
 
 @figure("diskgnn-tab7", studies=searches)
@@ -234,20 +252,25 @@ def tab7(evidence: Evidence) -> Sheet:
     """Return amplification and seconds of heuristic and brute-force search: one row per limit, then the paper's."""
     record = evidence.study("packing-search")
     study = record.params | record.result
-    ours = pd.json_normalize(study, "cases", "dataset", sep=" ").rename(columns=lambda name: name.replace("_", " "))
+    ours = pd.json_normalize(study, "cases", "dataset", sep=" ")
+    ours.columns = ours.columns.str.replace("_", " ")
     ours["of packing"] = 100 * ours.limit
-    ours["limit"] = ours["limit x"].map("{:.2f}x".format)
+    ours["x"] = ours["limit x"].map("{:.2f}x".format)
     known = published("diskgnn-tab7")
     names = known.series.str.extract("(?P<dataset>[^ ]+) (?P<measure>.+)")
-    paper = known.join(names).pivot(index=["dataset", "x"], columns="measure", values="value").reset_index()
+    known = known.join(names)
+    paper = known.pivot(index=["dataset", "x"], columns="measure", values="value").reset_index()
     paper["dataset"] += " (paper)"
-    both = pd.concat([ours, paper.rename(columns={"x": "limit"})], ignore_index=True)
-    data = both.rename(columns=MEASURED).reindex(columns=list(SEARCH))
+    ours = ours.drop(columns="limit")
+    both = pd.concat([ours, paper], ignore_index=True)
+    data = both.rename(columns=MEASURED)
+    data = data.reindex(columns=list(SEARCH))
     data["speedup"] = data["brute force s"] / data["heuristic s"]
-    data["heuristic amp."] = data["heuristic amp."].astype(object).fillna("does not fit")
+    amplification = data["heuristic amp."].astype(object)
+    data["heuristic amp."] = amplification.fillna("does not fit")
     share = percent(study["memory_share"])
     packed = f"{share} of the rows in memory; packing alone takes {study['packed_x']:.2f}x the features"
     lengths = f"brute force tries {study['search_points']} segment lengths with every threshold"
-    caption = study_caption(record, f"{packed}; {lengths}, and the heuristic's own shape; reads of 4 KiB")
-    caption = caption.replace("no timing", "timing of the searches alone, which no cap held")
+    note = f"{packed}; {lengths}, and the heuristic's own shape; reads of 4 KiB"
+    caption = study_caption(record, note).replace("no timing", "timing of the searches alone, which no cap held")
     return sheet(data, SEARCH, caption)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import repeat
 from typing import Any
 
 import pandas as pd
@@ -9,12 +10,12 @@ import pandas as pd
 from harness.compare.cells import Cells
 from harness.compare.evidence import Evidence
 from harness.compare.plan import Plain, Plan, joined
-from harness.figures.accuracy_runs import accuracy_curve, at_target, best_accuracy, common_target, origin
+from harness.figures.accuracy_runs import accuracy_curve, at_target, best_accuracy, common_target, failures, origin
 from harness.figures.base import GB, Sheet, figure, figure_of_cells, paper_frame, published, sheet
-from harness.figures.diskgnn.grid import SYSTEMS, factors, in_gallery, judged, percent, variants
+from harness.figures.diskgnn.grid import SYSTEMS, in_gallery, judged, percent, variants
 from harness.figures.draw.breakdown import run_breakdown
-from harness.figures.draw.captions import describe_memory
-from harness.figures.grids import host_budget
+from harness.figures.draw.captions import describe_memory, listed
+from harness.figures.grids import gallery, host_budget
 from harness.results.table import each, preparation_s
 
 #: Factor on the profile's memory in Table 1: mariusgnn needs a little more than `quick` has.
@@ -25,14 +26,17 @@ UNITS |= {"disk volume": "GB", "test accuracy": "%"}
 DISK = ["extract", "read", "data_prep", "switch", "load", "load_graph"]
 COLUMNS = {"model": "", "system": "", "accuracy (%)": ".2f", "end to end (s)": ".1f", "to the target (s)": ".1f"}
 COLUMNS |= {"epochs": "", "paper (%)": ".2f", "paper (h)": ".2f"}
+#: The paper's values in Tables 5 and 6.
+PAPERS = ["Papers100M accuracy", "Papers100M time"]
 #: The paper's graphs in Table 8.
 GRAPHS = ["Friendster", "IGB260M"]
 
 
 def budgets(profile: Plain) -> Plan:
     """Plan the three systems at the profile's memory, and at a little more."""
+    own = gallery(profile)["run"]["memory"]
     more = round(MORE_MEMORY * host_budget(profile))
-    return in_gallery(profile, SYSTEMS, {"": {}, "more": {"memory": f"+{more}"}})
+    return in_gallery(profile, SYSTEMS, {own: {}, f"+{more}": {"memory": f"+{more}"}})
 
 
 def trained(profile: Plain) -> list[Plain]:
@@ -48,56 +52,52 @@ def tab1(evidence: Evidence) -> Sheet:
     """
     cells = evidence.cells("diskgnn-tab1", budgets, least=1)
     done = cells.measured()
-    most = done.x.mode()[0]
+    done["volume"] = cells.medians("device_bytes")["value"] / GB
+    most = done.x.value_counts(sort=False).idxmax()
     done = done[done.x == most].set_index("system", drop=False)
     records = done.record
     preparation = records.map(preparation_s)
     training = records.map(_training_s)
-    volumes = cells.medians("device_bytes")
-    volumes = volumes[volumes.x == most].set_index("system")["value"]
-    accurate = evidence.cells("diskgnn-tab1", judged, least=0).medians().dropna(subset="value").set_index("system")
+    judged_cells = evidence.cells("diskgnn-tab1", judged, least=0)
+    accurate = judged_cells.medians().dropna(subset="value")
+    accuracies = accurate.set_index("system")["record"].map(best_accuracy)
     ours = pd.DataFrame(index=SYSTEMS)
     ours["end-to-end"] = preparation + training
     ours["preprocessing"] = preparation
     ours["training"] = training
     ours["epoch"] = done.value
     ours["disk access"] = done.apply(_disk_s, axis=1)
-    ours["disk volume"] = volumes / GB
-    ours["test accuracy"] = 100 * accurate.record.map(best_accuracy).astype(float)
-    paper = paper_frame("diskgnn-tab1").reindex(SYSTEMS).T
-    table = ours.T.join(paper.add_suffix(", paper"))
+    ours["disk volume"] = done.volume
+    ours["test accuracy"] = 100 * accuracies.astype(float)
+    paper = paper_frame("diskgnn-tab1").reindex(SYSTEMS).add_suffix(", paper", axis=0)
+    paper_units = published("diskgnn-tab1").groupby("x")["unit"]
+    table = ours.T.join(paper.T)
     table.insert(0, "unit", pd.Series(UNITS))
-    table.insert(5, "paper unit", published("diskgnn-tab1").groupby("x")["unit"].first())
+    table.insert(5, "paper unit", paper_units.first())
     table = table.reset_index(names="measure")
-    config = records.iloc[0]["config"]
+    epochs = records.iloc[0]["config"]["epochs"]
     source = "of the runs of diskgnn-fig8" if len(accurate) else "not run"
     notes = [
-        f"memory: {describe_memory(config['memory'])}",
-        f"end to end: preprocessing and {config['epochs']} epochs (paper: 50, in hours)",
-        f"disk access: time with a read open; accuracy: {source}",
-        *failures(cells),
+        f"memory: {describe_memory(str(most))}",
+        f"end to end: preprocessing and {epochs} epochs (paper: 50, in hours)",
     ]
+    notes += ["disk access: time with a read open", f"accuracy: {source}"]
+    rows = cells.medians()
+    for row in each(rows[rows.value.isna()]):
+        memory = describe_memory(row.x)
+        notes.append(f"{row.system} {row.status.upper()} with {memory}")
     runs = [*done.run, *accurate.run]
     columns = dict.fromkeys(map(str, table), ".4g")
     return sheet(table, columns, cells, *notes, rows=done, runs=runs)
 
 
 def _training_s(record: Plain) -> float:
-    return sum(float(epoch["seconds"]) for epoch in record["epochs"])
+    seconds: list[float] = [epoch["seconds"] for epoch in record["epochs"]]
+    return sum(seconds)
 
 
 def _disk_s(row: Any) -> float:
     return run_breakdown(row, [("disk", DISK)], "rest")["disk"]
-
-
-def failures(cells: Cells) -> list[str]:
-    """Return status and memory of each cell without a measured epoch, in words."""
-    rows = cells.medians()
-    found = []
-    for row in each(rows[rows.value.isna()]):
-        memory = describe_memory(row.record["config"]["memory"])
-        found.append(f"{row.system} {row.status.upper()} with {memory}")
-    return found
 
 
 def by_model(profile: Plain) -> Plan:
@@ -136,13 +136,16 @@ def _accuracy(cells: Cells, table: str) -> Sheet:
     data["epochs"] = [len(curve) for curve in curves]
     data["run"] = rows.run
     goals = rows.x.map(targets)
-    pairs = zip(rows.record, goals, strict=True)
-    data["to the target (s)"] = [at_target(record, target, "end_to_end") for record, target in pairs]
-    paper = paper_frame(table).reindex(data["model"] + " " + data.system)
-    data[["paper (%)", "paper (h)"]] = paper.reindex(columns=["Papers100M accuracy", "Papers100M time"]).to_numpy()
-    reached = factors(100 * targets, "{} target {:.1f} %")
-    note = f"best test accuracy of any epoch; end to end: preprocessing and all epochs; {reached}; paper: papers100M"
-    return sheet(data, COLUMNS, cells, origin(done.record.iloc[0]), note, *failures(cells), rows=done)
+    reached = map(at_target, rows.record, goals, repeat("end_to_end"))
+    data["to the target (s)"] = list(reached)
+    names = data.model + " " + data.system
+    paper = paper_frame(table).reindex(names, columns=PAPERS)
+    data[["paper (%)", "paper (h)"]] = paper.to_numpy()
+    labels = origin(done.record.iloc[0])
+    best = "best test accuracy of any epoch; end to end: preprocessing and all epochs"
+    targeted = listed(100 * targets, "{} target {:.1f} %")
+    notes = [labels, best, targeted, "paper: papers100M", *failures(rows, [])]
+    return sheet(data, COLUMNS, cells, *notes, rows=done)
 
 
 def by_pipeline(profile: Plain) -> Plan:
@@ -164,4 +167,5 @@ def tab8(cells: Cells) -> Sheet:
         table[f"paper {graph}"] = ways.iloc[0] / ways.iloc[1]
     table = table.reset_index(names="memory")
     columns = dict.fromkeys(map(str, table), ".2f")
-    return sheet(table, columns, cells, "memory over the features", *failures(cells))
+    failed = failures(cells.medians(), [])
+    return sheet(table, columns, cells, "memory over the features", *failed)

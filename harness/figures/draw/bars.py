@@ -18,6 +18,9 @@ COLUMN_BARS = 30
 COLUMN_STACKS = 10
 # Label of the ends of a published range.
 RANGE = "paper (range)"
+# A value with its interval, and the columns of a bar.
+ENDS = ["value", "low", "high"]
+BARS = ["group", "series", *ENDS, "status", "run"]
 # Keywords of a bar that other code measured.
 HOLLOW: dict[str, Any] = {"facecolor": "none", "edgecolor": "#555555", "linestyle": "--", "linewidth": 0.9}
 
@@ -95,6 +98,13 @@ def draw_bars(
     if alone:
         panels.legend_above(canvas, [axes], [*series, "paper"])
     return canvas, axes
+
+
+def as_bars(rows: pd.DataFrame, base: Any = 1.0) -> pd.DataFrame:
+    """Return rows of `Cells.medians` as those of `draw_bars`, values over a base: a number, or one for each row."""
+    bars = rows.rename(columns={"x": "group", "system": "series"})[BARS]
+    bars[ENDS] = bars[ENDS].div(base, axis=0)
+    return bars
 
 
 def plain_number(value: float, spec: str) -> str:
