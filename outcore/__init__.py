@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from harness.check.rules import CheckResult
     from harness.check.runner import check_system as check
-    from harness.results.store import load as results
+    from harness.results.table import load as results
     from systems.engine.io.reader import ReadStats, RowReader
     from systems.engine.io.row_reads import RowReadOptions, feature_reader, feature_reader_bytes
     from systems.engine.io.tally import counters_of
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 _MODULES = {
     "harness.check.rules": "CheckResult",
     "harness.check.runner": "check_system",
-    "harness.results.store": "load",
+    "harness.results.table": "load",
     "systems.engine.io.reader": "ReadStats RowReader",
     "systems.engine.io.row_reads": "RowReadOptions feature_reader feature_reader_bytes",
     "systems.engine.io.tally": "counters_of",

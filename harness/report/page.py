@@ -15,6 +15,7 @@ from harness.judge import rules
 from harness.judge.page import linked, reason_of
 from harness.report.gallery import GalleryEntry, measured_text, published_text
 from harness.report.runs import compact
+from workloads.units import format_bytes
 
 TEMPLATES = Path(__file__).parent / "templates"
 SCRIPTS = ("core.js", "lists.js", "explore.js", "learning.js", "run.js")
@@ -77,9 +78,10 @@ def page(
         first: filters that show the headline's setting.
         details: packed `pool` and `runs` (details by run).
         timelines: run -> packed timeline and pipeline.
-        shown: further values of the template: `headline`, `board`, `tiles` (number and label of the counts under the
-            headline), `reference` (sentences on reference results), `sentences`, `unreadable` (folder and reason of
-            unreadable records), `foreign` (table of measurements by other code, or None), `colophon`.
+        shown: further values of the template: `headline`, `board`, `counts` of runs, `reference` (manifest of reference
+            results, or None), `unreadable` (folder and reason of some unreadable records) and `unreadable_count`,
+            `undetailed` (runs without details here), `shown` and `crowded` (runs with and without a timeline here),
+            `foreign` (table of measurements by other code, or None), `written` (time).
     """
     import jinja2
     from markupsafe import Markup, escape
@@ -98,6 +100,7 @@ def page(
         mark=lambda verdict: MARKS.get(verdict, "·"),
         published=published_text,
         measured=measured_text,
+        bytes=lambda size: format_bytes(size) if size else "unknown",
         ruled=lambda text: Markup(_ruled(str(escape(text)))),
     )
     return environment.get_template("report.html").render(

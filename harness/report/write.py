@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import itertools
 import os
-from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import TYPE_CHECKING
 from urllib.parse import quote
 
 from harness.atomic import whole_file
@@ -18,14 +18,16 @@ from harness.figures.base import catalogue
 from harness.figures.render import Rendered, render
 from harness.plan.experiment import PROFILES
 from harness.progress import tracked
-from harness.report.gallery import GalleryEntry, Scoreboard, gallery, judge
+from harness.report.gallery import GalleryEntry, gallery, judge
 from harness.report.headline import headline
 from harness.report.page import own_scripts, page
 from harness.report.runs import Pool, details_of, foreign_table, host_of, over_time, packed, table_of
 from harness.report.standings import RankedSetting, settings_of
-from harness.results.reference import FOLDER, Reference, read_reference, references
+from harness.results.reference import FOLDER, read_reference, references
 from workloads.errors import InputError
-from workloads.units import format_bytes
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 NAME = "report.html"
 # Bytes of a file that can still be sent; the rest of the data stays in the files beside it.
@@ -35,13 +37,6 @@ TIMELINES = 5_000_000
 TEXT = 400_000
 # Unreadable records whose reasons are shown.
 REASONS = 20
-#: Labels of the counts of verdicts.
-VERDICTS = {
-    "VALID": "valid",
-    "CAVEATS": "with caveats",
-    "SPOILT": "spoilt by others, never drawn",
-    "INVALID": "invalid, never drawn",
-}
 
 
 @dataclass(frozen=True)
@@ -95,19 +90,22 @@ def write_report(
     timelines, crowded = _timelines(records, folders, wanted, room, progress)
     text = page(
         title=reference.label if reference else "Outcore report",
-        reference=_of_reference(reference) if reference else [],
+        reference=reference,
         headline=headline(settings, records),
         board=board,
         entries=entries,
         runs=runs,
-        tiles=_tiles(records, board, entries),
-        sentences=_sentences(records, len(bad), kept, len(timelines), crowded),
+        counts=_counts(evidence.runs),
+        unreadable_count=len(bad),
+        undetailed=len(records) - kept,
+        shown=len(timelines),
+        crowded=crowded,
         unreadable=[(Path(one.path).name, one.reason) for one in bad[:REASONS]],
         first=_first(settings),
         foreign=foreign_table(evidence.foreign),
         details=details,
         timelines=timelines,
-        colophon=_colophon(records),
+        written=f"{datetime.now(UTC):%Y-%m-%d %H:%M UTC}",
     )
     with whole_file(out, "the report") as file:
         size = file.write_bytes(text.encode("utf-8", "replace"))
@@ -117,26 +115,24 @@ def write_report(
     return Written(out, size, len(records), len(bad), *counts)
 
 
+def _counts(runs: pd.DataFrame) -> Plain:
+    """Return numbers of runs: by verdict, without a result, on emulated devices; of hosts, devices and commits."""
+    if runs.empty:
+        return {"runs": 0, "verdicts": {}, "failed": 0, "hosts": 0, "devices": 0, "emulated": 0, "commits": []}
+    commits = runs["record"].map(lambda record: str(value_at(record, "environment.code.commit") or "unknown")[:12])
+    return {
+        "runs": len(runs),
+        "verdicts": runs["verdict"].value_counts().to_dict(),
+        "failed": int((runs["status"] != "ok").sum()),
+        "hosts": runs["record"].map(host_of).nunique(),
+        "devices": runs["config.device"].nunique(),
+        "emulated": int(runs["config.device"].str.startswith("emulated:").sum()),
+        "commits": list(commits.value_counts().head(3).items()),
+    }
+
+
 def _image_bytes(entry: GalleryEntry) -> int:
     return len(entry.image) + sum(map(_image_bytes, entry.others))
-
-
-def _of_reference(reference: Reference) -> list[str]:
-    """Return sentences on reference results: the machine, the commands, and parts that are missing."""
-    host = {name: value or "unknown" for name, value in reference.host.items()}
-    memory = format_bytes(reference.host["memory_bytes"]) if reference.host["memory_bytes"] else "unknown"
-    machine = f"{host['cpu']} with {host['processors']} processors and {memory} of memory"
-    disk = f"disk {host['disk']} ({host['file_system']}), kernel {host['kernel']}"
-    commands = "`, `".join(reference.commands)
-    sentences = [
-        f"{reference.label}: {machine}, {disk}. Its runs are made by `{commands}`, and are never pooled with those of "
-        "another machine.",
-        f"Left out of the archive: {'; '.join(reference.left_out)}.",
-    ]
-    if reference.missing:
-        planned = reference.planned_runs + reference.planned_studies
-        sentences.append(f"{len(reference.missing)} of {planned} planned runs and studies have no record.")
-    return sentences
 
 
 def _wanted(rendered: Sequence[Rendered], settings: Sequence[RankedSetting]) -> list[str]:
@@ -182,52 +178,6 @@ def _timelines(
     return found, 0
 
 
-def _tiles(records: Sequence[Plain], board: Scoreboard, entries: Sequence[GalleryEntry]) -> list[tuple[str, str]]:
-    verdicts = Counter(record["verdict"] for record in records)
-    ended = Counter(record["status"] for record in records)
-    failed = sum(count for status, count in ended.items() if status != "ok")
-    tiles = [(f"{len(records):,}", "runs" if len(records) != 1 else "run")]
-    tiles += [(f"{verdicts[key]:,}", word) for key, word in VERDICTS.items() if verdicts[key]]
-    if failed:
-        tiles.append((f"{failed:,}", "without a result"))
-    if board.judged:
-        claims = board.judged.claims
-        good = sum(claim.verdict == "reproduced" for claim in claims)
-        tiles.append((f"{good} of {len(claims)}", "judged claims reproduced"))
-    if drawn := sum(entry.drawn for entry in entries):
-        tiles.append((f"{drawn}", "figures and tables drawn" if drawn > 1 else "figure or table drawn"))
-    return tiles
-
-
-def _sentences(records: Sequence[Plain], bad: int, detailed: int, shown: int, crowded: int) -> list[str]:
-    """Return sentences on the records as a whole: unreadable ones, hosts, devices, parts left out of the file."""
-    hosts = len({host_of(record) for record in records})
-    devices = len({str(record["config"]["device"]) for record in records})
-    kinds = [f"{count} {what}" for count, what in ((hosts, "hosts"), (devices, "devices")) if count > 1]
-    emulated = sum(str(record["config"]["device"]).startswith("emulated:") for record in records)
-    sentences = []
-    if bad:
-        why = "damaged, cut off, or of a schema that this version does not know"
-        read, counted = ("record was", "is") if bad == 1 else ("records were", "are")
-        sentences.append(f"{bad} {read} not read ({why}) and {counted} counted nowhere.")
-    if kinds:
-        origin = f"The records come from {' and '.join(kinds)}"
-        sentences.append(f"{origin}: they stand beside each other and are never averaged.")
-    if emulated:
-        where = f"In {emulated:,} of {len(records):,} runs the accelerator is EMULATED"
-        sentences.append(
-            f"{where}: its training step takes a named device's time, and its accuracy stands for no device."
-        )
-    if detailed < len(records):
-        left = len(records) - detailed
-        sentences.append(f"The details of {left:,} runs that no figure draws stay in the files beside this one.")
-    if crowded:
-        sentences.append(
-            f"{shown} drawn runs have their timelines in this file; those of {crowded} more lie beside it."
-        )
-    return sentences
-
-
 def _first(settings: Sequence[RankedSetting]) -> Plain:
     told = [setting for setting in settings if setting.measured]
     if not told:
@@ -236,10 +186,3 @@ def _first(settings: Sequence[RankedSetting]) -> Plain:
     same = {key: shared[key] for key in ("model", "memory", "device")}
     place = {"disk": shared["disk_class"], "host": shared["host"] or "unknown"}
     return {"dataset": shared["dataset"]["name"], **same, **place}
-
-
-def _colophon(records: Sequence[Plain]) -> str:
-    commits = Counter(str(value_at(record, "environment.code.commit") or "unknown")[:12] for record in records)
-    code = ", ".join(f"{commit} ({count} runs)" for commit, count in commits.most_common(3))
-    when = datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC")
-    return f"Written {when} from run records alone." + (f" Code that measured: {code}." if records else "")

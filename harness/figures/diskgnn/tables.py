@@ -14,7 +14,7 @@ from harness.figures.accuracy_runs import accuracy_curve, at_target, best_accura
 from harness.figures.base import GB, Sheet, figure, figure_of_cells, paper_frame, published, sheet
 from harness.figures.diskgnn.grid import SYSTEMS, in_gallery, judged, percent, variants
 from harness.figures.draw.breakdown import run_breakdown
-from harness.figures.draw.captions import describe_memory, listed
+from harness.figures.draw.captions import describe_memory, named_values
 from harness.figures.grids import gallery, host_budget
 from harness.results.table import each, preparation_s
 
@@ -51,8 +51,9 @@ def tab1(evidence: Evidence) -> Sheet:
     All columns are of one memory: of the two the one with which more systems ended well, the less of equals.
     """
     cells = evidence.cells("diskgnn-tab1", budgets, least=1)
-    done = cells.measured()
-    done["volume"] = cells.medians("device_bytes")["value"] / GB
+    volumes = cells.medians("device_bytes")[["system", "x", "value"]].rename(columns={"value": "volume"})
+    done = cells.measured().merge(volumes, on=["system", "x"])
+    done["volume"] /= GB
     most = done.x.value_counts(sort=False).idxmax()
     done = done[done.x == most].set_index("system", drop=False)
     records = done.record
@@ -143,7 +144,7 @@ def _accuracy(cells: Cells, table: str) -> Sheet:
     data[["paper (%)", "paper (h)"]] = paper.to_numpy()
     labels = origin(done.record.iloc[0])
     best = "best test accuracy of any epoch; end to end: preprocessing and all epochs"
-    targeted = listed(100 * targets, "{} target {:.1f} %")
+    targeted = named_values(100 * targets, "{} target {:.1f} %")
     notes = [labels, best, targeted, "paper: papers100M", *failures(rows, [])]
     return sheet(data, COLUMNS, cells, *notes, rows=done)
 
