@@ -88,12 +88,12 @@ def _setting(rows: pd.DataFrame, reference: Reference) -> str:
         f"mean of {rounds} epoch{'s' * (rounds > 1)}",
         f"`{command}`",
     ]
-    opening = f"Seconds of {_epoch_of(config)}, with all of its work, by memory; in brackets a training of"
+    opening = f"Seconds of {epoch_of(config)}, with all of its work, by memory; in brackets a training of"
     whole = f"{epochs} epochs, the first one's surplus and one-time work included, divided by them"
     return f"{opening} {whole} ({'; '.join(parts)}). {reference.label}."
 
 
-def _epoch_of(config: Plain) -> str:
+def epoch_of(config: Plain) -> str:
     """Return `an epoch` with the number of its mini-batches, or the part of them that was trained."""
     _, whole = mini_batches(config)
     part = part_of_epoch(config)

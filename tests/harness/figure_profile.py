@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
+from harness.compare.cells import Cells
 from harness.compare.evidence import load_evidence
 from harness.compare.plan import Plan, grid, keep
-from harness.compare.points import Group
 from harness.figures import base
 from harness.plan.experiment import parse_experiment
 
@@ -62,14 +62,14 @@ def keep_profile(root: Path, **changes: Any) -> None:
     keep(root, parse_experiment(profile(**changes)))
 
 
-def points(root: Path, over: Mapping[Any, dict[str, Any]], *systems: str, least: int = 2) -> Group:
-    """Return the points that a figure of these systems over an axis draws from the records under a root."""
+def cells(root: Path, over: Mapping[Any, dict[str, Any]], *systems: str, least: int = 2) -> Cells:
+    """Return the cells that a figure of these systems over an axis draws from the records under a root."""
 
     def plan(content: dict[str, Any]) -> Plan:
         return grid(content, systems or ["pyg+", "gnndrive"], over)
 
     keep_profile(root)
-    return load_evidence(root).points("gnndrive-fig9", plan, least=least)
+    return load_evidence(root).cells("gnndrive-fig9", plan, least=least)
 
 
 @contextmanager

@@ -12,14 +12,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from harness.cli.run_tables import print_epochs, print_headline
+from harness.compare.cells import Cells
 from harness.compare.epochs import mini_batches, part_of_epoch, part_of_epochs, with_part
-from harness.compare.points import Group, Point
 from harness.figures.base import drawn, sheet
 from harness.records.record import Record
 from harness.report.headline import headline, who_is_ahead
-from harness.report.readme import _epoch_of
+from harness.report.memory_table import epoch_of
 from harness.report.runs import table_of
 from harness.report.standings import settings_of
+from harness.results.table import runs_table
 from tests.harness.records import make_record, save
 from tests.harness.report_tools import Page
 from workloads.sampling.seeds import SeedPlan
@@ -107,23 +108,29 @@ def test_the_reports_table_and_run_pages_name_the_part() -> None:
     assert [table["texts"][row[place]] for row in table["rows"]] == [PART, PART, "all mini-batches"]
 
 
+def cells_of_one(record: dict[str, Any]) -> Cells:
+    """Return the cells of a plan with one run."""
+    runs = runs_table([record]).rename(columns={"system": "run_system"})
+    return Cells(runs.assign(system="gnndrive", x=1, panel=""), record["config"])
+
+
 def test_axes_titles_tables_and_captions_of_a_figure_name_the_part() -> None:
     import matplotlib.pyplot as plt
 
     record = cut_runs()[0].to_json()
-    group = Group(record["config"], [Point("gnndrive", 1, "ok", 1.0, record=record)], 0)
+    cells = cells_of_one(record)
     canvas, (one, other, third) = plt.subplots(1, 3)
     one.set(ylabel="epoch time (s)", xlabel="memory")
     one.set_title("Epoch time", loc="left")
     other.set_title("How long an epoch takes", loc="left")
     third.set_ylabel("read amplification")
-    shown = drawn(canvas, pd.DataFrame(), group)
+    shown = drawn(canvas, pd.DataFrame(), cells)
     assert one.get_ylabel() == f"epoch time (s)\n{PART}" and one.get_xlabel() == "memory"
     assert one.get_title(loc="left") == "Epoch time" and other.get_title(loc="left").endswith(f"takes\n{PART}")
     assert third.get_ylabel() == "read amplification" and third.get_title(loc="left") == ""
     assert f"epochs of the {PART}" in shown.caption
     plt.close(canvas)
-    table = sheet([{"system": "gnndrive", "epoch (s)": 1.0}], {"system": "", "epoch (s)": ".2f"}, group)
+    table = sheet([{"system": "gnndrive", "epoch (s)": 1.0}], {"system": "", "epoch (s)": ".2f"}, cells)
     assert list(table.shown.columns) == ["system", f"epoch (s), {PART}"] and "epoch (s)" in table.data
 
 
@@ -133,16 +140,16 @@ def test_a_figure_of_whole_epochs_has_its_labels_alone() -> None:
     record = make_record("gnndrive", [2.0]).to_json()
     canvas, axes = plt.subplots()
     axes.set_ylabel("epoch time (s)")
-    group = Group(record["config"], [Point("gnndrive", 1, "ok", 2.0, record=record)], 0)
-    assert "epochs of the" not in drawn(canvas, pd.DataFrame(), group).caption
+    cells = cells_of_one(record)
+    assert "epochs of the" not in drawn(canvas, pd.DataFrame(), cells).caption
     assert axes.get_ylabel() == "epoch time (s)"
     plt.close(canvas)
 
 
 def test_the_readme_names_all_mini_batches_or_the_part() -> None:
-    assert _epoch_of(CUT) == f"an epoch of the {PART}"
-    assert _epoch_of(config(5000, 50, 0)) == "an epoch of all 100 mini-batches"
-    assert _epoch_of(config(0, 50, 0)) == "an epoch"
+    assert epoch_of(CUT) == f"an epoch of the {PART}"
+    assert epoch_of(config(5000, 50, 0)) == "an epoch of all 100 mini-batches"
+    assert epoch_of(config(0, 50, 0)) == "an epoch"
     assert with_part("2 s an epoch against 3 s", PART) == f"2 s an epoch of the {PART} against 3 s"
 
 

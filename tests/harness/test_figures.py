@@ -17,6 +17,7 @@ from harness.compare.verdicts import uncounted_text
 from harness.figures.base import catalogue, chosen
 from harness.figures.render import render
 from harness.plan.experiment import cells, parse_experiment
+from harness.results.table import runs_table
 from harness.settings import SharedSettings
 from tests.harness.figure_profile import keep_profile, profile
 from tests.harness.records import make_record, save
@@ -199,12 +200,13 @@ def test_records_of_other_settings_or_options_move_no_figure(
         )
         for name, size, disk, options, seed in extra
     ]
-    frames = [
-        pd.DataFrame([{"record": record.to_json(), "path": "", "run_id": record.run_id} for record in records])
+    one, other = (
+        Evidence(runs_table([record.to_json() for record in records]), [], [profile()])
+        .cells("gnndrive-fig9", plan)
+        .medians()
         for records in (mine, [*mine, *others])
-    ]
-    one, other = (Evidence(frame, [], [profile()]).points("gnndrive-fig9", plan).points for frame in frames)
-    assert one == other
+    )
+    assert one.equals(other)
 
 
 def test_the_caption_says_emulated_and_names_the_caveats(tmp_path: Path) -> None:

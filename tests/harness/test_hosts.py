@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from harness.cli.common import Progress
-from harness.compare.points import Group
+from harness.compare.cells import Cells
 from harness.compare.verdicts import NotDrawn
 from harness.figures.draw.captions import caption
 from harness.hosts.host import own_environment
@@ -19,7 +19,7 @@ from harness.records.hosts import host_fingerprint, measured_on, profile_digests
 from harness.records.record import Code, Record
 from harness.results.store import runs_folder
 from harness.run.sweep import Sweep
-from tests.harness.figure_profile import points
+from tests.harness.figure_profile import cells
 from tests.harness.records import make_record, save
 from tests.support import make_tiny
 
@@ -37,8 +37,8 @@ def on(record: Record, **changes: Any) -> Record:
     return record.model_copy(update={"environment": {**HOST, **changes}})
 
 
-def dims(root: Path) -> Group:
-    return points(root, {dim: {"dataset": "kron-d128" if dim == 128 else f"kron-d128-d{dim}"} for dim in (64, 128)})
+def dims(root: Path) -> Cells:
+    return cells(root, {dim: {"dataset": "kron-d128" if dim == 128 else f"kron-d128-d{dim}"} for dim in (64, 128)})
 
 
 def test_a_fingerprint_changes_with_the_hardware_and_not_with_names_or_versions(tmp_path: Path) -> None:
@@ -82,12 +82,11 @@ def test_runs_of_another_host_disk_or_device_are_left_out_and_the_caption_says_s
             save(tmp_path, on(make_record("gnndrive", [1.0], dim=dim, round=number)))
         save(tmp_path, on(make_record("gnndrive", [99.0], dim=dim), **other))
         save(tmp_path, on(make_record("pyg+", [98.0], dim=dim), **other))
-    group = dims(tmp_path)
-    places = {str(measured_on(point.record)) for point in group.points}
-    assert len(places) == 1 and group.elsewhere == 4
-    values = {point.value for point in group.points}
-    assert values in ({1.0}, {99.0, 98.0})
-    assert f"{group.elsewhere} runs of other hosts or devices left out" in caption(group)
+    drawn = dims(tmp_path)
+    places = {str(measured_on(record)) for record in drawn.runs["record"]}
+    assert len(places) == 1 and drawn.elsewhere == 4
+    assert set(drawn.medians()["value"]) in ({1.0}, {99.0, 98.0})
+    assert f"{drawn.elsewhere} runs of other hosts or devices left out" in caption(drawn, drawn.medians())
 
 
 def test_one_point_on_each_of_two_hosts_is_no_curve(tmp_path: Path) -> None:
@@ -102,8 +101,8 @@ def test_an_axis_over_disk_classes_has_a_limit_a_point(tmp_path: Path) -> None:
         record = make_record("gnndrive", [1.0], disk_class=name)
         limits = {"limits": [{"device": "254:0", "read_iops": iops}]}
         save(tmp_path, on(record.model_copy(update={"disk": {**record.disk, **limits}})))
-    group = points(tmp_path, {name: {"disk_class": name} for name in ("aws-nvme", "aws-gp3")})
-    assert len(group.points) == 2
+    drawn = cells(tmp_path, {name: {"disk_class": name} for name in ("aws-nvme", "aws-gp3")})
+    assert drawn.count == 2
 
 
 def test_one_disk_class_with_other_limits_is_another_disk(tmp_path: Path) -> None:

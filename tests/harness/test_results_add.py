@@ -14,7 +14,7 @@ from harness.compare.plan import grid
 from harness.compare.verdicts import NotDrawn
 from harness.figures.base import catalogue
 from harness.figures.draw.bars import HOLLOW
-from harness.figures.draw.kinds import bars, curves, lines
+from harness.figures.draw.charts import Axis, bars, curves, lines
 from harness.figures.render import render
 from harness.records.foreign import FOREIGN, read_foreign
 from harness.report.headline import who_is_ahead
@@ -119,10 +119,10 @@ def test_no_order_claim_gate_or_table_of_runs_sees_them(root: Path, capsys: pyte
         evidence = load_evidence(root)
         settings = settings_of(evidence.records, ["quick"])
         ahead = who_is_ahead(evidence.records, "quick")
-        group = evidence.points(
+        cells = evidence.cells(
             "outcore-roofline-test", lambda profile: grid(_shared(profile), ["ginex", "gnndrive"], {1: {}}), least=1
         )
-        return settings, ahead, group.points, group.runs(), list(load(root)["run_id"])
+        return settings, ahead, cells.medians().to_dict("records"), list(load(root)["run_id"])
 
     before = standings()
     add(root, capsys)
@@ -138,12 +138,14 @@ def _shared(profile: Any) -> Any:
     return {**profile, "run": run, "grid": {}, "datasets": {"kron-d128": recipe}}
 
 
-def drawn(root: Path, declare: Any) -> Any:
-    """Declare a figure of one axis, draw it from the records of `root`, and return the drawing."""
+def drawn(root: Path, draw: Any) -> Any:
+    """Draw the cells of two systems over one axis, of the records of `root`; return the drawing."""
     mpl.use("Agg")
     plan = lambda profile: grid(_shared(profile), ["ginex", "gnndrive"], {50: {}, 60: {"batch_size": 60}})  # noqa: E731
-    declare("outcore-roofline-test", plan)
-    return catalogue()["outcore-roofline-test"].draw(load_evidence(root))
+    return draw(load_evidence(root).cells("outcore-roofline-test", plan))
+
+
+AXIS = Axis("batch")
 
 
 @pytest.fixture
@@ -152,21 +154,13 @@ def two_places(root: Path) -> Path:
     return root
 
 
-@pytest.fixture(autouse=True)
-def without_the_tests_figure() -> Any:
-    yield
-    from harness.figures import base
-
-    base._FIGURES.pop("outcore-roofline-test", None)
-
-
 def test_bars_of_other_code_are_hollow_and_their_rows_say_so(
     two_places: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    plain = drawn(two_places, lambda id_, plan: bars(id_, plan, axis={"label": "batch"}, title="t"))
+    plain = drawn(two_places, lambda cells: bars(cells, AXIS, title="t"))
     add(two_places, capsys)
     add(two_places, capsys, name="Elsewhere", seconds="9.0")
-    with_theirs = drawn(two_places, lambda id_, plan: bars(id_, plan, axis={"label": "batch"}, title="t"))
+    with_theirs = drawn(two_places, lambda cells: bars(cells, AXIS, title="t"))
     (axes,) = with_theirs.canvas.axes
     hollow = [patch for patch in axes.patches if patch.get_linestyle() == HOLLOW["linestyle"]]
     assert sorted(patch.get_height() for patch in hollow) == [0.6, 9.0]
@@ -187,7 +181,7 @@ def test_bars_of_other_code_are_hollow_and_their_rows_say_so(
 def test_lines_of_other_code_are_hollow(two_places: Path, capsys: pytest.CaptureFixture[str], kind: Any) -> None:
     add(two_places, capsys)
     more = {"title": "t"} if kind is lines else {}
-    drawing = drawn(two_places, lambda id_, plan: kind(id_, plan, axis={"label": "batch"}, **more))
+    drawing = drawn(two_places, lambda cells: kind(cells, AXIS, **more))
     (axes,) = [one for one in drawing.canvas.axes if one.get_visible()]
     hollow = [line for line in axes.lines if line.get_label() == "Ginex a09d7ca (other code)"]
     assert [list(line.get_ydata()) for line in hollow] == [[0.6]]
@@ -196,7 +190,7 @@ def test_lines_of_other_code_are_hollow(two_places: Path, capsys: pytest.Capture
 
 def test_a_record_in_another_setting_is_not_drawn(two_places: Path, capsys: pytest.CaptureFixture[str]) -> None:
     add(two_places, capsys, "--hidden", "64")
-    drawing = drawn(two_places, lambda id_, plan: bars(id_, plan, axis={"label": "batch"}, title="t"))
+    drawing = drawn(two_places, lambda cells: bars(cells, AXIS, title="t"))
     assert "hollow" not in drawing.data and "told by others" not in drawing.caption
 
 
