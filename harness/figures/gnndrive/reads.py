@@ -64,7 +64,5 @@ def _notes(record: StudyRecord, rows: pd.DataFrame) -> list[str]:
     rates = queued.groupby("series")["bandwidth_mb_per_s"].last()
     if len(rates) == 2:
         gap = 100 * (rates["buffered"] / rates["direct"] - 1)
-        notes.append(
-            f"at the deepest queue buffered reads are {gap:+.1f} % from direct ones (paper: 5.6 % apart)"
-        )
+        notes.append(f"at the deepest queue buffered reads are {gap:+.1f} % from direct ones (paper: 5.6 % apart)")
     return notes
