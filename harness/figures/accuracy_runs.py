@@ -7,7 +7,7 @@ of the gnn-benchmark layout or a dataset), or of a generated one whose topology 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,8 +15,7 @@ import pandas as pd
 from pydantic import Field, PositiveInt
 
 from harness.compare.cells import Cells
-from harness.compare.plan import Plain, Plan, grid
-from harness.compare.points import Group, Point
+from harness.compare.plan import Plain
 from harness.compare.verdicts import NotDrawn
 from harness.figures.base import Drawing, drawn
 from harness.figures.draw.curves import draw_curves
@@ -32,7 +31,6 @@ BASE_VARIABLE = "OUTCORE_ACCURACY_GRAPH"
 GENERATED = "accuracy-generated"
 # Distance of the common target below the lowest best accuracy: noise of the last epochs then excludes no run.
 MARGIN = 0.01
-CURVE = ["epoch", "seconds", "end_to_end", "accuracy"]
 #: Settings of the runs; the others are of the dataset.
 OF_RUNS = {"fanout", "hidden", "batch_size", "epochs", "device", "memory", "test_nodes"}
 
@@ -98,16 +96,17 @@ def accuracy_curve(record: Mapping[str, Any]) -> pd.DataFrame:
     """
     epochs = pd.DataFrame(record.get("epochs", []), columns=["epoch", "seconds", "test_accuracy"])
     seconds = epochs["seconds"].cumsum()
-    accuracy = epochs["test_accuracy"].astype(float)
-    before = preparation_s(record)
-    curve = epochs.assign(epoch=epochs["epoch"] + 1, seconds=seconds, end_to_end=before + seconds, accuracy=accuracy)
-    return curve.dropna(subset="accuracy", ignore_index=True)[CURVE]
+    curve = pd.DataFrame({"epoch": epochs["epoch"] + 1, "seconds": seconds})
+    curve["end_to_end"] = preparation_s(record) + seconds
+    curve["accuracy"] = epochs["test_accuracy"].astype(float)
+    return curve.dropna(subset="accuracy", ignore_index=True)
 
 
 def at_target(record: Mapping[str, Any], target: float, column: str = "seconds") -> float | None:
     """Return `column` of the accuracy curve where it first reaches `target` (a share), None if it never does."""
     curve = accuracy_curve(record)
-    return _known(curve.loc[curve["accuracy"] >= target, column].min())
+    reached = curve[curve["accuracy"] >= target]
+    return _known(reached[column].min())
 
 
 def best_accuracy(record: Mapping[str, Any]) -> float | None:
@@ -130,27 +129,15 @@ def _known(value: float) -> float | None:
     return None if pd.isna(value) else float(value)
 
 
-def accuracy_plan(profile: Plain, entries: Sequence[Any], model: str = "sage", sampler: str = "neighbor") -> Plan:
-    """Plan the accuracy runs of some systems.
-
-    Args:
-        entries: names or entries of the systems; an entry of `in-memory` without a cap is the reference.
-        model, sampler: run settings of all runs.
-    """
-    changed = accuracy_profile(profile, model)
-    changed["run"]["sampler"] = sampler
-    return grid(changed, entries, {"": {}})
-
-
 def origin(record: Mapping[str, Any]) -> str:
     """Return the origin of graph and labels, for the caption."""
     name = record["config"]["dataset"]["name"]
-    return "generated graph and labels" if name == GENERATED else "graph, features and labels expanded from a real one"
+    if name == GENERATED:
+        return "generated graph and labels"
+    return "graph, features and labels expanded from a real one"
 
 
-def draw_by_system(
-    cells: Cells | Group, systems: Sequence[str], titles: Sequence[str], memory: str | Callable[[list[Point]], str]
-) -> Drawing:
+def draw_by_system(cells: Cells, systems: Sequence[str], titles: Sequence[str], memory: str = "") -> Drawing:
     """Draw accuracy over epochs (left) and over training time (right), one line per system, with the common target.
 
     Args:
@@ -160,52 +147,42 @@ def draw_by_system(
     Raises:
         NotDrawn: no run has test accuracy.
     """
-    if not isinstance(cells, Cells):  # until every figure is drawn from cells
-        return _draw_points(cells, systems, titles, memory)
     runs = cells.measured()
-    canvas, table, note = _draw_curves(runs, titles)
-    notes = [str(memory), note, *failures(cells.medians(), systems)]
-    return drawn(canvas, table, cells, *notes, rows=runs, runs=list(runs["run"]))
-
-
-def _draw_curves(runs: pd.DataFrame, titles: Sequence[str]) -> tuple[Canvas, pd.DataFrame, str]:
-    """Draw the curves of rows of `Cells.medians`; return the canvas, all points, and text for the caption."""
-    from matplotlib.ticker import MaxNLocator
-
-    records = list(runs["record"])
-    target = common_target(records)
+    record = runs["record"].iloc[0]
+    target = common_target(list(runs["record"]))
     if target is None:
         raise NotDrawn("no run judged its model on test nodes after every epoch")
     curves = [accuracy_curve(run.record).assign(series=run.system, run=run.run) for run in each(runs)]
     table = pd.concat(curves, ignore_index=True)
     table["accuracy"] *= 100
     target *= 100
-    rows = table.assign(x=table["epoch"], y=table["accuracy"])
-    canvas, (left, right) = many_panels(2, height=2.4, sharey=True)
-    draw_curves(rows, title=titles[0], xlabel="epoch", ylabel="test accuracy (%)", axes=left)
-    draw_curves(rows.assign(x=rows["seconds"]), title=titles[1], xlabel="training time (s)", ylabel="", axes=right)
-    for axes in (left, right):
-        axes.axhline(target, color="#666666", linewidth=0.7, linestyle="--", zorder=0)
-    left.xaxis.set_major_locator(MaxNLocator(integer=True, min_n_ticks=1))
+    canvas = _draw_curves(table, titles, target)
     reached = table[table["accuracy"] >= target].drop_duplicates("series")
     times = [f"{run.series} {run.seconds:.1f} s (epoch {run.epoch})" for run in each(reached)]
-    judged = f"{records[0]['config']['test_nodes']:,} test nodes after every epoch"
-    return canvas, table, f"{origin(records[0])}; {judged}; to {target:.1f} %: {', '.join(times)}"
+    judged = f"{record['config']['test_nodes']:,} test nodes after every epoch"
+    notes = [memory, origin(record), judged, f"to {target:.1f} %: {', '.join(times)}"]
+    notes += failures(cells.medians(), systems)
+    return drawn(canvas, table, cells, *notes, rows=runs, runs=list(runs["run"]))
+
+
+def _draw_curves(table: pd.DataFrame, titles: Sequence[str], target: float) -> Canvas:
+    """Draw curves of accuracy (%) over epochs and over seconds."""
+    from matplotlib.ticker import MaxNLocator
+
+    canvas, panels = many_panels(2, height=2.4, sharey=True)
+    labels = {"epoch": "epoch", "seconds": "training time (s)"}
+    for axes, title, (column, label) in zip(panels, titles, labels.items(), strict=True):
+        rows = table.assign(x=table[column], y=table["accuracy"])
+        draw_curves(rows, title=title, xlabel=label, ylabel="test accuracy (%)", axes=axes)
+        axes.axhline(target, color="#666666", linewidth=0.7, linestyle="--", zorder=0)
+    panels[0].xaxis.set_major_locator(MaxNLocator(integer=True, min_n_ticks=1))
+    return canvas
 
 
 def failures(medians: pd.DataFrame, systems: Sequence[str]) -> list[str]:
     """Return caption text of each row without a value, like `ginex OOM`, and of each of `systems` without a row."""
     failed = medians[medians["value"].isna()]
-    ended = [f"{row.system} {row.status.upper()}" for row in each(failed)]
+    ended = failed["system"] + " " + failed["status"].str.upper()
     ran = set(medians["system"])
-    return ended + [f"{system} not run" for system in systems if system not in ran]
-
-
-def _draw_points(group: Group, systems: Sequence[str], titles: Sequence[str], memory: Any) -> Drawing:
-    """Draw the points of a group as `draw_by_system` draws cells."""
-    records: Any = [point.record for point in group.points]
-    medians = group.frame().assign(record=records)
-    runs = medians[medians["value"].notna()]
-    canvas, table, note = _draw_curves(runs, titles)
-    notes = [memory(group.done), note, *failures(medians, systems)]
-    return drawn(canvas, table, group, *notes, points=group.done, runs=list(runs["run"]))
+    absent = [f"{system} not run" for system in systems if system not in ran]
+    return [*ended, *absent]

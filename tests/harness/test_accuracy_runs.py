@@ -8,13 +8,12 @@ from typing import Any
 import pytest
 
 from harness.compare.evidence import load_evidence
-from harness.compare.plan import Plan
+from harness.compare.plan import Plan, grid
 from harness.compare.verdicts import NotDrawn
 from harness.figures.accuracy_runs import (
     BASE_VARIABLE,
     GENERATED,
     accuracy_curve,
-    accuracy_plan,
     accuracy_profile,
     at_target,
     common_target,
@@ -109,20 +108,18 @@ def test_one_budget_for_all_and_in_memory_without(tmp_path: Path) -> None:
     save(tmp_path, trained("gnndrive", 9.0, [0.5, 0.6], memory="+8MiB"))
     save(tmp_path, make_record("pyg+", [1.0], device="cpu", device_memory_bytes=None))
     keep_profile(tmp_path)
-    group = load_evidence(tmp_path).points("diskgnn-fig8", all_of_them, least=1)
-    assert sorted((point.system, point.record["config"]["memory"]) for point in group.points) == [
-        ("gnndrive", "+56MiB"),
-        ("in-memory", "none"),
-        ("pyg+", "+56MiB"),
-    ]
+    found = load_evidence(tmp_path).cells("diskgnn-fig8", all_of_them, least=1)
+    memory = zip(found.runs["system"], found.runs["config.memory"], strict=True)
+    assert sorted(memory) == [("gnndrive", "+56MiB"), ("in-memory", "none"), ("pyg+", "+56MiB")]
 
 
 def all_of_them(profile: dict[str, Any]) -> Plan:
     """Plan in-memory as the reference, and two systems under a cap."""
-    return accuracy_plan(profile, [{"name": "in-memory", "memory": "none"}, "pyg+", "gnndrive"])
+    reference = {"name": "in-memory", "memory": "none"}
+    return grid(accuracy_profile(profile), [reference, "pyg+", "gnndrive"], {"": {}})
 
 
 def test_no_accuracy_runs_is_said(tmp_path: Path) -> None:
     save(tmp_path, make_record("gnndrive", [1.0]))
     with pytest.raises(NotDrawn):
-        load_evidence(tmp_path).points("diskgnn-fig8", all_of_them, least=1)
+        load_evidence(tmp_path).cells("diskgnn-fig8", all_of_them, least=1)

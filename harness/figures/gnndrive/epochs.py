@@ -6,7 +6,7 @@ from harness.compare.cells import Cells
 from harness.compare.plan import Plain, Plan, as_entry, grid, joined
 from harness.compare.verdicts import NotDrawn
 from harness.figures import grids
-from harness.figures.accuracy_runs import accuracy_plan, draw_by_system
+from harness.figures.accuracy_runs import accuracy_profile, draw_by_system
 from harness.figures.base import Drawing, figure_of_cells
 from harness.figures.draw.captions import describe_memory
 from harness.figures.draw.charts import Axis, bars, curves, lines
@@ -132,7 +132,9 @@ def fig10(cells: Cells) -> Drawing:
 
 def judged(profile: Plain) -> Plan:
     """Plan the accuracy runs of the capped systems, and the same training with all data in memory."""
-    return accuracy_plan(profile, [{"name": REFERENCE, "memory": "none"}, *grids.only_systems(profile, SYSTEMS)])
+    reference = {"name": REFERENCE, "memory": "none"}
+    systems = grids.only_systems(profile, SYSTEMS)
+    return grid(accuracy_profile(profile), [reference, *systems], {"": {}})
 
 
 @figure_of_cells("gnndrive-fig14", judged, least=1)

@@ -55,20 +55,14 @@ def _notes(record: StudyRecord, rows: pd.DataFrame) -> list[str]:
     """Return caption text: device, reads, and the gap between buffered and direct ones."""
     result = record.result
     device = result["device"]
-    model = device.get("model") or device.get("name") or "disk"
+    model = device.get("model") or device.get("name")
     block, file = rows["block_bytes"].iloc[0], format_bytes(result["file_bytes"])
     how = f"by read calls and by {result['asynchronous']}, {record.params['seconds']:g} s a point"
-    notes = [
-        f"{model}, {device['file_system']}",
-        f"random {block} B reads of a {file} file, {how}",
-        "pages that a buffered point reads again are served from memory",
-    ]
-    queued = rows[rows["engine"] == "async"]
-    deepest = queued[queued["depth"] == queued["depth"].max()]
-    rates = deepest.set_index("series")["bandwidth_mb_per_s"]
+    notes = [f"{model}, {device['file_system']}", f"random {block} B reads of a {file} file, {how}"]
+    notes.append("pages that a buffered point reads again are served from memory")
+    queued = rows[rows["engine"] == "async"].sort_values("depth")
+    rates = queued.groupby("series")["bandwidth_mb_per_s"].last()
     if len(rates) == 2:
         gap = 100 * (rates["buffered"] / rates["direct"] - 1)
-        side = "above" if gap > 0 else "below"
-        apart = f"{abs(gap):.1f} % {side} direct ones (paper: 5.6 % apart)"
-        notes.append(f"at the deepest queue buffered reads are {apart}")
+        notes.append(f"at the deepest queue buffered reads are {gap:+.1f} % from direct ones (paper: 5.6 % apart)")
     return notes

@@ -2,128 +2,147 @@
 
 from __future__ import annotations
 
-import json
-import statistics
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Callable
+from typing import Any
+
+import pandas as pd
 
 from harness.compare.comparable import side_by_side, side_by_side_of
 from harness.compare.evidence import Evidence
-from harness.compare.plan import Plain
 from harness.compare.verdicts import NotDrawn
-from harness.figures.base import NOTHING, Sheet, figure, sheet, specs
-from harness.records.record import COUNTED
-from harness.results.table import measured_epochs
+from harness.figures.base import NOTHING, Sheet, figure, sheet
+from harness.records.foreign import ForeignRecord
+from harness.results.table import epochs_table
 from workloads.units import format_count
 
-SPEC = specs(__file__)
-
-
-@dataclass(frozen=True)
-class Side:
-    """Measurements of one program in one setting: seconds of its epochs, and its counts a mini-batch."""
-
-    name: str
-    seconds: list[float]
-    counts: dict[str, float]
-    runs: list[str]
+DIFFERS = "differs by design"
+#: Reimplementation, its originals (systems of a run, or of a time of `outcore results add`), differences by design.
+SYSTEMS = [
+    ("pyg+", ["env:pyg", "PyG"], "rows are faulted by many threads, without read-ahead; draws keyed by node"),
+    (
+        "dgl-ondisk",
+        ["env:graphbolt", "GraphBolt", "DGL"],
+        "each row is one direct read, no page cache; draws keyed by node",
+    ),
+    ("dgl", ["env:dgl", "DGL"], "DGL 1.1.3 loads; draws keyed by node unless its own sampler is chosen"),
+    ("ginex", ["Ginex"], "io_uring, superbatches cross the ends of epochs; draws keyed by node"),
+    ("gnndrive", ["GNNDrive"], "requests merged, at the device's block; draws keyed by node"),
+    ("mariusgnn", ["MariusGNN"], "sampling in native code of ours, within the buffered partitions as there"),
+    ("diskgnn", ["DiskGNN"], "packs by one stream over the table; an epoch's samples may be drawn anew"),
+    ("pagraph", ["PaGraph"], "loads by threads, not by processes; draws keyed by node"),
+]
+#: Columns of the counts that must agree, a mini-batch.
+COUNTS = ["rows", "requests", "bytes"]
+HITS = "{:.1f} %".format
+TEXTS = dict.fromkeys(["system", "original", "dataset", "memory"], "")
+TIMES = {"epoch (s)": ".3g", "its epoch (s)": ".3g", "times as fast": ".2f"}
+COLUMNS = {**TEXTS, **TIMES, **dict.fromkeys([*COUNTS, "hits", DIFFERS], "")}
+KEYS = ["program", "name", "setting", "cell", "dataset", "memory"]
+COUNTERS = ["batches", "rows", "misses", "hits", "observed"]
+COUNTERS += ["device_requests", "io_requests", "device_bytes", "bytes_read"]
+MISSING = "no reimplementation and its original were measured in one setting (outcore-fidelity)"
+CAPTION = (
+    "Equal dataset, memory, model, fan-out and batch size. Rows, hits, and requests and bytes of the device, a "
+    "mini-batch: ours / the original's. An original marked as other code is as told by others "
+    "(`outcore results add`), not judged."
+)
 
 
 @figure("outcore-fidelity")
 def fidelity(evidence: Evidence) -> Sheet:
-    """Show one row for each pair in each setting, and `not measured` for reimplementations without one; raise NotDrawn
-    without any pair."""
-    rows: list[Plain] = []
-    runs: list[str] = []
-    for system, told in SPEC["systems"].items():
-        known = {"system": system, "differs by design": told["differs"]}
-        pairs = list(_pairs(evidence, system, told["originals"]))
-        for setting, ours, theirs in pairs:
-            rows.append({**known, **setting, **_row(ours, theirs)})
-            runs += [*ours.runs, *theirs.runs]
-        if not pairs:
-            rows.append({**known, "original": told["originals"][-1], "its epoch (s)": "not measured"})
-    if not runs:
-        raise NotDrawn(SPEC["missing"])
-    return sheet(rows, SPEC["columns"], SPEC["caption"], runs=list(dict.fromkeys(runs)))
+    """Show one row for each pair in each setting, and `not measured` for reimplementations without one.
+
+    Raises:
+        NotDrawn: there is no pair.
+    """
+    known = pd.DataFrame(SYSTEMS, columns=["system", "program", DIFFERS])
+    pairs = _pairs(evidence, known[["system", "program"]].explode("program"))
+    rows = known.merge(pairs, on="system", how="left")
+    table = rows[["system", DIFFERS, "dataset", "memory"]].copy()
+    table["original"] = rows["name_theirs"].fillna(rows["program"].str[-1])
+    table["epoch (s)"] = rows["seconds"]
+    table["its epoch (s)"] = rows["seconds_theirs"].astype(object).fillna("not measured")
+    table["times as fast"] = rows["seconds_theirs"] / rows["seconds"]
+    for column in COUNTS:
+        table[column] = _beside(rows, column, format_count)
+    table["hits"] = _beside(rows, "hits", HITS)
+    runs: Any = pairs[["runs", "runs_theirs"]].stack()
+    return sheet(table, COLUMNS, CAPTION, runs=list(runs.explode().dropna().unique()))
 
 
-def _pairs(evidence: Evidence, system: str, originals: list[str]) -> Iterator[tuple[Plain, Side, Side]]:
-    """Yield the settings in which the system, with its newest options, and one of its originals were measured."""
-    ours = dict(_sides(evidence, system))
-    theirs = [pair for name in originals for pair in _sides(evidence, name)]
-    foreign = [record for record in evidence.foreign if record.system in originals]
-    theirs += [
-        (
-            side_by_side(record.settings),
-            Side(
-                record.label,
-                record.seconds,
-                _a_batch([{str(name): count for name, count in record.counters.items()}]),
-                [],
-            ),
-        )
-        for record in foreign
-    ]
-    configs = {side_by_side_of(record): record["config"] for record in evidence.records}
-    for key, side in theirs:
-        if key in ours:
-            config = configs[key]
-            yield {"dataset": config["dataset"]["name"], "memory": config["memory"]}, ours[key], side
+def _beside(rows: pd.DataFrame, column: str, text: Callable[[float], str]) -> pd.Series[str]:
+    """Return a count of ours and of the original as text; missing where neither is known."""
+    both = rows[[column, f"{column}_theirs"]]
+    texts = both.map(text, na_action="ignore").fillna(NOTHING)
+    joined = texts[column] + " / " + texts[f"{column}_theirs"]
+    return joined.mask(both.isna().all(axis=1))
 
 
-def _sides(evidence: Evidence, system: str) -> Iterator[tuple[str, Side]]:
-    """Yield the counted runs of a system that ended well, by setting and options, those of the newest run last; the
-    side's name has the options that vary."""
-    found: dict[tuple[str, str], list[Plain]] = {}
-    values: dict[str, set[str]] = {}
-    for record in evidence.records:
-        if record["system"] == system and record["verdict"] in COUNTED and record["status"] == "ok":
-            options = record["config"]["options"]
-            key = side_by_side_of(record), json.dumps(options, sort_keys=True)
-            found[key] = [*found.pop(key, []), record]
-            for name, value in options.items():
-                values.setdefault(name, set()).add(json.dumps(value))
-    for (setting, _), same in found.items():
-        options = same[0]["config"]["options"]
-        varied = [f"{name}={value}" for name, value in options.items() if len(values[name]) > 1]
-        epochs = [epoch for one in same for epoch in measured_epochs(one)]
-        if epochs:
-            counts = _a_batch([{**epoch["counters"], **epoch} for epoch in epochs])
-            seconds = [float(epoch["seconds"]) for epoch in epochs]
-            yield setting, Side(" ".join((system, *varied)), seconds, counts, [str(one["run_id"]) for one in same])
+def _pairs(evidence: Evidence, originals: pd.DataFrame) -> pd.DataFrame:
+    """Return the settings in which a system and one of its originals were measured, both with their newest options.
+
+    Args:
+        originals: one row for each system (`system`) and name of an original (`program`).
+
+    Returns:
+        Columns of `_measured`: ours, and with the suffix `_theirs` the original's.
+    """
+    if evidence.runs.empty:
+        raise NotDrawn(MISSING)
+    measured = _measured(evidence)
+    ours = measured.rename(columns={"program": "system"})
+    theirs = originals.merge(measured, on="program").drop(columns="program")
+    pairs = theirs.merge(ours, on=["system", "setting"], suffixes=("_theirs", ""))
+    if pairs.empty:
+        raise NotDrawn(MISSING)
+    return pairs
 
 
-def _a_batch(epochs: list[Plain]) -> dict[str, float]:
-    """Return the median counts a mini-batch, and the share of hits, of the epochs that have them."""
-    found: dict[str, list[float]] = {}
-    for epoch in epochs:
-        batches = epoch.get("batches")
-        for column, names in SPEC["counters"].items():
-            told = [epoch[name] for name in names if epoch.get(name) is not None]
-            if batches and told:
-                found.setdefault(column, []).append(float(told[0]) / float(batches))
-        missed = _miss_share(epoch)
-        if missed is not None:
-            found.setdefault("hits", []).append(1.0 - missed)
-    return {column: statistics.median(values) for column, values in found.items()}
+def _measured(evidence: Evidence) -> pd.DataFrame:
+    """Return one row for each program in each setting, with its newest options.
+
+    Returns:
+        Columns: `program`, `name`, `setting`, `dataset`, `memory`; medians of the epochs (`seconds`), of `COUNTS` a
+        mini-batch and of `hits` (%); `runs`, ids of the runs.
+    """
+    others = [_foreign_epochs(record) for record in evidence.foreign]
+    epochs = _counted(pd.concat([_own_epochs(evidence.runs), *others], ignore_index=True))
+    cells = epochs.groupby(KEYS, dropna=False)
+    medians = cells[["seconds", *COUNTS, "hits"]].median()
+    medians["runs"] = cells["run_id"].unique()
+    medians["newest"] = cells["run_id"].max()
+    newest = medians.sort_values("newest").reset_index()
+    return newest.drop_duplicates(["name", "setting"], keep="last")
 
 
-def _miss_share(epoch: Plain) -> float | None:
-    """Return the misses of an epoch as a share of its rows; None if unknown. Counters of a memory map have no misses:
-    there, page faults that read count as misses (`page_cache_miss_ratio`)."""
-    if "page_cache" in (epoch.get("hits") or {}):
-        faulted = (epoch.get("observed") or {}).get("page_cache_miss_ratio")
-        return None if faulted is None else float(faulted)
-    rows, misses = epoch.get("rows"), epoch.get("misses")
-    return float(misses) / float(rows) if rows and misses is not None else None
+def _own_epochs(runs: pd.DataFrame) -> pd.DataFrame:
+    """Return the epochs of counted runs that ended well, with program and setting."""
+    done = runs[runs["counts"] & (runs["status"] == "ok")]
+    heads = done[["run_id", "cell"]].assign(program=done["system"], name=done["system"])
+    heads["setting"] = done["record"].map(side_by_side_of)
+    heads["dataset"] = done["config.dataset.name"]
+    heads["memory"] = done["config.memory"]
+    epochs = heads.merge(epochs_table(done), on="run_id")
+    return epochs.rename(columns=lambda name: str(name).removeprefix("counters."))
 
 
-def _row(ours: Side, theirs: Side) -> Plain:
-    mine, other = statistics.median(ours.seconds), statistics.median(theirs.seconds)
-    row: Plain = {"original": theirs.name, "epoch (s)": mine, "its epoch (s)": other, "times as fast": other / mine}
-    for column in (*SPEC["counters"], "hits"):
-        both = [side.counts.get(column) for side in (ours, theirs)]
-        texts = [NOTHING if n is None else f"{100 * n:.1f} %" if column == "hits" else format_count(n) for n in both]
-        row[column] = None if both == [None, None] else " / ".join(texts)
-    return row
+def _foreign_epochs(record: ForeignRecord) -> pd.DataFrame:
+    """Return the epochs of a measurement by other code."""
+    epochs = pd.DataFrame({"seconds": record.seconds}).assign(**record.counters)
+    setting = side_by_side(record.settings)
+    return epochs.assign(program=record.system, name=record.label, setting=setting, cell=record.added_at)
+
+
+def _counted(found: pd.DataFrame) -> pd.DataFrame:
+    """Return epochs with `COUNTS` a mini-batch, and hits in per cent."""
+    epochs = found.reindex(columns=[*KEYS, "run_id", "seconds", *COUNTERS])
+    # Counters of a memory map have no misses: there, page faults that read count as misses.
+    mapped = epochs["hits"].astype(object).str.get("page_cache").notna()
+    faulted = epochs["observed"].astype(object).str.get("page_cache_miss_ratio")
+    missed = (epochs["misses"] / epochs["rows"]).where(~mapped, faulted)
+    epochs["hits"] = 100 * (1 - missed.astype(float))
+    # The counts by the kernel come before those by the program itself.
+    epochs["requests"] = epochs["device_requests"].fillna(epochs["io_requests"])
+    epochs["bytes"] = epochs["device_bytes"].fillna(epochs["bytes_read"])
+    epochs[COUNTS] = epochs[COUNTS].div(epochs["batches"], axis=0)
+    return epochs

@@ -58,8 +58,9 @@ def trend(evidence: Evidence) -> Drawing:
     places, commits = data["commit"].factorize()
     by_cell = data.assign(place=places).groupby("cell", sort=False)
     ratios = by_cell["seconds"].max() / by_cell["seconds"].min()
+    most = ratios.nlargest(MOST_LINES)
     canvas, axes = one_panel(wide=True, height=2.9)
-    for cell in ratios.nlargest(MOST_LINES).index:
+    for cell in most.index:
         _draw_cell(axes, cell, by_cell.get_group(cell))
     axes.axhline(1.0, color="#888888", linewidth=0.6)
     names = [str(commit)[:7] for commit in commits]
@@ -71,9 +72,8 @@ def trend(evidence: Evidence) -> Drawing:
     note = (
         f"machine {params['host']}, {len(commits)} commits; a point is the median of a session's runs; {steps}, dashed"
     )
-    more = len(ratios) - MOST_LINES
-    omitted = f"; {more} cells that moved least are not drawn" if more > 0 else ""
-    return drawn(canvas, data.drop(columns="system"), note + omitted)
+    note += f"; drawn: of {len(ratios)} cells the {len(most)} that moved most"
+    return drawn(canvas, data.drop(columns="system"), note)
 
 
 def _study(evidence: Evidence, name: str, missing: str) -> StudyRecord:

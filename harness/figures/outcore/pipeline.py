@@ -7,127 +7,118 @@ from typing import Any
 
 import pandas as pd
 
+from harness.compare.cells import Cells
 from harness.compare.plan import Plain, Plan, first_setting, grid
-from harness.compare.points import Group, Point
 from harness.compare.verdicts import NotDrawn
-from harness.figures.base import Drawing, drawn, figure_of_runs, ids
+from harness.figures.accuracy_runs import failures
+from harness.figures.base import Drawing, drawn, figure_of_cells
 from harness.figures.draw import style
 from harness.figures.draw.panels import many_panels, name_axes
 from harness.figures.grids import gallery, only_systems
 from harness.results import store as results
+from harness.results.table import each, measured_epochs
 from workloads.errors import InputError
 
 SYSTEMS = ["pyg+", "ginex", "gnndrive", "diskgnn"]
 # A longer epoch is drawn in part: else a mini-batch would be too narrow to see.
 MAX_BATCHES = 80
-# Begin and length in seconds, and row.
-Box = tuple[float, float, int]
-_LANES = {f"lane:{name}": f"device: {name}" for name in ("copy", "zero-copy", "compute")}
+#: Suffix of a colour that makes it a tint.
+TINT = "4D"
+COLUMNS = ["system", "run", "epoch", "batch", "stage", "thread", "start", "end"]
+MARKS = "neighbouring mini-batches alternate in shade, the path of one is black, work of no single one grey"
 
 
-def planned(profile: Plain) -> Plan:
+def of_the_bench(profile: Plain) -> Plan:
     """Plan capped runs of `SYSTEMS`."""
     return grid(first_setting(profile), only_systems(profile, SYSTEMS), {"": {}})
 
 
-@figure_of_runs("outcore-pipeline", lambda profile: planned(gallery(profile)), otherwise=planned, least=1)
-def pipeline(group: Group) -> Drawing:
+def of_the_gallery(profile: Plain) -> Plan:
+    """Plan these systems in the gallery's shorter runs."""
+    return of_the_bench(gallery(profile))
+
+
+@figure_of_cells("outcore-pipeline", of_the_gallery, otherwise=of_the_bench, least=1)
+def pipeline(cells: Cells) -> Drawing:
     """Draw each system's measured epoch nearest to its runs' median; raise NotDrawn if none has a table of stages."""
-    shown: list[tuple[Point, Plain, pd.DataFrame]] = []
-    missing = []
-    for point in map(group.at, SYSTEMS):
-        epoch, spans = _epoch_of(point) if point.value is not None else ({}, pd.DataFrame())
-        if spans.empty:
-            missing.append(f"{'no stages recorded' if epoch else point.told}: {point.system}")
-        else:
-            shown.append((point, epoch, spans))
-    if not shown:
+    runs = cells.measured()
+    spans = pd.concat([_spans(run) for run in each(runs)], ignore_index=True)
+    shown = runs["system"].isin(spans["system"])
+    missing = failures(cells.medians(), SYSTEMS)
+    missing += list(runs.loc[~shown, "system"] + " without recorded stages")
+    if spans.empty:
         raise NotDrawn(f"no run has an epoch with stages ({'; '.join(missing)})")
-    rows = max(len(_rows(spans)) for _, _, spans in shown)
-    canvas, panels = many_panels(len(shown), columns=min(2, len(shown)), height=0.62 + 0.135 * rows)
-    notes, tables = [], []
-    for axes, (point, epoch, spans) in zip(panels, shown, strict=True):
-        notes += _panel(axes, point, epoch, spans)
-        tables.append(spans.assign(system=point.system, run=point.run))
-    extra = "neighbouring mini-batches alternate in shade, the path of one is black, work of no single one hatched"
-    points = [point for point, _, _ in shown]
-    columns = ["system", "run", "epoch", "batch", "stage", "thread", "start", "end"]
-    data = pd.concat(tables, ignore_index=True)[columns]
-    return drawn(canvas, data, group, extra, *notes, *missing, points=points, runs=ids(points))
+    panels = list(spans.groupby("system", sort=False))
+    height = 0.755 + 0.135 * spans["row"].max()
+    canvas, places = many_panels(len(panels), columns=min(2, len(panels)), height=height)
+    notes = [MARKS]
+    for axes, (system, own) in zip(places, panels, strict=True):
+        _draw_spans(axes, own, style.look(str(system)).color)
+        _name_stages(axes, own)
+        notes.append(_limit(axes, own))
+    notes += missing
+    drawn_runs = runs[shown]
+    return drawn(canvas, spans[COLUMNS], cells, *notes, rows=drawn_runs, runs=list(drawn_runs["run"]))
 
 
-def _epoch_of(point: Point) -> tuple[Plain, pd.DataFrame]:
-    """Return the drawn epoch and its spans in seconds from its begin."""
-    epoch = min(point.epochs, key=lambda entry: abs(entry["seconds"] - float(point.value or 0.0)))
+def _spans(run: Any) -> pd.DataFrame:
+    """Return the spans of the drawn epoch of a run, a row of `Cells.medians`; empty without recorded stages.
+
+    Returns:
+        `COLUMNS`, with seconds from the epoch's begin; `seconds`, length of the epoch; `row`, the row of the panel
+        from the top: stages by begin, the device's lanes last, a row for each thread.
+    """
+    epochs = pd.DataFrame(measured_epochs(run.record))
+    nearest = (epochs["seconds"] - run.value).abs().idxmin()
+    epoch = epochs.loc[nearest]
     try:
-        table = results.table(Path(point.path), "stages")
+        stages = results.table(Path(run.path), "stages")
     except InputError:
-        return epoch, pd.DataFrame()
-    spans = table[table["epoch"] == epoch["epoch"]].copy()
-    for column in ("start", "end"):
-        spans[column] = (spans[column].astype(float) - epoch["start_s"]).clip(lower=0.0)
-    return epoch, spans.sort_values("start")
+        return pd.DataFrame(columns=[*COLUMNS, "row"])
+    inside = stages[stages["epoch"] == epoch["epoch"]]
+    spans: pd.DataFrame = inside.assign(system=run.system, run=run.run, seconds=epoch["seconds"])
+    times = spans[["start", "end"]].astype(float) - epoch["start_s"]
+    spans[["start", "end"]] = times.clip(lower=0.0)
+    lane = spans["stage"].str.startswith("lane:")
+    first = spans.groupby("stage")["start"].transform("min")
+    spans["row"] = spans.groupby([lane, first, "stage", "thread"]).ngroup()
+    return spans.sort_values("start")
 
 
-def _rows(spans: pd.DataFrame) -> list[tuple[str, str]]:
-    """Return (stage, thread) of each row from the top: stages by begin, the device's lanes last."""
-    first = spans.groupby("stage")["start"].min()
-    stages = sorted(first.index, key=lambda stage: (stage in _LANES, first[stage], stage))
-    return [(stage, thread) for stage in stages for thread in sorted(set(spans.loc[spans["stage"] == stage, "thread"]))]
+def _draw_spans(axes: Any, spans: pd.DataFrame, color: str) -> None:
+    """Draw the spans of one system, and the path of its middle mini-batch."""
+    batch = spans["batch"]
+    marked = batch.max() // 2
+    colors = pd.Series(color, index=spans.index)
+    colors[batch % 2 == 1] = color + TINT
+    colors[batch == marked] = "black"
+    colors[batch < 0] = "#999999"
+    axes.hlines(spans["row"], spans["start"], spans["end"], colors=list(colors), linewidth=6)
+    path = spans[batch == marked]
+    middle = (path["start"] + path["end"]) / 2
+    axes.plot(middle, path["row"], color="black", linewidth=0.8)
 
 
-def _panel(axes: Any, point: Point, epoch: Plain, spans: pd.DataFrame) -> list[str]:
-    """Draw one system; return its notes for the caption."""
-    from matplotlib.collections import PolyCollection
-    from matplotlib.colors import to_rgb
-
-    rows = _rows(spans)
-    place = {row: index for index, row in enumerate(rows)}
-    batches = sorted({int(batch) for batch in spans["batch"] if batch >= 0})
-    marked = batches[len(batches) // 2] if batches else -1
-    color = style.look(point.system).color
-    tint = tuple(0.25 * part + 0.75 for part in to_rgb(color))
-    fills: dict[str, tuple[dict[str, Any], list[Box]]] = {
-        "none": ({"facecolor": "white", "edgecolor": "#666666", "hatch": "//////"}, []),
-        "even": ({"facecolor": color, "edgecolor": "black"}, []),
-        "odd": ({"facecolor": tint, "edgecolor": "black"}, []),
-        # A box too short for a black border has one in its own colour, to stay visible.
-        "short": ({"facecolor": color, "edgecolor": color}, []),
-        "marked": ({"facecolor": "black", "edgecolor": "black"}, []),
-    }
-    short = 0.006 * float(epoch["seconds"]) * min(1.0, MAX_BATCHES / max(1, len(batches)))
-    columns = (spans[name].tolist() for name in ("stage", "thread", "batch", "start", "end"))
-    for stage, thread, batch, start, end in zip(*columns, strict=True):
-        fill = "none" if batch < 0 else "marked" if batch == marked else "odd" if batch % 2 else "even"
-        if fill in ("odd", "even") and end - start < short:
-            fill = "short"
-        fills[fill][1].append((start, end - start, place[stage, thread]))
-    for looks, boxes in fills.values():
-        corners = [[(x, y - 0.4), (x + width, y - 0.4), (x + width, y + 0.4), (x, y + 0.4)] for x, width, y in boxes]
-        axes.add_collection(PolyCollection(corners, linewidths=0.25, **looks))
-    path = sorted(fills["marked"][1])
-    axes.plot([x + width / 2 for x, width, _ in path], [y for _, _, y in path], color="black", linewidth=0.8)
-    _label_rows(axes, rows)
-    length, long = float(epoch["seconds"]), len(batches) > MAX_BATCHES
-    shown = length * MAX_BATCHES / len(batches) if long else length
-    axes.set_xlim((length - shown) / 2, shown + (length - shown) / 2)
-    name_axes(axes, f"{point.system}: epoch of {length:.3g} s", "time since the epoch began (s)")
-    return [f"{point.system}: the middle {MAX_BATCHES} of {len(batches)} mini-batches' time"] if long else []
-
-
-def _label_rows(axes: Any, rows: list[tuple[str, str]]) -> None:
+def _name_stages(axes: Any, spans: pd.DataFrame) -> None:
     """Label each stage in the middle of its threads' rows; draw a line between two stages."""
-    names: dict[str, list[int]] = {}
-    for index, (stage, _) in enumerate(rows):
-        names.setdefault(stage, []).append(index)
-    ticks = [sum(indices) / len(indices) for indices in names.values()]
-    labels = [
-        _LANES.get(stage, stage.replace("_", " ")) + (f" ×{len(indices)}" if len(indices) > 1 else "")
-        for stage, indices in names.items()
-    ]
-    axes.set_yticks(ticks, labels, fontsize=6.5)
+    rows = spans.groupby("stage")["row"].agg(["min", "max"])
+    labels = []
+    for stage in each(rows.reset_index()):
+        name = stage.stage.replace("lane:", "device: ").replace("_", " ")
+        threads = stage.max - stage.min + 1
+        labels.append(f"{name} ×{threads}" if threads > 1 else name)
+        axes.axhline(stage.max + 0.5, color="#bbbbbb", linewidth=0.4)
+    axes.set_yticks(rows.mean(axis=1), labels, fontsize=6.5)
     axes.tick_params(axis="y", length=0)
-    for indices in list(names.values())[1:]:
-        axes.axhline(indices[0] - 0.5, color="#bbbbbb", linewidth=0.4)
-    axes.set_ylim(len(rows) - 0.5, -0.5)
     axes.grid(axis="y", visible=False)
+    axes.set_ylim(rows["max"].max() + 0.5, -0.5)
+
+
+def _limit(axes: Any, spans: pd.DataFrame) -> str:
+    """Set the part of the epoch that is drawn; return caption text where it is not all of it."""
+    system, seconds = spans[["system", "seconds"]].iloc[0]
+    name_axes(axes, f"{system}: epoch of {seconds:.3g} s", "time since the epoch began (s)")
+    batches = spans.loc[spans["batch"] >= 0, "batch"].nunique()
+    part = min(1.0, MAX_BATCHES / max(1, batches))
+    axes.set_xlim(seconds * (1 - part) / 2, seconds * (1 + part) / 2)
+    return f"{system}: the middle {MAX_BATCHES} of {batches} mini-batches' time" if part < 1 else ""
