@@ -120,6 +120,7 @@ def test_a_figure_that_words_its_own_reason_names_runs_that_do_not_count_too(tmp
         bytes_ = None if cell.settings.device_memory is None else parse_bytes(cell.settings.device_memory)
         options = complete_options(cell.system, cell.settings.options)
         where = {"dataset": str(cell.settings.dataset), "device_memory_bytes": bytes_, "options": options}
+        where["layers"] = cell.settings.layers or len(cell.settings.fanout)
         save(tmp_path, make_record(cell.system, [1.0], verdict="SPOILT", **{**settings, **where}))
     result = render(chosen(figure), load_evidence(tmp_path), tmp_path / "out")[0]
     assert result.status == "not drawn" and "spoilt by other programs left out" in result.reason

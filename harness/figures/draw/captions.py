@@ -143,7 +143,7 @@ def dataset_name(record: StudyRecord) -> str:
     return record.dataset.name if record.dataset else ""
 
 
-def listed(rows: pd.DataFrame, text: str, joint: str = ", ") -> str:
+def row_texts(rows: pd.DataFrame, text: str, joint: str = ", ") -> str:
     """Return `text` for each row, joined; the names of columns stand in it in braces."""
     return joint.join(text.format_map(row) for row in rows.to_dict("records"))
 

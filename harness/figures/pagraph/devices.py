@@ -12,7 +12,7 @@ from harness.compare.verdicts import NotDrawn
 from harness.figures import accuracy_runs as accuracy
 from harness.figures.base import Drawing, drawn, figure_of_cells, published
 from harness.figures.draw.bars import draw_bars
-from harness.figures.draw.captions import left_out, listed
+from harness.figures.draw.captions import left_out, row_texts
 from harness.figures.draw.curves import draw_curves
 from harness.figures.draw.panels import many_panels, one_panel
 from harness.figures.grids import values
@@ -134,8 +134,8 @@ def fig18(cells: Cells) -> Drawing:
     title = "Adding caching, partitions, pipelining"
     canvas, _ = draw_bars(data, title=title, ylabel="seconds for a million seed nodes", numbers=".2f")
     later = data.dropna(subset="saved")
-    saved = listed(later.assign(percent=100 * later["saved"]), "{group} {series} {percent:.0f} %")
-    paper = listed(published("pagraph-fig18"), "{series} {x} {value:g} {unit}")
+    saved = row_texts(later.assign(percent=100 * later["saved"]), "{group} {series} {percent:.0f} %")
+    paper = row_texts(published("pagraph-fig18"), "{series} {x} {value:g} {unit}")
     notes = [f"{DEVICES} devices", NOTE, f"saved by each step: {saved}", f"paper (friendster, 4 GPUs): {paper}"]
     return drawn(canvas, data, cells, *notes)
 
@@ -192,4 +192,4 @@ def _reached(runs: pd.DataFrame) -> str:
     rows = runs[["system"]].assign(target=100 * target)
     rows["best"] = 100 * runs["record"].map(accuracy.best_accuracy)
     rows["seconds"] = [accuracy.at_target(record, target) for record in runs["record"]]
-    return listed(rows, "{system} {best:.1f} % ({target:.1f} % after {seconds:.1f} s)")
+    return row_texts(rows, "{system} {best:.1f} % ({target:.1f} % after {seconds:.1f} s)")

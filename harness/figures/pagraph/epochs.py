@@ -9,7 +9,7 @@ import pandas as pd
 from harness.compare.cells import Cells, times_faster, with_absent
 from harness.compare.plan import Plain, Plan, joined
 from harness.compare.verdicts import NotDrawn
-from harness.figures.base import GB, Drawing, Sheet, drawn, figure_of_cells, paper_table, paper_value, sheet
+from harness.figures.base import GB, Drawing, Sheet, drawn, figure_of_cells, paper_frame, paper_value, sheet
 from harness.figures.draw import style
 from harness.figures.draw.bars import draw_bars, draw_stacks
 from harness.figures.draw.breakdown import run_breakdown, stack_rows
@@ -31,6 +31,7 @@ PARTS_NOTE = (
     "of the epoch; loading: gathering on the host and copying to the device"
 )
 EPOCH = "epoch (s)"
+FASTER = "times faster than dgl"
 
 
 def epoch_parts(cell: Any) -> dict[str, float]:
@@ -50,12 +51,6 @@ def speedup_rows(table: pd.DataFrame, figure_id: str) -> pd.DataFrame:
     for end in ("low", "high"):
         rows[f"paper_{end}"] = [paper_value(figure_id, row.series, f"{row.group} {end}") for row in each(rows)]
     return rows[["group", "series", "value", "low", "high", "status", "speedup", "run", "paper_low", "paper_high"]]
-
-
-def draw_speedups(axes: Any, rows: pd.DataFrame, title: str) -> None:
-    """Draw `speedup` of rows of `speedup_rows` as bars beside the paper's ranges."""
-    shown = rows.drop(columns=["value", "low", "high"]).rename(columns={"speedup": "value"})
-    draw_bars(shown, title=title, ylabel="times faster than dgl", numbers=".1f", axes=axes)
 
 
 #: Run settings of both ways of sampling.
@@ -89,7 +84,7 @@ def fig11(cells: Cells) -> Drawing:
     canvas, (left, right) = many_panels(2)
     times = rows.drop(columns=["paper_low", "paper_high"])
     draw_bars(times, title="Epoch time", ylabel=EPOCH, numbers=".2f", axes=left)
-    draw_speedups(right, rows, "Speed-up over DGL")
+    draw_bars(rows, column="speedup", title="Speed-up over DGL", ylabel=FASTER, numbers=".1f", axes=right)
     note = "one graph of the paper's six; `+pp` reads rows that hold the first layer's sums"
     return drawn(canvas, rows, cells, note)
 
@@ -170,7 +165,7 @@ def fig20(cells: Cells) -> Drawing:
     rates = seed_rates(cells)
     several = curve_rows(rates[rates["panel"] != ""])
     canvas, (first, second, third) = many_panels(3)
-    draw_speedups(first, speedups, "(a) Speed-up over DGL")
+    draw_bars(speedups, column="speedup", title="(a) Speed-up over DGL", ylabel=FASTER, numbers=".1f", axes=first)
     draw_stacks(parts, parts=PARTS, title="(b) GCN epoch by part", ylabel=EPOCH, axes=second)
     draw_rates(third, several, "(c) Throughput")
     data = pd.concat([speedups.assign(panel="a"), parts.assign(panel="b"), several.assign(panel="c")])
@@ -220,16 +215,14 @@ def tab4(cells: Cells) -> Sheet:
     table = cells.medians("counters.bytes_loaded").dropna(subset="value").set_index("system")
     if len(table) < 2:
         raise NotDrawn("dgl and pagraph have not both counted what they loaded (pagraph-tab4)")
-    dgl, pagraph = table["value"].loc[SYSTEMS]
     record = table["record"].loc["pagraph"]
     facts = record["facts"]
-    ours = {"dataset": record["config"]["dataset"]["name"], "dgl": dgl, "pagraph": pagraph, "source": "measured"}
-    ours["saved (%)"] = 100.0 * (1.0 - pagraph / dgl)
-    ours["cached (%)"] = 100.0 * facts["cached_rows"] / facts["table_rows"]
-    rows = [ours]
-    for name, known in paper_table("pagraph-tab4").items():
-        row = {"dataset": name, "dgl": GB * known["dgl"], "pagraph": GB * known["pagraph"], "source": "paper"}
-        rows.append({**row, "saved (%)": known["saved"], "cached (%)": known["cached"]})
+    ours = table[["value"]].T.assign(dataset=record["config"]["dataset"]["name"], source="measured")
+    ours["saved"] = 100.0 * (1.0 - ours["pagraph"] / ours["dgl"])
+    ours["cached"] = 100.0 * facts["cached_rows"] / facts["table_rows"]
+    paper = paper_frame("pagraph-tab4").rename_axis("dataset").reset_index().assign(source="paper")
+    paper[SYSTEMS] = GB * paper.reindex(columns=SYSTEMS)
+    rows = pd.concat([ours, paper]).rename(columns={"saved": "saved (%)", "cached": "cached (%)"})
     batches = cells.epochs["batches"].iloc[0]
     note = f"feature bytes copied to the device in an epoch of {batches} mini-batches (paper: a whole one)"
-    return sheet(pd.DataFrame(rows, columns=list(LOADED)), LOADED, cells, NAMES["gcn"], note)
+    return sheet(rows[list(LOADED)], LOADED, cells, NAMES["gcn"], note)

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from harness.compare.plan import Plain, Plan, grid, joined
-from harness.figures.grids import dataset_of, feature_bytes, gallery, study_of
+from harness.figures.grids import dataset_of, feature_bytes, gallery, scaled, study_of
 from harness.studies.base import StudyNeed
 from workloads.units import parse_count
 
@@ -86,7 +86,6 @@ def small_study(profile: Plain, name: str) -> StudyNeed:
     """Return a study of the paper's workload on a tenth of the profile's nodes and edges, with a tenth of the batch."""
     base = setting(profile)
     dataset, recipe = dataset_of(base)
-    for key in ("nodes", "edges"):
-        recipe[key] = parse_count(recipe[key], key) // PARTITION_SCALE
+    small = scaled(recipe, 1 / PARTITION_SCALE)
     batch_size = max(1, base["run"]["batch_size"] // PARTITION_SCALE)
-    return study_of(base, name, dataset=(f"{dataset}-tenth", recipe), batch_size=batch_size)
+    return study_of(base, name, dataset=(f"{dataset}-tenth", small), batch_size=batch_size)

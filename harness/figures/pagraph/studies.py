@@ -7,7 +7,7 @@ import pandas as pd
 from harness.compare.evidence import Evidence
 from harness.compare.plan import Plain
 from harness.figures.base import Drawing, Sheet, drawn, figure, paper_value, published, sheet
-from harness.figures.draw.captions import dataset_name, left_out, listed, study_caption
+from harness.figures.draw.captions import dataset_name, left_out, row_texts, study_caption
 from harness.figures.draw.curves import draw_curves
 from harness.figures.draw.panels import many_panels, mark_range
 from harness.figures.grids import values
@@ -46,7 +46,7 @@ def fig5(evidence: Evidence) -> Drawing:
     data["y"] *= 100.0
     title, ylabel = "How often a row is read in an epoch", "rows read at most so often (%)"
     canvas, _ = draw_curves(data, title=title, xlabel="times read (log)", ylabel=ylabel, xlog=True)
-    paper = listed(published("pagraph-fig5"), "{series} {value:g} {unit}", "; ")
+    paper = row_texts(published("pagraph-fig5"), "{series} {value:g} {unit}", "; ")
     return drawn(canvas, data, records[0], *notes, f"paper (wiki-talk): {paper}")
 
 
@@ -101,7 +101,7 @@ def fig17(evidence: Evidence) -> Drawing:
         axes.set_xticks(found["count"])
     paper = published("pagraph-fig17")
     mark_range(right, list(paper["x"]), list(paper["value"]), "paper (range over its graphs)")
-    replication = listed(found, "{replication:.2f} at {count}")
+    replication = row_texts(found, "{replication:.2f} at {count}")
     cached = 100 * record.result["cached_share"]
     note = (
         f"each device caches {cached:.0f} % of the rows by out-degree; partitions hold the {record.result['hops']}-hop "
