@@ -147,7 +147,7 @@ def ratio(setting: Setting, *columns: str) -> Measured:
         NotRun: a side has none of the columns, or a zero is divided by.
     """
     compared = columns or ("seconds",)
-    better, baseline = (samples(side, *compared) for side in setting.sides)
+    better, baseline = [samples(side, *compared) for side in setting.sides]
     if better.empty or baseline.empty or not better.all():
         raise NotRun("the runs do not hold what is compared")
     lines = [_described(side, *compared) for side in setting.sides]
@@ -173,14 +173,16 @@ def _described(side: Runs, *columns: str) -> str:
     """Describe one side in a line: its value, and stages, bytes and requests of its newest run."""
     values = samples(side, *columns)
     record = side["record"].iloc[-1]
-    parts = [f"{record['system']}: median {values.median():.4g} of {len(values)} epochs"]
-    if stages := record["summary"].get("stages_s"):
-        parts.append("stages " + ", ".join(f"{name} {seconds:.3g} s" for name, seconds in stages.items()))
+    line = f"{record['system']}: median {values.median():.4g} of {len(values)} epochs"
+    spent = record["summary"].get("stages_s") or {}
+    stages = [f"{name} {seconds:.3g} s" for name, seconds in spent.items()]
+    if stages:
+        line += f"; stages {', '.join(stages)}"
     last = record["epochs"][-1]
-    if last["device_bytes"] is not None:
-        read_mib = last["device_bytes"] / 2**20
-        parts.append(f"{read_mib:.0f} MiB in {last['device_requests']:,} requests from the device")
-    return "; ".join(parts)
+    if last["device_bytes"] is None:
+        return line
+    read_mib = last["device_bytes"] / 2**20
+    return f"{line}; {read_mib:.0f} MiB in {last['device_requests']:,} requests from the device"
 
 
 def over_settings(found: Sequence[Setting], *, most: bool = False) -> Measured:
@@ -207,8 +209,9 @@ def _tested(runs: Runs, *systems: str, free: Collection[str] = ()) -> Setting:
 def accuracy_gap(runs: Runs, better: str, baseline: str, *, free: Collection[str] = ()) -> Measured:
     """Return the points by which the better side's accuracy over its last three epochs exceeds the baseline's."""
     setting = _tested(runs, better, baseline, free=free)
-    ours, theirs = (_accuracy(side) for side in setting.sides)
-    return setting.measured(ours.minus(theirs), f"{better} {ours.value:.2f} %, {baseline} {theirs.value:.2f} %")
+    ours, theirs = map(_accuracy, setting.sides)
+    line = f"{better} {ours.value:.2f} %, {baseline} {theirs.value:.2f} %"
+    return setting.measured(ours.minus(theirs), line)
 
 
 def _accuracy(side: Runs) -> Number:

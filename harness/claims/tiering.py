@@ -70,13 +70,14 @@ def least_covered(studies: Studies, share: float) -> Measured:
 @claim("dt-06", study="access-coverage")
 def lead_of_weighted_reverse_pagerank(studies: Studies) -> Measured:
     """Return the points by which the score covers more than the better of two others, the least of all."""
-    coverage = 100 * pd.concat(map(_coverage, studies))
+    coverage = pd.concat(map(_coverage, studies))
     best = coverage["weighted-reverse-pagerank"]
     other = coverage[["degree", "reverse-pagerank"]].max(axis="columns")
+    lead = 100 * (best - other)
     lines = []
     for share, ours, theirs in zip(coverage.index, best, other, strict=True):
-        lines.append(f"first {100 * share:g} %: {ours:.2f} % against {theirs:.2f} %")
-    return studied(studies, (best - other).min(), *lines)
+        lines.append(f"first {100 * share:g} %: {100 * ours:.2f} % against {100 * theirs:.2f} %")
+    return studied(studies, lead.min(), *lines)
 
 
 @claim("dt-07", study="access-coverage", score="weighted-reverse-pagerank")
