@@ -19,6 +19,7 @@ from harness.claims.comparison import (
     ratio,
     samples,
     settings,
+    tested,
 )
 from harness.claims.measured import Measured, NotRun, Number, studied
 from harness.claims.registry import claim
@@ -38,20 +39,23 @@ _IN_MEMORY = (
 @claim("dg-04", baseline="dgl-ondisk", most=True)
 def speedup_with_fresh_samples(runs: Runs, baseline: str, most: bool = False) -> Measured:
     """Divide a baseline's epoch by diskgnn's with samples of its own for each epoch, over all settings."""
-    return over_settings(settings(runs, of("diskgnn", resample_every=1), baseline), most=most)
+    fresh = of("diskgnn", resample_every=1)
+    return over_settings(settings(runs, fresh, baseline), most=most)
 
 
 @claim("dg-08", baseline="ginex")
 @claim("dg-09", baseline="mariusgnn")
 def accuracy(runs: Runs, baseline: str) -> Measured:
     """Subtract a baseline's accuracy from diskgnn's."""
-    return accuracy_gap(runs, "diskgnn", baseline)
+    return accuracy_gap(one_setting(tested(runs), "diskgnn", baseline))
 
 
 @claim("dg-10")
 def batched_packing(runs: Runs) -> Measured:
     """Divide the seconds of individual packing by those of batched packing."""
-    setting = one_setting(runs, of("diskgnn", packing="batched"), of("diskgnn", packing="individual"))
+    batched = of("diskgnn", packing="batched")
+    individual = of("diskgnn", packing="individual")
+    setting = one_setting(runs, batched, individual)
     batched_s, individual_s = (samples(side, "facts.pack_s").median() for side in setting.sides)
     line = f"batched {batched_s:.2f} s, individual {individual_s:.2f} s"
     return replace(ratio(setting, "facts.pack_s"), detail=[line])
@@ -61,8 +65,9 @@ def batched_packing(runs: Runs) -> Measured:
 @claim("dg-12")
 def pipeline(runs: Runs, most: bool = False) -> Measured:
     """Divide the epoch of diskgnn without its pipeline by that with it, over all settings."""
-    both = settings(runs, of("diskgnn", pipeline=True), of("diskgnn", pipeline=False))
-    return over_settings(both, most=most)
+    pipelined = of("diskgnn", pipeline=True)
+    sequential = of("diskgnn", pipeline=False)
+    return over_settings(settings(runs, pipelined, sequential), most=most)
 
 
 @claim(
@@ -106,8 +111,10 @@ def _layout(search: Plain) -> str:
 def slow_disk(runs: Runs) -> Measured:
     """Divide diskgnn's epoch on the SSD class aws-gp3 by that on aws-nvme."""
     drive = runs["config.disk_class"].str.partition("/")[0]
-    nvme, gp3 = (of("diskgnn", drive=name) for name in ("aws-nvme", "aws-gp3"))
-    return ratio(one_setting(runs.assign(drive=drive), nvme, gp3, free=["disk_class"]))
+    named = runs.assign(drive=drive)
+    nvme = of("diskgnn", drive="aws-nvme")
+    gp3 = of("diskgnn", drive="aws-gp3")
+    return ratio(one_setting(named, nvme, gp3, free=["disk_class"]))
 
 
 @claim("dg-18", study="disk-space", differs="it grows with the mini-batches of an epoch, which are the profile's")
@@ -170,7 +177,8 @@ def preprocessing(runs: Runs) -> Measured:
         raise NotRun("no epoch of it was measured")
     trained = f"{_EPOCHS} epochs of {cost.mean_epoch_s:.3g} s"
     line = f"{cost.once_s:.1f} s of preprocessing for {trained} that replay one's samples"
-    return setting.measured(Number.exact(100 * cost.once_s / cost.total_s(_EPOCHS)), line)
+    per_cent = 100 * cost.once_s / cost.total_s(_EPOCHS)
+    return setting.measured(Number.exact(per_cent), line)
 
 
 @claim("dg-25", differs=_IN_MEMORY)

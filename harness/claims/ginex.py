@@ -84,7 +84,9 @@ def switching(runs: Runs) -> Measured:
 def twice_the_superbatch(runs: Runs) -> Measured:
     """Return the per cent of the epoch that twice the default superbatch saves."""
     sized = runs.assign(superbatches=runs["record"].map(_superbatches))
-    return saved(one_setting(sized, of("ginex", superbatches=2), of("ginex", superbatches=1)))
+    twice = of("ginex", superbatches=2)
+    default = of("ginex", superbatches=1)
+    return saved(one_setting(sized, twice, default))
 
 
 def _superbatches(record: Plain) -> float:

@@ -26,7 +26,9 @@ _PAPER_EDGES = 3.2e9
 @claim("dt-12", hot="0.25x", column="seconds", differs=_WIDE_ROWS)
 def saved_by_hot_rows(runs: Runs, hot: str, column: str) -> Measured:
     """Return the per cent of the time or of the bytes on the bus that a share of hot rows saves."""
-    return saved(one_setting(runs, of("data-tiering", cache=hot), of("data-tiering", cache="0x")), column)
+    some = of("data-tiering", cache=hot)
+    none = of("data-tiering", cache="0x")
+    return saved(one_setting(runs, some, none), column)
 
 
 @claim("dt-02", differs=_WIDE_ROWS)
@@ -63,7 +65,8 @@ def least_covered(studies: Studies, share: float) -> Measured:
     for study in studies:
         covered = _covered(study, share)
         least.append(covered.min())
-        lines += [f"fan-out {study.params['fanout']}, {score}: {seen:.1f} %" for score, seen in covered.items()]
+        name = f"fan-out {study.params['fanout']}"
+        lines += [f"{name}, {score}: {seen:.1f} %" for score, seen in covered.items()]
     return studied(studies, min(least), *lines)
 
 
@@ -75,8 +78,8 @@ def lead_of_weighted_reverse_pagerank(studies: Studies) -> Measured:
     other = coverage[["degree", "reverse-pagerank"]].max(axis="columns")
     lead = 100 * (best - other)
     lines = []
-    for share, ours, theirs in zip(coverage.index, best, other, strict=True):
-        lines.append(f"first {100 * share:g} %: {100 * ours:.2f} % against {100 * theirs:.2f} %")
+    for share, ours, theirs in zip(100 * coverage.index, 100 * best, 100 * other, strict=True):
+        lines.append(f"first {share:g} %: {ours:.2f} % against {theirs:.2f} %")
     return studied(studies, lead.min(), *lines)
 
 
