@@ -24,9 +24,8 @@ from harness.records.study import StudyRecord
 from harness.results.table import each
 
 Studies = Sequence[StudyRecord]
-_IN_MEMORY = (
-    "mariusgnn draws among the partitions in memory alone: at the least memory that it fits, small mini-batches"
-)
+#: Difference of claims on mariusgnn.
+IN_MEMORY = "mariusgnn draws among the partitions in memory alone: at the least memory that it fits, small mini-batches"
 
 
 @claim("gd-01", "gd-05", baseline="pyg+")
@@ -36,13 +35,13 @@ def speedup(runs: Runs, baseline: str) -> Measured:
     return ratio(one_setting(runs, "gnndrive", baseline))
 
 
-@claim("gd-03", differs=_IN_MEMORY)
+@claim("gd-03", differs=IN_MEMORY)
 def speedup_over_mariusgnn(runs: Runs) -> Measured:
     """Divide mariusgnn's epoch, its data preparation included, by gnndrive's."""
     return ratio(least_memory(runs, "gnndrive", "mariusgnn"))
 
 
-@claim("gd-04", differs=_IN_MEMORY)
+@claim("gd-04", differs=IN_MEMORY)
 def speedup_of_training(runs: Runs) -> Measured:
     """Divide mariusgnn's epoch without its data preparation by gnndrive's."""
     return ratio(least_memory(runs, "gnndrive", "mariusgnn"), "trained_s")
@@ -155,10 +154,9 @@ def asynchronous_over_synchronous(studies: Studies) -> Measured:
     if len(best) < 2:
         raise NotRun("the study fio-grid lacks synchronous or asynchronous points")
     deep, wide = each(best.sort_values("engine", key=lambda engine: engine == "sync"))
-    deep_line = f"depth {deep.depth}: {deep.bytes_per_s / 1e6:.1f} MB/s"
-    wide_line = f"{wide.threads} threads: {wide.bytes_per_s / 1e6:.1f} MB/s"
     number = Number.median([deep.bytes_per_s], [wide.bytes_per_s])
-    return studied(studies, number, deep_line, wide_line)
+    rates = [f"{point.bytes_per_s / 1e6:.1f} MB/s" for point in (deep, wide)]
+    return studied(studies, number, f"depth {deep.depth}: {rates[0]}", f"{wide.threads} threads: {rates[1]}")
 
 
 @claim("gd-28", study="fio-grid")

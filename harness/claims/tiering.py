@@ -10,7 +10,7 @@ from collections.abc import Sequence
 import pandas as pd
 
 from harness.claims.comparison import Runs, of, one_setting, ratio, runs_of, saved
-from harness.claims.measured import Measured, NotRun, Number, studied
+from harness.claims.measured import Measured, NotRun, Number, lines_of, studied
 from harness.claims.registry import claim
 from harness.records.study import StudyRecord
 
@@ -60,27 +60,23 @@ def _covered(study: StudyRecord, share: float) -> pd.Series[float]:
 @claim("dt-05", study="access-coverage", share=0.25)
 def least_covered(studies: Studies, share: float) -> Measured:
     """Return the per cent of accesses to the first rows, the least of all scores and graphs."""
-    least = []
-    lines = []
+    tables = []
     for study in studies:
-        covered = _covered(study, share)
-        least.append(covered.min())
-        name = f"fan-out {study.params['fanout']}"
-        lines += [f"{name}, {score}: {seen:.1f} %" for score, seen in covered.items()]
-    return studied(studies, min(least), *lines)
+        covered = _covered(study, share).rename_axis("score").reset_index(name="cover")
+        tables.append(covered.assign(fanout=str(study.params["fanout"])))
+    table = pd.concat(tables)
+    return studied(studies, table["cover"].min(), *lines_of(table, "fan-out {fanout}, {score}: {cover:.1f} %"))
 
 
 @claim("dt-06", study="access-coverage")
 def lead_of_weighted_reverse_pagerank(studies: Studies) -> Measured:
     """Return the points by which the score covers more than the better of two others, the least of all."""
-    coverage = pd.concat(map(_coverage, studies))
-    best = coverage["weighted-reverse-pagerank"]
-    other = coverage[["degree", "reverse-pagerank"]].max(axis="columns")
-    lead = 100 * (best - other)
-    lines = []
-    for share, ours, theirs in zip(100 * coverage.index, 100 * best, 100 * other, strict=True):
-        lines.append(f"first {share:g} %: {ours:.2f} % against {theirs:.2f} %")
-    return studied(studies, lead.min(), *lines)
+    coverage = pd.concat(map(_coverage, studies)).reset_index(names="share")
+    ours = coverage["weighted-reverse-pagerank"]
+    theirs = coverage[["degree", "reverse-pagerank"]].max(axis="columns")
+    table = coverage[["share"]].assign(ours=ours, theirs=theirs)
+    lines = lines_of(100 * table, "first {share:g} %: {ours:.2f} % against {theirs:.2f} %")
+    return studied(studies, (100 * (ours - theirs)).min(), *lines)
 
 
 @claim("dt-07", study="access-coverage", score="weighted-reverse-pagerank")
