@@ -48,6 +48,11 @@ class Setting:
         return [side["record"].iloc[-1] for side in self.sides]
 
     @property
+    def systems(self) -> list[str]:
+        """System of each side."""
+        return [record["system"] for record in self.newest]
+
+    @property
     def budget_bytes(self) -> int:
         """Least budget of the newest runs; 0 without a cap."""
         return min(record["memory"]["budget_bytes"] or 0 for record in self.newest)
@@ -89,10 +94,11 @@ def settings(runs: Runs, *sides: Side | str, free: Collection[str] = ()) -> list
             device = own[0]["config.device"].iloc[-1]
             found.append(Setting({**shared, "device": device}, own))
     if not found:
-        missing = [_missing(side, own) for side, own in zip(named, mine, strict=True)]
-        raise NotRun(" and ".join(filter(None, missing)) or "no two runs that differ in nothing else")
+        missing = filter(None, map(_missing, named, mine))
+        raise NotRun(" and ".join(missing) or "no two runs that differ in nothing else")
     found.sort(key=_newest_run, reverse=True)
-    return [setting for setting in found if _host(setting) == _host(found[0])]
+    host = _host(found[0])
+    return [setting for setting in found if _host(setting) == host]
 
 
 def _newest_run(setting: Setting) -> str:
@@ -110,7 +116,9 @@ def _missing(side: Side, runs: Runs) -> str:
     ended = sorted(set(runs["status"]))
     if not ended:
         return f"no run of {name}"
-    return "" if "ok" in ended else f"every run of {name} ended as {', '.join(ended)}"
+    if "ok" in ended:
+        return ""
+    return f"every run of {name} ended as {', '.join(ended)}"
 
 
 def one_setting(runs: Runs, *sides: Side | str, free: Collection[str] = ()) -> Setting:
@@ -147,7 +155,7 @@ def ratio(setting: Setting, *columns: str) -> Measured:
         NotRun: a side has none of the columns, or a zero is divided by.
     """
     compared = columns or ("seconds",)
-    better, baseline = (samples(side, *compared) for side in setting.sides)
+    better, baseline = [samples(side, *compared) for side in setting.sides]
     if better.empty or baseline.empty or not better.all():
         raise NotRun("the runs do not hold what is compared")
     lines = [_described(side, *compared) for side in setting.sides]
@@ -163,9 +171,10 @@ def saved(setting: Setting, *columns: str) -> Measured:
 def share(setting: Setting, *columns: str, of: Collection[str] = ("seconds",)) -> Measured:
     """Return the per cent that columns take of other columns, epoch by epoch, of the only side. Raises NotRun."""
     (side,) = setting.sides
-    shares = 100 * samples(side, *columns) / samples(side, *of)
+    parts = samples(side, *columns)
+    shares = 100 * parts / samples(side, *of)
     if shares.empty or not shares.lt(float("inf")).all():
-        raise NotRun(f"the runs of {side['system'].iloc[0]} do not hold what is compared")
+        raise NotRun(f"the runs of {setting.systems[0]} do not hold what is compared")
     return setting.measured(Number.median(list(shares)), _described(side, *columns))
 
 
@@ -173,14 +182,16 @@ def _described(side: Runs, *columns: str) -> str:
     """Describe one side in a line: its value, and stages, bytes and requests of its newest run."""
     values = samples(side, *columns)
     record = side["record"].iloc[-1]
-    parts = [f"{record['system']}: median {values.median():.4g} of {len(values)} epochs"]
-    if stages := record["summary"].get("stages_s"):
-        parts.append("stages " + ", ".join(f"{name} {seconds:.3g} s" for name, seconds in stages.items()))
+    line = f"{record['system']}: median {values.median():.4g} of {len(values)} epochs"
+    spent = record["summary"].get("stages_s") or {}
+    stages = [f"{name} {seconds:.3g} s" for name, seconds in spent.items()]
+    if stages:
+        line += f"; stages {', '.join(stages)}"
     last = record["epochs"][-1]
-    if last["device_bytes"] is not None:
-        read_mib = last["device_bytes"] / 2**20
-        parts.append(f"{read_mib:.0f} MiB in {last['device_requests']:,} requests from the device")
-    return "; ".join(parts)
+    if last["device_bytes"] is None:
+        return line
+    read_mib = last["device_bytes"] / 2**20
+    return f"{line}; {read_mib:.0f} MiB in {last['device_requests']:,} requests from the device"
 
 
 def over_settings(found: Sequence[Setting], *, most: bool = False) -> Measured:
@@ -195,36 +206,37 @@ def over_settings(found: Sequence[Setting], *, most: bool = False) -> Measured:
         number = Number(mean, numbers[0].value, number.value, "range")
     runs = [run for one in ratios for run in one.runs]
     lines = [line for one in ratios for line in one.detail]
-    return Measured(number, runs, setting=found[0].shared, detail=[*lines, f"over {len(found)} settings"])
+    lines.append(f"over {len(found)} settings")
+    return Measured(number, runs, setting=found[0].shared, detail=lines)
 
 
-def _tested(runs: Runs, *systems: str, free: Collection[str] = ()) -> Setting:
-    """Return the only setting with test accuracy after every epoch. Raises NotRun."""
-    tested = runs[runs["config.test_nodes"] > 0]
-    return one_setting(tested, *systems, free=free)
+def tested(runs: Runs) -> Runs:
+    """Return the runs with test accuracy after every epoch."""
+    return runs[runs["config.test_nodes"] > 0]
 
 
-def accuracy_gap(runs: Runs, better: str, baseline: str, *, free: Collection[str] = ()) -> Measured:
+def accuracy_gap(setting: Setting) -> Measured:
     """Return the points by which the better side's accuracy over its last three epochs exceeds the baseline's."""
-    setting = _tested(runs, better, baseline, free=free)
-    ours, theirs = (_accuracy(side) for side in setting.sides)
-    return setting.measured(ours.minus(theirs), f"{better} {ours.value:.2f} %, {baseline} {theirs.value:.2f} %")
+    ours, theirs = map(_accuracy, setting.sides)
+    better, baseline = setting.systems
+    line = f"{better} {ours.value:.2f} %, {baseline} {theirs.value:.2f} %"
+    return setting.measured(ours.minus(theirs), line)
 
 
 def _accuracy(side: Runs) -> Number:
     known = 100 * side["record"].map(final_accuracy).dropna()
     if known.empty:
-        raise NotRun(f"{side['system'].iloc[0]} has no accuracy on test nodes")
+        raise NotRun("one of them has no accuracy on test nodes")
     kind = "range" if len(known) > 1 else "exact"
     return Number(known.mean(), known.min(), known.max(), kind)
 
 
-def time_to_accuracy(runs: Runs, better: str, baseline: str) -> Measured:
+def time_to_accuracy(setting: Setting) -> Measured:
     """Divide the seconds to an accuracy that both reach, 99 % of the lower best one: the baseline's by the better's."""
-    setting = _tested(runs, better, baseline)
     target = 0.99 * min(best_accuracy(record) or 0.0 for record in setting.newest)
-    ours, theirs = (at_target(record, target) for record in setting.newest)
+    ours, theirs = [at_target(record, target) for record in setting.newest]
     if not target or not ours or not theirs:
         raise NotRun("one of them has no accuracy on test nodes, or never reaches the other's")
+    better, baseline = setting.systems
     line = f"to {100 * target:.1f} %: {better} {ours:.1f} s, {baseline} {theirs:.1f} s"
     return setting.measured(Number.exact(theirs / ours), line)

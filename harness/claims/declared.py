@@ -104,8 +104,12 @@ class DeclaredRuns:
         chosen = claim.chosen
         # Records know the dimension of their dataset; planned runs do not.
         chosen.pop(DIM, None)
-        cells = self._cells[source]
-        return [cell for cell in cells if chosen == {key: str(getattr(cell.settings, key)) for key in chosen}]
+        found = []
+        for cell in self._cells[source]:
+            own = {key: str(getattr(cell.settings, key)) for key in chosen}
+            if own == chosen:
+                found.append(cell)
+        return found
 
     def _experiments(self, source: str) -> list[Experiment]:
         if source == "bench":
@@ -120,12 +124,14 @@ class DeclaredRuns:
         if runs.empty:
             return Declared(Evidence(runs, studies, [self._profile]), needed, [])
         keys = [cell.key for cell in self.cells(claim)]
-        own = runs[runs["cell"].isin(keys) & ~runs["replaced"]].sort_values("run_id")
+        standing = runs[~runs["replaced"]]
+        own = standing[standing["cell"].isin(keys)].sort_values("run_id")
         if dim := claim.chosen.get(DIM):
             own = own[own["config.dataset.dim"] == int(dim)]
-        counted = own[own["counts"] & (own["status"] != "failed")]
+        counted = own[own["counts"]]
+        ended = counted[counted["status"] != "failed"]
         uncounted = own.loc[~own["counts"], "verdict"]
-        return Declared(Evidence(counted, studies, [self._profile]), needed, list(uncounted))
+        return Declared(Evidence(ended, studies, [self._profile]), needed, list(uncounted))
 
     def _studies(self, claim: Claim) -> list[tuple[str, Plain]]:
         needs = catalogue()[claim.figure].studies(self._profile)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from operator import itemgetter
 
 import pandas as pd
 
@@ -19,39 +18,46 @@ from harness.claims.comparison import (
     ratio,
     samples,
     settings,
+    tested,
 )
-from harness.claims.measured import Measured, NotRun, Number, studied
+from harness.claims.gnndrive import IN_MEMORY
+from harness.claims.measured import Measured, NotRun, Number, lines_of, studied
 from harness.claims.registry import claim
-from harness.compare.plan import Plain
 from harness.records.cost import TrainingCost
 from harness.records.study import StudyRecord
 
 Studies = Sequence[StudyRecord]
+# Description of a case of the search.
+_CASE = (
+    "limit {limit:g} of packing alone: "
+    "heuristic {heuristic_seconds:.3g} s, amplification {heuristic_amplification:.3f}, "
+    "brute force {brute_force_seconds:.3g} s, amplification {brute_force_amplification:.3f}"
+)
 # Epochs of the paper's training; all of them train on the samples of one epoch.
 _EPOCHS = 50
-_IN_MEMORY = (
-    "mariusgnn draws among the partitions in memory alone: at the least memory that it fits, small mini-batches"
-)
 
 
 @claim("dg-03", baseline="mariusgnn")
 @claim("dg-04", baseline="dgl-ondisk", most=True)
 def speedup_with_fresh_samples(runs: Runs, baseline: str, most: bool = False) -> Measured:
     """Divide a baseline's epoch by diskgnn's with samples of its own for each epoch, over all settings."""
-    return over_settings(settings(runs, of("diskgnn", resample_every=1), baseline), most=most)
+    fresh = of("diskgnn", resample_every=1)
+    return over_settings(settings(runs, fresh, baseline), most=most)
 
 
 @claim("dg-08", baseline="ginex")
 @claim("dg-09", baseline="mariusgnn")
 def accuracy(runs: Runs, baseline: str) -> Measured:
     """Subtract a baseline's accuracy from diskgnn's."""
-    return accuracy_gap(runs, "diskgnn", baseline)
+    return accuracy_gap(one_setting(tested(runs), "diskgnn", baseline))
 
 
 @claim("dg-10")
 def batched_packing(runs: Runs) -> Measured:
     """Divide the seconds of individual packing by those of batched packing."""
-    setting = one_setting(runs, of("diskgnn", packing="batched"), of("diskgnn", packing="individual"))
+    batched = of("diskgnn", packing="batched")
+    individual = of("diskgnn", packing="individual")
+    setting = one_setting(runs, batched, individual)
     batched_s, individual_s = (samples(side, "facts.pack_s").median() for side in setting.sides)
     line = f"batched {batched_s:.2f} s, individual {individual_s:.2f} s"
     return replace(ratio(setting, "facts.pack_s"), detail=[line])
@@ -61,8 +67,9 @@ def batched_packing(runs: Runs) -> Measured:
 @claim("dg-12")
 def pipeline(runs: Runs, most: bool = False) -> Measured:
     """Divide the epoch of diskgnn without its pipeline by that with it, over all settings."""
-    both = settings(runs, of("diskgnn", pipeline=True), of("diskgnn", pipeline=False))
-    return over_settings(both, most=most)
+    pipelined = of("diskgnn", pipeline=True)
+    sequential = of("diskgnn", pipeline=False)
+    return over_settings(settings(runs, pipelined, sequential), most=most)
 
 
 @claim(
@@ -73,57 +80,52 @@ def pipeline(runs: Runs, most: bool = False) -> Measured:
 def search_time(studies: Studies) -> Measured:
     """Divide brute force's seconds by the heuristic's, the least of all cases."""
     cases = _searches(studies)
-    times = cases["brute_force.seconds"] / cases["heuristic.seconds"]
-    return studied(studies, times.min(), *cases["line"])
+    times = cases["brute_force_seconds"] / cases["heuristic_seconds"]
+    return studied(studies, times.min(), *lines_of(cases, _CASE))
 
 
 @claim("dg-14", study="packing-search")
 def search_quality(studies: Studies) -> Measured:
     """Divide the heuristic's read amplification by brute force's, the greatest of all cases."""
     cases = _searches(studies)
-    amplification = cases["heuristic.amplification"] / cases["brute_force.amplification"]
-    return studied(studies, amplification.max(), *cases["line"])
+    amplification = cases["heuristic_amplification"] / cases["brute_force_amplification"]
+    return studied(studies, amplification.max(), *lines_of(cases, _CASE))
 
 
 def _searches(studies: Studies) -> pd.DataFrame:
-    """Return a row for each case in which both searches found a layout, with a `line` on it."""
-    found = []
-    for case in studies[0].result["cases"]:
-        heuristic, brute_force = case["heuristic"], case["brute_force"]
-        if heuristic and brute_force:
-            searches = f"heuristic {_layout(heuristic)}, brute force {_layout(brute_force)}"
-            found.append(case | {"line": f"limit {case['limit']:g} of packing alone: {searches}"})
-    if not found:
+    """Return a row for each case in which both searches found a layout."""
+    cases = [case for case in studies[0].result["cases"] if case["heuristic"] and case["brute_force"]]
+    if not cases:
         raise NotRun("in no case did both searches find a layout")
-    return pd.json_normalize(found)
-
-
-def _layout(search: Plain) -> str:
-    return f"{search['seconds']:.3g} s, amplification {search['amplification']:.3f}"
+    return pd.json_normalize(cases, sep="_")
 
 
 @claim("dg-15")
 def slow_disk(runs: Runs) -> Measured:
     """Divide diskgnn's epoch on the SSD class aws-gp3 by that on aws-nvme."""
     drive = runs["config.disk_class"].str.partition("/")[0]
-    nvme, gp3 = (of("diskgnn", drive=name) for name in ("aws-nvme", "aws-gp3"))
-    return ratio(one_setting(runs.assign(drive=drive), nvme, gp3, free=["disk_class"]))
+    named = runs.assign(drive=drive)
+    nvme = of("diskgnn", drive="aws-nvme")
+    gp3 = of("diskgnn", drive="aws-gp3")
+    return ratio(one_setting(named, nvme, gp3, free=["disk_class"]))
 
 
 @claim("dg-18", study="disk-space", differs="it grows with the mini-batches of an epoch, which are the profile's")
 def disk_space(studies: Studies) -> Measured:
     """Divide packed bytes by the feature table's, with just over a fifth of the rows in memory; the greatest graph."""
-    found = []
+    tables = []
     for study in studies:
-        above = [point for point in study.result["points"] if point["memory_share"] > 0.2]
-        if not above:
-            raise NotRun("the study disk-space was not made with more than a fifth of the rows in memory")
-        point = min(above, key=itemgetter("memory_share"))
-        accesses = study.result["accesses"] / study.dataset.num_nodes if study.dataset else 0.0
-        held = f"{100 * point['memory_share']:g} % of them in memory"
-        found.append((point["packed_x"], f"{accesses:.2f} accesses for each row of the table, {held}"))
-    packed_x, line = max(found)
-    return studied(studies, packed_x, line)
+        num_nodes = study.dataset.num_nodes if study.dataset else float("inf")
+        accesses = study.result["accesses"] / num_nodes
+        points = pd.DataFrame(study.result["points"]).assign(accesses=accesses)
+        above = points[points["memory_share"] > 0.2]
+        tables.append(above.nsmallest(1, "memory_share"))
+    if any(table.empty for table in tables):
+        raise NotRun("the study disk-space was not made with more than a fifth of the rows in memory")
+    worst = pd.concat(tables).nlargest(1, "packed_x")
+    worst["percent"] = 100 * worst["memory_share"]
+    lines = lines_of(worst, "{accesses:.2f} accesses for each row of the table, {percent:g} % of them in memory")
+    return studied(studies, worst["packed_x"].max(), *lines)
 
 
 @claim("dg-19", study="disk-space")
@@ -170,16 +172,17 @@ def preprocessing(runs: Runs) -> Measured:
         raise NotRun("no epoch of it was measured")
     trained = f"{_EPOCHS} epochs of {cost.mean_epoch_s:.3g} s"
     line = f"{cost.once_s:.1f} s of preprocessing for {trained} that replay one's samples"
-    return setting.measured(Number.exact(100 * cost.once_s / cost.total_s(_EPOCHS)), line)
+    per_cent = 100 * cost.once_s / cost.total_s(_EPOCHS)
+    return setting.measured(Number.exact(per_cent), line)
 
 
-@claim("dg-25", differs=_IN_MEMORY)
+@claim("dg-25", differs=IN_MEMORY)
 def speedup_over_mariusgnn(runs: Runs) -> Measured:
     """Divide mariusgnn's epoch by diskgnn's at the least memory."""
     return ratio(least_memory(runs, "diskgnn", "mariusgnn"))
 
 
-@claim("dg-26", differs=_IN_MEMORY)
+@claim("dg-26", differs=IN_MEMORY)
 def volume_over_mariusgnn(runs: Runs) -> Measured:
     """Divide the bytes that diskgnn reads from the device by those of mariusgnn, at the least memory."""
     return ratio(least_memory(runs, "mariusgnn", "diskgnn"), "device_bytes")

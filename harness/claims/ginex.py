@@ -8,11 +8,10 @@ from dataclasses import replace
 import pandas as pd
 
 from harness.claims.comparison import Runs, of, one_setting, over_settings, ratio, saved, settings, share
-from harness.claims.measured import Measured, NotRun, Number, studied
+from harness.claims.measured import Measured, NotRun, Number, lines_of, studied
 from harness.claims.registry import claim
 from harness.compare.plan import Plain
 from harness.records.study import StudyRecord
-from harness.results.table import each
 from harness.studies.accesses import read_ratios
 
 
@@ -52,18 +51,16 @@ def late_misses(table: pd.DataFrame) -> Measured:
 @claim("gx-09", study="miss-ratios")
 def reads_of_belady(studies: Sequence[StudyRecord]) -> Measured:
     """Divide belady's reads by those of the static cache of nodes by degree, the greatest over graphs and sizes."""
-    worst = []
-    lines = []
+    tables = []
     for study in studies:
         if not {"belady", "degree"} <= set(study.params["policies"]):
             raise NotRun("the study miss-ratios has not both policies")
-        reads = pd.DataFrame({"part": study.result["shares"]})
-        reads["belady"] = read_ratios(study.result, "belady")
-        reads["degree"] = read_ratios(study.result, "degree")
-        worst.append((reads["belady"] / reads["degree"]).max())
-        for row in each(100 * reads):
-            lines.append(f"{row.part:g} % of the rows: {row.belady:.1f} % against {row.degree:.1f} %")
-    return studied(studies, max(worst), *lines)
+        reads = {policy: read_ratios(study.result, policy) for policy in ("belady", "degree")}
+        tables.append(pd.DataFrame({"size": study.result["shares"], **reads}))
+    table = pd.concat(tables)
+    worst = (table["belady"] / table["degree"]).max()
+    lines = lines_of(100 * table, "{size:g} % of the rows: {belady:.1f} % against {degree:.1f} %")
+    return studied(studies, worst, *lines)
 
 
 @claim("gx-10")
@@ -84,7 +81,9 @@ def switching(runs: Runs) -> Measured:
 def twice_the_superbatch(runs: Runs) -> Measured:
     """Return the per cent of the epoch that twice the default superbatch saves."""
     sized = runs.assign(superbatches=runs["record"].map(_superbatches))
-    return saved(one_setting(sized, of("ginex", superbatches=2), of("ginex", superbatches=1)))
+    twice = of("ginex", superbatches=2)
+    default = of("ginex", superbatches=1)
+    return saved(one_setting(sized, twice, default))
 
 
 def _superbatches(record: Plain) -> float:

@@ -15,6 +15,7 @@ from harness.claims.comparison import (
     ratio,
     settings,
     share,
+    tested,
     time_to_accuracy,
 )
 from harness.claims.measured import Measured, NotRun, Number, studied
@@ -23,9 +24,8 @@ from harness.records.study import StudyRecord
 from harness.results.table import each
 
 Studies = Sequence[StudyRecord]
-_IN_MEMORY = (
-    "mariusgnn draws among the partitions in memory alone: at the least memory that it fits, small mini-batches"
-)
+#: Difference of claims on mariusgnn.
+IN_MEMORY = "mariusgnn draws among the partitions in memory alone: at the least memory that it fits, small mini-batches"
 
 
 @claim("gd-01", "gd-05", baseline="pyg+")
@@ -35,13 +35,13 @@ def speedup(runs: Runs, baseline: str) -> Measured:
     return ratio(one_setting(runs, "gnndrive", baseline))
 
 
-@claim("gd-03", differs=_IN_MEMORY)
+@claim("gd-03", differs=IN_MEMORY)
 def speedup_over_mariusgnn(runs: Runs) -> Measured:
     """Divide mariusgnn's epoch, its data preparation included, by gnndrive's."""
     return ratio(least_memory(runs, "gnndrive", "mariusgnn"))
 
 
-@claim("gd-04", differs=_IN_MEMORY)
+@claim("gd-04", differs=IN_MEMORY)
 def speedup_of_training(runs: Runs) -> Measured:
     """Divide mariusgnn's epoch without its data preparation by gnndrive's."""
     return ratio(least_memory(runs, "gnndrive", "mariusgnn"), "trained_s")
@@ -53,7 +53,8 @@ def sampling_beside_all_stages(runs: Runs, system: str) -> Measured:
     """Divide a system's sampling beside all stages by its sampling alone."""
     alone = of(system, stages="sample")
     beside = of(system, stages="all")
-    return ratio(one_setting(runs, alone, beside, free=["stages"]), "stages_s.sample")
+    both = one_setting(runs, alone, beside, free=["stages"])
+    return ratio(both, "stages_s.sample")
 
 
 @claim("gd-08", system="pyg+", column="stages_s.sample")
@@ -63,7 +64,8 @@ def wide_rows(runs: Runs, system: str, column: str = "seconds") -> Measured:
     """Divide a system's time at dimension 512 by that at dimension 64; device memory grows with the dimension."""
     narrow = of(system, accelerated=True, dim=64)
     wide = of(system, accelerated=True, dim=512)
-    return ratio(one_setting(runs, narrow, wide, free=["dataset", "device_memory_bytes"]), column)
+    both = one_setting(runs, narrow, wide, free=["dataset", "device_memory_bytes"])
+    return ratio(both, column)
 
 
 @claim("gd-10", "gd-11")
@@ -89,7 +91,8 @@ def accelerator(runs: Runs) -> Measured:
     """Divide gnndrive's epoch on the processor by that on the accelerator."""
     fast = of("gnndrive", accelerated=True)
     slow = of("gnndrive", accelerated=False)
-    return ratio(one_setting(runs, fast, slow, free=["device", "device_memory_bytes", "memory"]))
+    both = one_setting(runs, fast, slow, free=["device", "device_memory_bytes", "memory"])
+    return ratio(both)
 
 
 @claim("gd-18")
@@ -132,13 +135,14 @@ def processes(runs: Runs, accelerated: bool) -> Measured:
 @claim("gd-25", baseline="ginex")
 def accuracy_first(runs: Runs, baseline: str) -> Measured:
     """Divide a baseline's time to an accuracy by gnndrive's."""
-    return time_to_accuracy(runs, "gnndrive", baseline)
+    return time_to_accuracy(one_setting(tested(runs), "gnndrive", baseline))
 
 
 @claim("gd-26")
 def accuracy_out_of_order(runs: Runs) -> Measured:
     """Subtract the accuracy of training in memory, without a cap or a limited disk, from gnndrive's."""
-    return accuracy_gap(runs, "gnndrive", "in-memory", free=["memory", "disk_class"])
+    setting = one_setting(tested(runs), "gnndrive", "in-memory", free=["memory", "disk_class"])
+    return accuracy_gap(setting)
 
 
 @claim("gd-27", study="fio-grid")
@@ -150,11 +154,9 @@ def asynchronous_over_synchronous(studies: Studies) -> Measured:
     if len(best) < 2:
         raise NotRun("the study fio-grid lacks synchronous or asynchronous points")
     deep, wide = each(best.sort_values("engine", key=lambda engine: engine == "sync"))
-    lines = [
-        f"depth {deep.depth}: {deep.bytes_per_s / 1e6:.1f} MB/s",
-        f"{wide.threads} threads: {wide.bytes_per_s / 1e6:.1f} MB/s",
-    ]
-    return studied(studies, Number.median([deep.bytes_per_s], [wide.bytes_per_s]), *lines)
+    number = Number.median([deep.bytes_per_s], [wide.bytes_per_s])
+    rates = [f"{point.bytes_per_s / 1e6:.1f} MB/s" for point in (deep, wide)]
+    return studied(studies, number, f"depth {deep.depth}: {rates[0]}", f"{wide.threads} threads: {rates[1]}")
 
 
 @claim("gd-28", study="fio-grid")

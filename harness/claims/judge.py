@@ -20,6 +20,9 @@ if TYPE_CHECKING:
     from harness.compare.plan import Plain
 
 
+_COPIED = ("id", "paper", "claim", "condition", "unit", "tolerance", "read", "figure")
+
+
 @dataclass(frozen=True)
 class Judged:
     """One claim with its verdict.
@@ -75,8 +78,7 @@ def judge_one(id_: str, evidence: Evidence, profile: Plain | None = None) -> Jud
 
 
 def _judge(claim: Claim, declared: DeclaredRuns) -> Judged:
-    told = ("id", "paper", "claim", "condition", "unit", "tolerance", "read", "figure")
-    own: dict[str, Any] = {name: getattr(claim, name) for name in told}
+    own: dict[str, Any] = {name: getattr(claim, name) for name in _COPIED}
     own |= {"paper_value": claim.published, "profile": declared.name, "setting": declared.setting(claim)}
     judged = Judged(**own, verdict="not run", reason=claim.not_run)
     if claim.not_run:
@@ -87,27 +89,28 @@ def _judge(claim: Claim, declared: DeclaredRuns) -> Judged:
     except (NotRun, NotDrawn) as reason:
         text = with_uncounted(reason, records.uncounted)
         hint = "" if records.evidence.records else f"; {declared.how(claim)} makes the runs"
-        return replace(judged, reason=f"{text}{hint}")
+        return replace(judged, reason=text + hint)
     number = found.number
     verdict = verdict_of(claim, number.value)
-    certain = all(verdict_of(claim, end) == verdict for end in (number.low, number.high))
+    certain = verdict == verdict_of(claim, number.low) == verdict_of(claim, number.high)
     if claim.emulated and str(found.setting.get("device", "")).startswith("emulated:"):
-        verdict, certain = "emulated", True
-    seen: dict[str, Any] = {"measured": number.value, "interval": [number.low, number.high], "found": found}
-    seen |= {"interval_kind": number.kind, "reason": _reason(claim, verdict, certain=certain)}
-    return replace(judged, verdict=verdict, certain=certain, **seen)
+        verdict = "emulated"
+        certain = True
+    words = _reason(claim, verdict, certain=certain)
+    judged = replace(judged, verdict=verdict, certain=certain, reason=words, found=found)
+    return replace(judged, measured=number.value, interval=[number.low, number.high], interval_kind=number.kind)
 
 
 def _reason(claim: Claim, verdict: Verdict, *, certain: bool) -> str:
     if verdict == "emulated":
         return "the emulated device's coefficients decide it; on a real one it would be judged"
     kept = claim.published if claim.is_interval else f"{claim.tolerance} of it"
-    words = {
-        "reproduced": f"within {kept}",
-        "direction only": f"not within {kept}, but within twice the tolerance ({claim.tolerance})",
-        "not reproduced": f"on the wrong side, or beyond twice the tolerance ({claim.tolerance or 'none'})",
-    }[verdict]
-    return words if certain else f"{words}; the interval reaches another verdict"
+    reason = f"within {kept}"
+    if verdict == "direction only":
+        reason = f"not within {kept}, but within twice the tolerance ({claim.tolerance})"
+    elif verdict == "not reproduced":
+        reason = f"on the wrong side, or beyond twice the tolerance ({claim.tolerance or 'none'})"
+    return reason if certain else f"{reason}; the interval reaches another verdict"
 
 
 _READ = {
@@ -120,26 +123,22 @@ _READ = {
 
 def explain(judged: Judged) -> list[str]:
     """Return the lines that explain a verdict, most important first."""
-    where = f"{find_claim(judged.id).where}; {judged.condition}; {_READ[judged.read]}"
+    source = f"{find_claim(judged.id).where}; {judged.condition}; {_READ[judged.read]}"
+    tolerance = judged.tolerance or "none"
+    lines = [f"{judged.id} ({judged.paper}): {judged.claim}"]
+    lines.append(f"paper: {judged.paper_value} {judged.unit} ({source}; tolerance {tolerance})")
+    lines.append(f"judged in: {judged.setting}")
+    lines.append(f"ours: {measured_text(judged)}")
+    lines.append(": ".join(filter(None, ["verdict", judged.verdict, judged.reason])))
     found = judged.found
-    lines = [
-        f"{judged.id} ({judged.paper}): {judged.claim}",
-        f"paper: {judged.paper_value} {judged.unit} ({where}; tolerance {judged.tolerance or 'none'})",
-        f"judged in: {judged.setting}",
-        f"ours: {measured_text(judged)}",
-        f"verdict: {judged.verdict}" + (f": {judged.reason}" if judged.reason else ""),
-    ]
     if found is None:
         return lines
     lines += [f"  {line}" for line in found.detail]
-    lines += [
-        f"differs from the paper: {line}"
-        for line in [*setting_lines(dict(found.setting)), *filter(None, [found.differs])]
-    ]
-    if found.studies:
-        lines.append(f"studies: {', '.join(found.studies)}")
-    if found.runs:
-        lines.append(f"runs: {', '.join(found.runs)}")
+    differences = [*setting_lines(dict(found.setting)), found.differs]
+    lines += [f"differs from the paper: {line}" for line in differences if line]
+    for name, sources in (("studies", found.studies), ("runs", found.runs)):
+        if sources:
+            lines.append(f"{name}: {', '.join(sources)}")
     return lines
 
 
@@ -165,20 +164,23 @@ def setting_lines(config: dict[str, Any]) -> list[str]:
     if data := config.get("dataset"):
         size = graph_size(data["num_nodes"], data["num_edges"])
         lines.append(f"dataset {data['name']}: {size}, dimension {data['dim']}")
-    parts = [f"mini-batches of {config['batch_size']}"] if "batch_size" in config else []
-    parts += [f"{config['max_batches']} of them an epoch"] if config.get("max_batches") else []
-    if parts:
-        lines.append(", ".join(parts))
+    batches = []
+    if "batch_size" in config:
+        batches.append(f"mini-batches of {config['batch_size']}")
+    if config.get("max_batches"):
+        batches.append(f"{config['max_batches']} of them an epoch")
+    lines.append(", ".join(batches))
     if "device" in config:
+        emulated = " (EMULATED)" if config["device"].startswith("emulated:") else ""
         memory = config.get("device_memory_bytes")
-        emulated = " (EMULATED)" if str(config["device"]).startswith("emulated:") else ""
-        lines.append(f"device {config['device']}{emulated}" + (f" with {format_bytes(memory)}" if memory else ""))
+        size = f" with {format_bytes(memory)}" if memory else ""
+        lines.append(f"device {config['device']}{emulated}{size}")
     if "memory" in config:
         lines.append("no memory cap" if config["memory"] == "none" else f"memory {config['memory']}")
     if "disk_class" in config:
         name = config["disk_class"]
         lines.append("the bare disk of this host" if name == "none" else f"disk limited to the class {name}")
-    return lines
+    return [line for line in lines if line]
 
 
 def number_text(value: float) -> str:

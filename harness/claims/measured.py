@@ -6,6 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+import pandas as pd
+
 from harness.records.record import spread
 from harness.records.study import StudyRecord
 
@@ -80,3 +82,8 @@ def studied(studies: Sequence[StudyRecord], number: Number | float, *detail: str
     names = [f"{study.study} {study.key}" for study in studies]
     known = number if isinstance(number, Number) else Number.exact(number)
     return Measured(known, studies=names, detail=list(detail))
+
+
+def lines_of(table: pd.DataFrame, template: str) -> list[str]:
+    """Return a line for each row of a table: the template, like `{name}: {seconds:.3g} s`, with the row's values."""
+    return [template.format_map(row) for row in table.to_dict("records")]

@@ -6,7 +6,18 @@ from collections.abc import Sequence
 
 import pandas as pd
 
-from harness.claims.comparison import Runs, accuracy_gap, of, one_setting, over_settings, ratio, saved, settings, share
+from harness.claims.comparison import (
+    Runs,
+    accuracy_gap,
+    of,
+    one_setting,
+    over_settings,
+    ratio,
+    saved,
+    settings,
+    share,
+    tested,
+)
 from harness.claims.measured import Measured, NotRun, studied
 from harness.claims.registry import claim
 from harness.compare.plan import Plain
@@ -105,4 +116,4 @@ def pipeline(runs: Runs) -> Measured:
 @claim("pg-12")
 def accuracy(runs: Runs) -> Measured:
     """Subtract dgl's accuracy from pagraph's."""
-    return accuracy_gap(runs, "pagraph", "dgl")
+    return accuracy_gap(one_setting(tested(runs), "pagraph", "dgl"))

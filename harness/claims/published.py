@@ -16,9 +16,6 @@ from harness.settings import RunSettings, unknown_name
 from workloads.errors import InputError
 
 FILE = Path(harness.__file__).parent / "published" / "claims.csv"
-BOUNDS = ("", "at least", "at most", "above", "below")
-READ = ("text", "computed", "plot", "words")
-RUNS = ("figure", "bench")
 Verdict = Literal["reproduced", "direction only", "not reproduced", "emulated", "not run"]
 VERDICTS: tuple[Verdict, ...] = get_args(Verdict)
 #: Key of `setting` beside those of a run's settings: the feature dimension of the dataset.
@@ -105,16 +102,13 @@ class Claim:
 def distance(claim: Claim, seen: float) -> float:
     """Return the distance of `seen` from the published value in tolerances; 0 within a bound or a range."""
     low, high = claim.ends
-    strict = claim.bound in ("above", "below")
-    if low < seen < high or (seen in (low, high) and not strict):
+    is_strict = claim.bound in ("above", "below")
+    if low < seen < high or (seen in (low, high) and not is_strict):
         return 0.0
+    nearest = low if seen <= low else high
     if claim.factor is not None:
-        if seen <= 0 or low == 0:
-            return math.inf
-        return max(math.log(low / seen) if seen < low else 0.0, math.log(seen / high) if seen > high else 0.0) / (
-            math.log(claim.factor)
-        )
-    return math.inf if claim.points is None else max(low - seen, seen - high) / claim.points
+        return abs(math.log(seen / nearest)) / math.log(claim.factor) if seen > 0 and nearest > 0 else math.inf
+    return abs(seen - nearest) / claim.points if claim.points else math.inf
 
 
 def verdict_of(claim: Claim, seen: float) -> Verdict:
@@ -139,6 +133,14 @@ def direction(claim: Claim, seen: float) -> bool:
     return seen < neutral if high < neutral else True
 
 
+_ALLOWED = {
+    "bound": ("", "at least", "at most", "above", "below"),
+    "read": ("text", "computed", "plot", "words"),
+    "runs": ("figure", "bench"),
+    "emulated": ("", "device"),
+}
+
+
 def check(claim: Claim) -> None:
     """Refuse an unreadable row, and a claim that every number or no number would reproduce.
 
@@ -149,8 +151,7 @@ def check(claim: Claim) -> None:
     def wrong(what: str, fix: str) -> InputError:
         return InputError(f"claim {claim.id}: {what}", fix)
 
-    allowed = {"bound": BOUNDS, "read": READ, "runs": RUNS, "emulated": ("", "device")}
-    for name, values in allowed.items():
+    for name, values in _ALLOWED.items():
         if getattr(claim, name) not in values:
             raise wrong(f"{name} is {getattr(claim, name)!r}", f"one of {', '.join(map(repr, values))}")
     readers: dict[str, Callable[[], object]] = {
@@ -171,7 +172,7 @@ def check(claim: Claim) -> None:
         raise wrong("it has no tolerance", "`factor 2` or `10 points`, or a bound `above` or `below`")
     if claim.tolerance and (claim.factor or 0) <= 1 and not claim.points:
         raise wrong(f"tolerance {claim.tolerance!r}", "`factor 2` or `10 points`")
-    if (claim.read == "computed") and not claim.computed:
+    if claim.read == "computed" and not claim.computed:
         raise wrong("it is computed, and not said how", "name the printed numbers in `computed`, as `205 / 76.3`")
     for verdict in ("reproduced", "not reproduced"):
         if all(verdict_of(claim, number) != verdict for number in possible(claim.unit)):

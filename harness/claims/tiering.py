@@ -10,7 +10,7 @@ from collections.abc import Sequence
 import pandas as pd
 
 from harness.claims.comparison import Runs, of, one_setting, ratio, runs_of, saved
-from harness.claims.measured import Measured, NotRun, Number, studied
+from harness.claims.measured import Measured, NotRun, Number, lines_of, studied
 from harness.claims.registry import claim
 from harness.records.study import StudyRecord
 
@@ -26,7 +26,9 @@ _PAPER_EDGES = 3.2e9
 @claim("dt-12", hot="0.25x", column="seconds", differs=_WIDE_ROWS)
 def saved_by_hot_rows(runs: Runs, hot: str, column: str) -> Measured:
     """Return the per cent of the time or of the bytes on the bus that a share of hot rows saves."""
-    return saved(one_setting(runs, of("data-tiering", cache=hot), of("data-tiering", cache="0x")), column)
+    some = of("data-tiering", cache=hot)
+    none = of("data-tiering", cache="0x")
+    return saved(one_setting(runs, some, none), column)
 
 
 @claim("dt-02", differs=_WIDE_ROWS)
@@ -58,25 +60,23 @@ def _covered(study: StudyRecord, share: float) -> pd.Series[float]:
 @claim("dt-05", study="access-coverage", share=0.25)
 def least_covered(studies: Studies, share: float) -> Measured:
     """Return the per cent of accesses to the first rows, the least of all scores and graphs."""
-    least = []
-    lines = []
+    tables = []
     for study in studies:
-        covered = _covered(study, share)
-        least.append(covered.min())
-        lines += [f"fan-out {study.params['fanout']}, {score}: {seen:.1f} %" for score, seen in covered.items()]
-    return studied(studies, min(least), *lines)
+        covered = _covered(study, share).rename_axis("score").reset_index(name="cover")
+        tables.append(covered.assign(fanout=str(study.params["fanout"])))
+    table = pd.concat(tables)
+    return studied(studies, table["cover"].min(), *lines_of(table, "fan-out {fanout}, {score}: {cover:.1f} %"))
 
 
 @claim("dt-06", study="access-coverage")
 def lead_of_weighted_reverse_pagerank(studies: Studies) -> Measured:
     """Return the points by which the score covers more than the better of two others, the least of all."""
-    coverage = 100 * pd.concat(map(_coverage, studies))
-    best = coverage["weighted-reverse-pagerank"]
-    other = coverage[["degree", "reverse-pagerank"]].max(axis="columns")
-    lines = []
-    for share, ours, theirs in zip(coverage.index, best, other, strict=True):
-        lines.append(f"first {100 * share:g} %: {ours:.2f} % against {theirs:.2f} %")
-    return studied(studies, (best - other).min(), *lines)
+    coverage = pd.concat(map(_coverage, studies)).reset_index(names="share")
+    ours = coverage["weighted-reverse-pagerank"]
+    theirs = coverage[["degree", "reverse-pagerank"]].max(axis="columns")
+    table = coverage[["share"]].assign(ours=ours, theirs=theirs)
+    lines = lines_of(100 * table, "first {share:g} %: {ours:.2f} % against {theirs:.2f} %")
+    return studied(studies, (100 * (ours - theirs)).min(), *lines)
 
 
 @claim("dt-07", study="access-coverage", score="weighted-reverse-pagerank")
