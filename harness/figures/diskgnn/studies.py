@@ -167,7 +167,7 @@ def fig14(evidence: Evidence) -> Drawing:
     records = evidence.all_studies("disk-space", where=lambda params: params["memory_shares"] == [USUAL_SHARE])
     points = pd.json_normalize(_results(records), "points", SAMPLES)
     points["fanout"] = points.fanout.map(_fanout_text)
-    points["record"] = records
+    points["record"] = pd.Series(records, dtype=object)
     points = points.rename(columns={"dataset": "series", "packed_x": "value"})
     points = points.sort_values(["fanout", "batch_size"])
     # The most frequent batch size is that of the sweep over fan-outs.
