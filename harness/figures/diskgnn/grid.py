@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, TypeAlias
+from typing import Any
 
 import pandas as pd
 
@@ -16,7 +16,6 @@ from harness.studies.base import StudyNeed
 #: Name and recipe of a dataset.
 Graph = tuple[str, Plain]
 Names = list[str]
-Numbers: TypeAlias = "pd.Series[float]"
 #: Value of an axis -> run settings.
 Over = Mapping[Any, Plain]
 #: The paper's comparison (Section 7.1).
@@ -109,8 +108,8 @@ def packing_studies(profile: Plain, study: str, graphs: list[Graph], **params: A
     return epoch_studies(profile, study, graphs, row_bytes=width, **params)
 
 
-def ratios(wide: pd.DataFrame, one: str, other: str) -> Numbers:
-    """Return a column over another in each row that has both."""
+def ratios(wide: pd.DataFrame, one: str, other: str) -> pd.DataFrame:
+    """Return how many `times` a column exceeds another, in each row that has both."""
     both = wide.reindex(columns=[one, other])
     ratio = both[one] / both[other]
-    return ratio.dropna()
+    return ratio.dropna().reset_index(name="times")

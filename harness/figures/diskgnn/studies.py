@@ -166,7 +166,8 @@ def fig14(evidence: Evidence) -> Drawing:
     """Draw disk space over fan-out, then over batch size."""
     records = evidence.all_studies("disk-space", where=lambda params: params["memory_shares"] == [USUAL_SHARE])
     points = pd.json_normalize(_results(records), "points", SAMPLES)
-    points["fanout"] = [",".join(map(str, fanout)) for fanout in points.fanout]
+    points["fanout"] = points.fanout.map(_fanout_text)
+    points["record"] = pd.Series(records, dtype=object)
     points = points.rename(columns={"dataset": "series", "packed_x": "value"})
     points = points.sort_values(["fanout", "batch_size"])
     # The most frequent batch size is that of the sweep over fan-outs.
@@ -185,7 +186,12 @@ def fig14(evidence: Evidence) -> Drawing:
     setting = f"fan-outs at batch {usual}, batch sizes at fan-out {most}"
     hop = f"the third hop: {last / first:.1f}x"
     paper = paper_note("diskgnn-fig14")
-    return drawn(canvas, data, records[0], share, setting, hop, paper, order=None)
+    most_fanout = over_fanout.record.iloc[-1]
+    return drawn(canvas, data, most_fanout, share, setting, hop, paper, order=None)
+
+
+def _fanout_text(fanout: list[int]) -> str:
+    return ",".join(map(str, fanout))
 
 
 def accesses(profile: Plain) -> list[StudyNeed]:

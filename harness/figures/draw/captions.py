@@ -154,12 +154,6 @@ def left_out(drawn: Sequence[Any], full: Sequence[Any], what: str) -> str:
     return reduced if any(value not in drawn for value in full) else ""
 
 
-def named_values(numbers: pd.Series[Any], form: str = "{} {:.2f}x") -> str:
-    """Return numbers by name in words, each in a form of its name and value."""
-    words = [form.format(name, number) for name, number in numbers.items()]
-    return ", ".join(words)
-
-
 def broken_rules(record: Plain) -> list[str]:
     """Return the names of the rules that a run breaks."""
     broken = [outcome for outcome in record.get("verdict_rules", []) if not outcome["ok"]]
