@@ -22,8 +22,6 @@ PREPARING_S, PREPARING_SHARE = 0.5, 0.10
 CHECKING_SHARE = 0.02
 # Shares of an epoch that the disk spends on other programs' reads.
 QUIET, SHARED = 0.05, 0.25
-# Share of all processors' time that other programs use.
-BUSY = 0.2
 # Shorter epochs do not average out counters in ticks, nor the read-ahead for other programs.
 LEAST_S = 0.5
 
@@ -143,24 +141,6 @@ def disk_was_not_shared(record: Record, context: RunContext) -> Finding | None:
     Such a run is not used, without blame on its system, and is repeated when the bench is called again.
     """
     return _disk(record, context, SHARED)
-
-
-@rule("16", "CAVEATS", of=["ok"], passing=True)
-def processors_were_quiet(record: Record, context: RunContext) -> Finding | None:
-    """Other programs take processors, their caches and memory bandwidth from the run.
-
-    Divides the host's user time beyond the worker's by the epoch's seconds (0.5 or more) times the processors: at most
-    a fifth. Time in the kernel is left out, since that of the run's own requests is charged to no process.
-    """
-    long = [epoch for epoch in record.measured if epoch.wall_s >= LEAST_S]
-    processors = usable_processors(record)
-    if not long:
-        return None
-    if not processors or any(epoch.host_user_s is None or epoch.user_s is None for epoch in long):
-        return unknown("the processors' time was not counted")
-    others = (((epoch.host_user_s or 0.0) - (epoch.user_s or 0.0)) / (epoch.wall_s * processors) for epoch in long)
-    worst = max(0.0, *others)
-    return Finding(worst <= BUSY, f"others computed for {100 * worst:.0f} % of the processors")
 
 
 def _clock(record: Record, seconds: float, share: float) -> Finding | None:

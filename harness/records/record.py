@@ -255,6 +255,9 @@ class EpochRecord(_Part):
     # Processor seconds in user mode, of the processes in the cap and of the whole host.
     user_s: float | None = None
     host_user_s: float | None = None
+    # Seconds for which threads of the run waited for a processor, and which the hypervisor took from all processors.
+    waited_s: float | None = None
+    stolen_s: float | None = None
     # Seconds for which the copy lane and the compute lane of an emulated device were busy, over all ranks.
     bus_s: float | None = None
     compute_s: float | None = None
@@ -317,6 +320,8 @@ class GateReading(_Part):
         outside: processes and threads of the run outside its cap.
         user_s: processor seconds in user mode of the processes in the cap and of their ended children.
         host_user_s: processor seconds of the host in user mode since boot.
+        waited_s: seconds for which threads in the cap were ready and waited for a processor; None: not counted.
+        stolen_s: seconds since boot that the hypervisor took from processors of the host; None in older records.
     """
 
     at: str
@@ -335,8 +340,10 @@ class GateReading(_Part):
     outside: list[str] = Field(default_factory=list)
     user_s: float = 0.0
     host_user_s: float = 0.0
+    waited_s: float | None = None
+    stolen_s: float | None = None
 
-    def since(self, earlier: GateReading, counter: str) -> int | None:
+    def since(self, earlier: GateReading, counter: str) -> Any:
         """Return the increase of a counter since an earlier gate; None if either reading lacks it."""
         before, after = getattr(earlier, counter), getattr(self, counter)
         return None if before is None or after is None else after - before

@@ -20,6 +20,7 @@ from harness.records.record import EvictionReading, GateReading, PlannedBuffer, 
 from harness.results.store import BATCH_COLUMNS, STAGE_COLUMNS
 from harness.run import cold, opened
 from harness.run.guard import Guard
+from harness.run.waiting import Waiting
 from harness.telemetry.frame import align, with_busy_lanes
 from harness.wire.protocol import Batches, Checks, EpochDone, Event, Gate, Planned, Prepared, ProtocolError, Spans
 from harness.wire.spots import NONCE_BYTES, Spot
@@ -86,6 +87,7 @@ class Gathered:
     enclosing_bytes: int | None = None
     _looks: deque[dict[tuple[int, int], int]] = field(default_factory=lambda: deque(maxlen=3))
     _evict_s: list[float] = field(default_factory=list)
+    _waiting: Waiting = field(default_factory=Waiting)
 
     def __post_init__(self) -> None:
         self._before = cold.identities(self.dataset)
@@ -222,6 +224,7 @@ class Gathered:
     def _counts(self, cap: Cap) -> dict[str, Any]:
         """Return the counters of a gate's reading: of the cap, the disk and the processors."""
         io, disk = cap.io(), self.disk_io()
+        pids, host = cap.pids(), psutil.cpu_times()
         # Reads of another disk, or of one that is memory, are no reads of the device that the run is measured by.
         io = io and io.of(self.disks)
         return {
@@ -230,8 +233,10 @@ class Gathered:
             "io_written_bytes": io.write_bytes if io else None,
             "disk_bytes": disk.read_bytes if disk else None,
             "disk_requests": disk.read_requests if disk else None,
-            "user_s": _user_seconds(cap.pids()) + (self.guard.reaped_user_s if self.guard else 0.0),
-            "host_user_s": float(sum(psutil.cpu_times()[:2])),  # in user mode, at any priority
+            "user_s": _user_seconds(pids) + (self.guard.reaped_user_s if self.guard else 0.0),
+            "host_user_s": float(host.user + host.nice),
+            "waited_s": self._waiting.look(pids),
+            "stolen_s": float(host.steal),
         }
 
     def tables(self, telemetry: pd.DataFrame | None, zero: float, config: RunConfig) -> dict[str, pd.DataFrame]:

@@ -350,7 +350,7 @@ class _Execution:
     def _epoch(self, epoch: EpochDone, zero: float) -> EpochRecord:
         start, end = (self._seen.gate(f"epoch {epoch.epoch} {side}") for side in ("start", "end"))
 
-        def spent(counter: str) -> int | None:
+        def spent(counter: str) -> Any:
             return end.since(start, counter) if start and end else None
 
         io_bytes, disk_bytes, disk_requests = spent("io_bytes"), spent("disk_bytes"), spent("disk_requests")
@@ -372,8 +372,10 @@ class _Execution:
             device_written_bytes=spent("io_written_bytes"),
             diskstats_bytes=disk_bytes,
             diskstats_requests=disk_requests,
-            user_s=end.user_s - start.user_s if start and end else None,
-            host_user_s=end.host_user_s - start.host_user_s if start and end else None,
+            user_s=spent("user_s"),
+            host_user_s=spent("host_user_s"),
+            waited_s=spent("waited_s"),
+            stolen_s=spent("stolen_s"),
             gate_s=end.reached_s - start.opened_s if start and end else None,
             checking_s=checking_s,
         )

@@ -86,6 +86,8 @@ def sound(traced: tuple[Workload, list[EpochTrace]]) -> Run:
             diskstats_requests=rows + 10,
             user_s=1.0,
             host_user_s=1.1,
+            waited_s=0.02,
+            stolen_s=0.0,
             gate_s=2.001,
             reading_s=0.05,
             counters={
@@ -337,6 +339,10 @@ BREAKS: dict[str, tuple[str, Change]] = {
     "disk_was_quiet": ("CAVEATS", scans_beside(60)),
     "disk_was_not_shared": ("SPOILT", scans_beside(300)),
     "processors_were_quiet": ("CAVEATS", {"epochs.1.user_s": 1.0, "epochs.1.host_user_s": 1.0 + (os.cpu_count() or 1)}),
+    "processors_were_not_shared": (
+        "SPOILT",
+        {"epochs.1.waited_s": 1.2, "epochs.1.user_s": 0.8, "epochs.1.host_user_s": 3.9},
+    ),
     "worker_is_in_its_cap": ("INVALID", {"evidence.outside": ["4711 (python worker)"]}),
     "limit_is_what_was_asked_for": ("INVALID", {"evidence.limits": [300 * MIB, 900 * MIB]}),
     "processors_are_what_was_asked_for": ("INVALID", {"config.cores": 1, "epochs.1.user_s": 3.0}),
@@ -398,6 +404,7 @@ UNKNOWN: dict[str, Change] = {
     "disk_was_not_shared": NO_PROFILE,
     "clock_agrees_with_the_gates": no_times,
     "processors_were_quiet": no_times,
+    "processors_were_not_shared": {"epochs.1.waited_s": None},
     "preparation_took_what_it_says": no_times,
     "nothing_was_done_between_epochs": NO_GATES,
     "little_was_done_between_epochs": NO_GATES,
@@ -830,6 +837,40 @@ def test_without_the_caps_own_counters_it_is_not_known_what_others_read(sound: R
         epoch.device_bytes = epoch.device_requests = None
     found = {outcome.name: outcome.known for outcome in judge(*sound)[1]}
     assert found["disk_was_quiet"] is found["disk_was_not_shared"] is False
+
+
+def _loaded(run: Run, *, seconds: float, waited: float, own: float, others: float, stolen: float = 0.0) -> str:
+    """Return the verdict of a run whose epochs had these seconds; the others are shares of them."""
+    for epoch in run[0].epochs:
+        epoch.seconds, epoch.gate_s = seconds, seconds + 0.001
+        epoch.user_s, epoch.host_user_s = own * seconds, (own + others) * seconds
+        epoch.waited_s, epoch.stolen_s = waited * seconds, stolen * seconds
+    judged = {outcome.name: outcome for outcome in judge(*run)[1]}["processors_were_not_shared"]
+    assert judged.known
+    return "sound" if judged.ok else "spoilt"
+
+
+@pytest.mark.parametrize("seconds", [0.15, 0.4, 2.0])
+def test_a_run_that_waited_for_processors_of_others_is_spoilt_at_any_length_of_epoch(
+    sound: Run, seconds: float
+) -> None:
+    assert _loaded(sound, seconds=seconds, waited=0.6, own=0.4, others=1.6) == "spoilt"
+    # Its wake-ups alone came late: it computed little, and took ten times as long.
+    assert _loaded(sound, seconds=seconds, waited=0.9, own=0.1, others=1.9) == "spoilt"
+    assert _loaded(sound, seconds=seconds, waited=0.4, own=0.6, others=0.0, stolen=0.4) == "spoilt"
+
+
+@pytest.mark.parametrize(
+    ("waited", "own", "others"),
+    [
+        (6.0, 1.9, 0.05),  # eight threads of its own on two processors, and nobody else
+        (0.01, 1.0, 8.0),  # busy neighbours on processors that the run does not need
+        (0.4, 60.0, 0.3),  # a large host: many threads, each of which waits for a moment, and the usual services
+        (0.1, 0.5, 0.15),  # a little of both
+    ],
+)
+def test_a_quiet_run_is_not_spoilt_by_its_own_threads(sound: Run, waited: float, own: float, others: float) -> None:
+    assert _loaded(sound, seconds=2.0, waited=waited, own=own, others=others) == "sound"
 
 
 def test_short_epochs_are_not_blamed(sound: Run) -> None:

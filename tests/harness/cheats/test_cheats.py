@@ -87,6 +87,7 @@ OF_THE_MACHINE = {
     "disk_was_not_shared",
     "disk_was_quiet",
     "no_cache_below_the_kernel",
+    "processors_were_not_shared",
     "processors_were_quiet",
 }
 

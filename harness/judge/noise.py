@@ -1,0 +1,89 @@
+"""Rule 16: other programs and other machines took too many processors from a run for its times to count."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from harness.judge.metrics import usable_processors
+from harness.judge.registry import Finding, RunContext, rule, unknown
+from harness.records.record import EpochRecord, Record
+
+# Share of all processors' time that other programs use.
+BUSY = 0.2
+# Shares of an epoch in which the run waited for a processor, and in which others used one: with a fifth of its time
+# lost a run takes 1.25 times as long. Least part of others in all computing: threads of the run wait for each other,
+# too, where it has more of them than processors.
+WAITED, OTHERS = 0.2, 0.1
+# Shorter epochs are judged together: the host's counters grow in ticks, of which a few for each processor are chance.
+LEAST_S = 0.5
+CHANCE_S = 0.02
+
+
+@rule("16", "CAVEATS", of=["ok"], passing=True)
+def processors_were_quiet(record: Record, context: RunContext) -> Finding | None:
+    """Other programs take processors, their caches and memory bandwidth from the run.
+
+    Divides the host's user time beyond the worker's by the seconds times the processors: at most a fifth, in each
+    epoch from 0.5 s on and in all epochs together. Time in the kernel is left out, since that of the run's own requests
+    is charged to no process.
+    """
+    if not record.epochs:
+        return None
+    processors = usable_processors(record)
+    if not processors or any(epoch.host_user_s is None or epoch.user_s is None for epoch in record.epochs):
+        return unknown("the processors' time was not counted")
+    shares = [_others_s(span, processors) / (_seconds(span) * processors) for span in _spans(record)]
+    return Finding(max(shares) <= BUSY, f"others computed for {100 * max(shares):.0f} % of the processors")
+
+
+@rule("16", "SPOILT", of=["ok"], evidence=True, passing=True)
+def processors_were_not_shared(record: Record, context: RunContext) -> Finding | None:
+    """If a run waits for processors that other programs use, its time is not the system's.
+
+    Adds up the seconds for which threads of the run were ready and waited for a processor, by the kernel's count, and
+    those that the hypervisor took (steal). Divides them by the epoch or, where several threads run at once, by their
+    time in user mode and waiting: at most a fifth. Is not broken if other programs used processors for less than a
+    fifth of the epoch, or did less than a tenth of all computing, since a run with more threads than processors waits
+    for itself. Judges each epoch from 0.5 s on and all epochs together. Such a run is repeated.
+    """
+    if not record.epochs or any(epoch.stolen_s is None for epoch in record.epochs):
+        return None
+    processors = usable_processors(record)
+    counted = all(None not in (epoch.waited_s, epoch.host_user_s, epoch.user_s) for epoch in record.epochs)
+    if not counted or not processors:
+        return unknown("the kernel does not count how long threads wait for a processor")
+    lost = [(_lost(span, processors), _waited(span)) for span in _spans(record)]
+    worst, waited = max(lost)
+    return Finding(worst <= 1.0, f"waited for processors for {100 * waited:.0f} % of the time")
+
+
+def _spans(record: Record) -> list[list[EpochRecord]]:
+    """Return the spans by which noise is judged: each long epoch, and all epochs together."""
+    return [[epoch] for epoch in record.epochs if epoch.wall_s >= LEAST_S] + [record.epochs]
+
+
+def _seconds(span: Sequence[EpochRecord]) -> float:
+    return max(sum(epoch.wall_s for epoch in span), 1e-9)
+
+
+def _sum(span: Sequence[EpochRecord], counter: str) -> float:
+    return sum(getattr(epoch, counter) or 0.0 for epoch in span)
+
+
+def _others_s(span: Sequence[EpochRecord], processors: int) -> float:
+    """Return the seconds in user mode of other programs, less those that are chance."""
+    seconds = _sum(span, "host_user_s") - _sum(span, "user_s")
+    return max(0.0, seconds - CHANCE_S * processors)
+
+
+def _waited(span: Sequence[EpochRecord]) -> float:
+    """Return the share of the time for which the run waited: of one thread, or of all threads where several run."""
+    waited_s = _sum(span, "waited_s") + _sum(span, "stolen_s")
+    return waited_s / max(_seconds(span), waited_s + _sum(span, "user_s"))
+
+
+def _lost(span: Sequence[EpochRecord], processors: int) -> float:
+    """Return the least of the three shares over its limit; above 1 the span says nothing."""
+    others_s = _others_s(span, processors) + _sum(span, "stolen_s")
+    of_all = others_s / max(others_s + _sum(span, "user_s"), 1e-9)
+    return min(_waited(span) / WAITED, others_s / _seconds(span) / WAITED, of_all / OTHERS)

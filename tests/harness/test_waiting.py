@@ -1,0 +1,73 @@
+"""The kernel's own count of a run's waiting for a processor, with real processes on one processor."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import psutil
+import pytest
+
+from harness.run.waiting import Waiting
+
+# Prints a line for each part of its work: one thread on processor 0, or a new thread for each part.
+_LOOP = """
+import os, sys, threading
+os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
+def work():
+    for _ in range(3_000_000): pass
+while True:
+    if sys.argv[1] == "threads":
+        thread = threading.Thread(target=work); thread.start(); thread.join()
+    else:
+        work()
+    print(flush=True)
+"""
+
+
+@contextmanager
+def looping(kind: str = "one") -> Iterator[subprocess.Popen[str]]:
+    process = subprocess.Popen([sys.executable, "-c", _LOOP, kind], stdout=subprocess.PIPE, text=True)
+    try:
+        yield process
+    finally:
+        process.kill()
+        process.wait()
+
+
+def parts(process: subprocess.Popen[str], count: int) -> None:
+    assert process.stdout is not None
+    for _ in range(count):
+        process.stdout.readline()
+
+
+@pytest.mark.parametrize("kind", ["one", "threads"])
+def test_a_process_beside_three_others_on_its_processor_waits_for_most_of_the_time(kind: str) -> None:
+    waiting = Waiting()
+    with looping() as first, looping() as second, looping() as third, looping(kind) as own:
+        for process in (first, second, third, own):
+            parts(process, 1)
+        before, began = waiting.look([own.pid]), time.monotonic()
+        parts(own, 5)
+        after, seconds = waiting.look([own.pid]), time.monotonic() - began
+    if before is None or after is None:
+        pytest.skip("this kernel does not count how long threads wait for a processor")
+    # A quarter of the processor is its share. Threads that ended between the looks count, too.
+    assert after - before > 0.3 * seconds
+
+
+def test_a_process_that_sleeps_waits_for_nothing_and_one_that_ended_keeps_what_it_waited() -> None:
+    waiting = Waiting()
+    with looping() as process:
+        parts(process, 1)
+        process.send_signal(signal.SIGSTOP)
+        while psutil.Process(process.pid).status() != psutil.STATUS_STOPPED:
+            time.sleep(0.01)
+        before = waiting.look([process.pid])
+        time.sleep(0.2)
+        assert waiting.look([process.pid]) == before
+    assert waiting.look([process.pid]) == before
