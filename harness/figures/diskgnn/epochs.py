@@ -26,7 +26,7 @@ from harness.figures.diskgnn.grid import (
 )
 from harness.figures.draw.bars import ENDS, as_bars, draw_bars, draw_stacks
 from harness.figures.draw.breakdown import part_rows, run_breakdown
-from harness.figures.draw.captions import left_out, named_values
+from harness.figures.draw.captions import left_out, row_texts
 from harness.figures.draw.charts import EPOCH_TIME, Axis, bars
 from harness.figures.draw.panels import many_panels
 from harness.figures.grids import gallery, values
@@ -111,7 +111,7 @@ def fig9(cells: Cells) -> Drawing:
     draw_bars(data, title="With amortised preprocessing", ylabel="", column="amortised", numbers=".2g", axes=right)
     shared = f"{EPOCHS} epochs share what is prepared once, what diskgnn prepares for each epoch is its own"
     ours["added"] = ours.each_s / EPOCHS / ours.mean_epoch_s
-    added = named_values(ours.reset_index(), "{x} {added:.1%}")
+    added = row_texts(ours.reset_index(), "{x} {added:.1%}")
     replay = f"replaying one epoch's samples, as the paper's code does, would add {added} of the epoch to diskgnn"
     paper = paper_note("diskgnn-fig9")
     reduced = left_out(models, MODELS, "models")
@@ -205,7 +205,7 @@ def fig15(cells: Cells) -> Drawing:
     first, *_, last = cells.xs
     seconds = cells.medians().pivot(index="system", columns="x", values="value")
     slower = ratios(seconds, last, first)
-    times = named_values(slower, "{system} {times:.2f}x")
+    times = row_texts(slower, "{system} {times:.2f}x")
     note = f"slower on {last}: {times}"
     paper = paper_note("diskgnn-fig15")
     return bars(cells, Axis(""), title="Epoch time on another SSD", notes=[note, paper])
@@ -239,8 +239,8 @@ def fig17(cells: Cells) -> Drawing:
     canvas, _ = draw_stacks(data, parts=parts, title="Preprocessing", ylabel=label, xlabel=MEMORY.label, numbers=".1f")
     whole_x = ratios(whole_s, "individual", "batched")
     packing_x = ratios(packing_s, "individual", "batched")
-    whole = named_values(whole_x, "{x:.0%} {times:.1f}x")
-    alone = named_values(packing_x, "{x:.0%} {times:.1f}x")
+    whole = row_texts(whole_x, "{x:.0%} {times:.1f}x")
+    alone = row_texts(packing_x, "{x:.0%} {times:.1f}x")
     note = f"individual over batched: {whole}; packing alone: {alone}"
     paper = paper_note("diskgnn-fig17")
     return drawn(canvas, data, cells, note, paper)

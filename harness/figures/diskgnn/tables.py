@@ -14,7 +14,7 @@ from harness.figures.accuracy_runs import accuracy_curve, at_target, best_accura
 from harness.figures.base import GB, Sheet, figure, figure_of_cells, paper_frame, published, sheet
 from harness.figures.diskgnn.grid import SYSTEMS, in_gallery, judged, percent, variants
 from harness.figures.draw.breakdown import run_breakdown
-from harness.figures.draw.captions import describe_memory, named_values
+from harness.figures.draw.captions import describe_memory, row_texts
 from harness.figures.grids import gallery, host_budget
 from harness.results.table import each, preparation_s
 
@@ -147,7 +147,7 @@ def _accuracy(cells: Cells, table: str) -> Sheet:
     labels = origin(done.record.iloc[0])
     what = "best test accuracy of any epoch; end to end: preprocessing and all epochs; paper: papers100M"
     shares = 100 * targets
-    targeted = named_values(shares.reset_index(name="target"), "{x} target {target:.1f} %")
+    targeted = row_texts(shares.reset_index(name="target"), "{x} target {target:.1f} %")
     failed = failures(rows, [])
     return sheet(data, COLUMNS, cells, labels, what, targeted, *failed, rows=done)
 
