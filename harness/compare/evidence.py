@@ -11,9 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from harness.compare.cells import Cells, cells_of
-from harness.compare.comparable import Index
 from harness.compare.plan import Plain, Plan, kept
-from harness.compare.points import Group, Value, epoch_seconds, measured
 from harness.compare.verdicts import LEFT_OUT, NotDrawn, uncounted_text
 from harness.records.foreign import ForeignRecord, read_foreign
 from harness.records.study import StudyRecord, read_studies
@@ -52,50 +50,9 @@ class Evidence:
         return [] if self.runs.empty else list(self.runs["record"])
 
     @cached_property
-    def index(self) -> Index:
-        """Index of the runs by system, settings and options."""
-        return Index(self.records)
-
-    @cached_property
     def folders(self) -> dict[str, str]:
         """Folder of each run, by its id."""
         return {} if self.runs.empty else dict(zip(self.runs["run_id"], self.runs["path"], strict=True))
-
-    def points(
-        self,
-        figure: str,
-        plan: Planned,
-        value: Value = epoch_seconds,
-        *,
-        least: int = 2,
-        otherwise: Planned | None = None,
-    ) -> Group:
-        """Return the measured points of a figure's cells, under one experiment.
-
-        Experiments that requested the figure (`harness.compare.plan.keep`) come first if they have enough points. Among
-        several, the one with the most points is taken, and the newest of equals.
-
-        Args:
-            figure: the figure's id.
-            plan: function from an experiment (plain data) to the figure's cells.
-            value: function from one measured epoch to its number.
-            least: fewest values of the axis for which the figure is drawn.
-            otherwise: alternative cells, taken where more of them were measured.
-
-        Raises:
-            NotDrawn: fewer than `least` values of the axis were measured.
-        """
-        found: list[tuple[bool, Group]] = []
-        for make, experiment in product([plan] if otherwise is None else [plan, otherwise], self.experiments):
-            # A user's experiment may lack the settings that the figure varies.
-            with suppress(OutcoreError, LookupError):
-                group = measured(self.index, self.folders, make(experiment), value, self.foreign)
-                found.append((figure in experiment.get("figures", ()) and len(group.values()) >= max(least, 1), group))
-        _, best = max(found, key=lambda one: (one[0], len(one[1].points)), default=(False, Group({}, [])))
-        if len(best.values()) < least:
-            uncounted = {run: verdict for _, group in found for run, verdict in group.uncounted.items()}
-            raise NotDrawn(f"no comparable runs over at least {least} values of its axis{_not_counted(uncounted)}")
-        return best
 
     @cached_property
     def _by_cell(self) -> dict[str, pd.DataFrame]:

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import harness
 from harness.compare.plan import Plain, Plan
-from harness.compare.points import Group, Point, Value, epoch_seconds
 from harness.figures.draw.captions import (
     add_caption,
     caption,
@@ -26,7 +25,6 @@ from harness.figures.draw.captions import (
 from harness.figures.grids import base_of_gallery
 from harness.records.study import StudyRecord
 from workloads.errors import InputError
-from workloads.parsing import parse_yaml
 from workloads.units import format_bytes, format_count
 
 if TYPE_CHECKING:
@@ -82,15 +80,10 @@ class Sheet:
     runs: list[str] = field(default_factory=list)
 
 
-def _described(source: Source | Group, rows: Any, notes: Sequence[str]) -> tuple[str, str, list[str]]:
+def _described(source: Source, rows: Any, notes: Sequence[str]) -> tuple[str, str, list[str]]:
     """Return caption, part of an epoch and run ids of a figure's source; `rows`: the drawn rows of its medians."""
     from harness.compare.cells import Cells
 
-    if isinstance(source, Group):  # until every figure is drawn from cells
-        every = source.rows(source.points)
-        rows = source.rows(rows) if rows is not None else every
-        cells = Cells(every, source.shared, source.uncounted, source.elsewhere)
-        return caption(cells, rows, _joined(notes)), part_of(rows), source.runs()
     if isinstance(source, Cells):
         every = source.medians()
         shown = every if rows is None else rows
@@ -104,17 +97,11 @@ def _joined(notes: Sequence[str]) -> str:
     return "; ".join(filter(None, notes))
 
 
-def ids(points: Sequence[Point]) -> list[str]:
-    """Return the ids of the newest runs of points."""
-    return [point.run for point in points]
-
-
 def drawn(
     canvas: Canvas,
     data: pd.DataFrame,
-    source: Source | Group,
+    source: Source,
     *notes: str,
-    points: Any = None,
     rows: pd.DataFrame | None = None,
     runs: list[str] | None = None,
     order: Sequence[str] | None = (),
@@ -133,7 +120,7 @@ def drawn(
     """
     from harness.figures.draw.panels import legend_above
 
-    text, part, own_runs = _described(source, points if rows is None else rows, notes)
+    text, part, own_runs = _described(source, rows, notes)
     name_part(canvas, part)
     if order is not None and not canvas.legends and not any(axes.get_legend() for axes in canvas.axes):
         legend_above(canvas, canvas.axes, order)
@@ -144,9 +131,8 @@ def drawn(
 def sheet(
     data: pd.DataFrame | list[Plain],
     columns: Mapping[str, Formatter],
-    source: Source | Group,
+    source: Source,
     *notes: str,
-    points: Any = None,
     rows: pd.DataFrame | None = None,
     runs: list[str] | None = None,
 ) -> Sheet:
@@ -164,7 +150,7 @@ def sheet(
     for header in columns:
         if header not in table:
             table[header] = None
-    text, part, own_runs = _described(source, points if rows is None else rows, notes)
+    text, part, own_runs = _described(source, rows, notes)
     shown = pd.DataFrame({header: [_shown(value, how) for value in table[header]] for header, how in columns.items()})
     shown = shown.rename(columns=lambda header: labelled(header, part, ", "))
     return Sheet(table, shown, text, own_runs if runs is None else runs)
@@ -257,15 +243,6 @@ class Figure:
 _FIGURES: dict[str, Figure] = {}
 
 
-def specs(module: str) -> Plain:
-    """Return the declarations of a module's figures: the YAML file beside it, of the same name (`__file__`).
-
-    A figure's entry has the texts, looks, columns and axes of its drawing, other entries are shared settings.
-    """
-    found: Plain = parse_yaml(Path(module).with_suffix(".yaml").read_bytes())
-    return found
-
-
 @cache
 def rows() -> dict[str, dict[str, str]]:
     """Return the rows of `catalogue.csv` by the figure's id."""
@@ -290,33 +267,6 @@ def planned(id_: str, plan: Callable[[Plain], T]) -> Callable[[Plain], T]:
     if rows().get(id_, {}).get("headline") == "yes":
         return plan
     return lambda profile: plan(base_of_gallery(profile))
-
-
-def figure_of_runs(
-    id_: str,
-    plan: Planned,
-    value: Value = epoch_seconds,
-    *,
-    least: int = 2,
-    otherwise: Planned | None = None,
-    beside: Needs = nothing,
-) -> Callable[[Callable[[Group], Drawing | Sheet]], Draw]:
-    """Return a decorator that adds a figure to the catalogue, drawn from the points of its plan.
-
-    Args:
-        id_, beside: as in `Figure`.
-        plan, value, least, otherwise: as in `Evidence.points`.
-    """
-
-    def add(draw: Callable[[Group], Drawing | Sheet]) -> Draw:
-        @wraps(draw)
-        def of_evidence(evidence: Evidence) -> Drawing | Sheet:
-            other = planned(id_, otherwise) if otherwise else None
-            return draw(evidence.points(id_, planned(id_, plan), value, least=least, otherwise=other))
-
-        return figure(id_, plan, beside=beside)(of_evidence)
-
-    return add
 
 
 def figure_of_cells(
