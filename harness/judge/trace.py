@@ -22,6 +22,7 @@ from pydantic import TypeAdapter
 from harness.cache import Cache, fingerprint
 from harness.foreign import is_foreign
 from harness.foreign.systems import expands_of
+from harness.records.code import code_of_sampler
 from harness.records.record import FeatureCheck, RunConfig
 from harness.wire.protocol import EpochDone
 from harness.wire.spots import ROWS, VALUES, Spot, chosen, positions, rows_digest
@@ -224,7 +225,7 @@ class TraceFacts:
     def __init__(self, workload: Workload, config: RunConfig, cache: Cache) -> None:
         own = f"{workload.dataset.fingerprint}/{workload.partition or ''}/{workload.rank}/{workload.world}"
         self.workload, self.config, self._cache = workload, config, cache
-        self._own = f"{fingerprint(config, _KEYS)}/{own}"
+        self._own = f"{fingerprint(config, _KEYS)}{code_of_sampler(config.sampler)}/{own}"
         self._known: dict[int, EpochTrace] = {}
         self._once: dict[int, EpochTrace] = {}
 

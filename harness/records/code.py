@@ -60,13 +60,19 @@ class Made(NamedTuple):
 def code_of(system: str, sampler: str = "") -> Code:
     """Return the fingerprints of a system, a sampler and the harness for the present code, 16 hex digits each, and the
     edition of the rules."""
-    elsewhere, _, name = sampler.partition(":")
     return Code(
         system=system_fingerprint(system),
         harness=harness_fingerprint(),
-        sampler=_digest(_closure([elsewhere])) if name else "",
+        sampler=code_of_sampler(sampler),
         edition=EDITION,
     )
+
+
+def code_of_sampler(sampler: str) -> str:
+    """Return the fingerprint of a sampler from elsewhere (`package.module:NAME`); empty for Outcore's own, whose
+    sources are part of every system."""
+    elsewhere, _, name = sampler.partition(":")
+    return _digest(_closure([elsewhere])) if name else ""
 
 
 @functools.cache

@@ -18,6 +18,7 @@ from harness.foreign import is_foreign
 from harness.foreign.systems import folder_of, identity
 from harness.isolation.base import Cap, Limits, MemoryStats
 from harness.judge.registry import Calibration
+from harness.records.code import code_of_sampler, system_fingerprint
 from harness.records.record import RunConfig
 from harness.run.cold import evict_files, resident
 from harness.run.holder import mapped_libraries, populate_libraries
@@ -44,7 +45,7 @@ _TIME_KEYS = tuple(key for key in _KEYS if key not in ("system", "isolation", "s
 
 def batch_bounds(config: RunConfig, workload: Workload, cache: Cache) -> list[dict[str, Any]]:
     """Return the cached mini-batch bounds of each rank (`workloads.sampling.bounds.BatchBounds` as plain data)."""
-    key = fingerprint(config, _BATCH_KEYS)
+    key = fingerprint(config, _BATCH_KEYS) + _short(code_of_sampler(config.sampler))
     kept = cache.get("bounds", key)
     if kept is None:
         ranks = (replace(workload, rank=rank, world=config.ranks) for rank in range(config.ranks))
@@ -73,7 +74,7 @@ def calibrate(
     # A foreign system has its own training step, which may depend on its options, and any image its own libraries.
     theirs, more = identity(config.system), ("options",) if is_foreign(config.system) else ()
     key = memory_key(series, config)
-    times_key = fingerprint(config, _TIME_KEYS + more) + _short(theirs)
+    times_key = fingerprint(config, _TIME_KEYS + more) + _short(theirs) + _short(code_of_sampler(config.sampler))
     memory, times = cache.get(_CACHED, key), cache.get("training", times_key)
     if memory is None or times is None:
         on_measure("measuring floor and training alone")
@@ -105,7 +106,7 @@ def calibrate(
         memory |= {"feature_read_bytes": reading.of_features, "constructor_bytes": reading.of_constructor}
         memory["training_device_bytes"] = max(ending.device_peak_bytes, default=0)
         memory["device_context_bytes"] = reading.contexts(ending.device_held_bytes)
-        cache.put(_CACHED, key, memory)
+        keep(series, config, memory)
         if times is None:
             times = reading.times.model_dump(exclude={"event"}) if reading.times else {}
             if times:
@@ -129,15 +130,24 @@ def calibrate(
 
 
 def memory_key(series: Series, config: RunConfig) -> str:
-    """Return the key under which the memory of a run's calibration is kept."""
+    """Return the key under which the memory of a run's calibration is kept.
+
+    It covers the sources of the system and of its sampler, wherever they lie: what they import is part of the floor.
+    """
     more = ("options",) if is_foreign(config.system) else ()
     image = identity(config.system) or str(series.isolation.describe().get("image_id", ""))
-    return fingerprint(config, _KEYS + more) + _short(image)
+    sources = system_fingerprint(config.system) + code_of_sampler(config.sampler)
+    return fingerprint(config, _KEYS + more) + _short(sources) + _short(image)
+
+
+def keep(series: Series, config: RunConfig, memory: dict[str, Any]) -> None:
+    """Keep the memory of a run's calibration: fields of `Calibration`, and `libraries`."""
+    series.cache.put(_CACHED, memory_key(series, config), memory)
 
 
 def kept(series: Series, config: RunConfig) -> Calibration | None:
     """Return the memory that an earlier calibration measured for a run, without times; None without one."""
-    memory = series.cache.get("held", memory_key(series, config))
+    memory = series.cache.get(_CACHED, memory_key(series, config))
     if memory is None:
         return None
     sizes = {name: size for name, size in memory.items() if name != "libraries"}
@@ -165,9 +175,9 @@ def compiled(cache: Cache, file: str) -> bool:
     return False
 
 
-def _short(image: str) -> str:
-    """Return the suffix of an image's calibrations; empty for runs on the host's own files."""
-    return f"-{hashlib.sha256(image.encode()).hexdigest()[:8]}" if image else ""
+def _short(content: str) -> str:
+    """Return a suffix of a key, 8 hex digits over some content; empty without any."""
+    return f"-{hashlib.sha256(content.encode()).hexdigest()[:8]}" if content else ""
 
 
 class GateMemory:

@@ -128,7 +128,7 @@ def test_a_calibration_is_found_again_by_the_key_under_which_it_is_kept(places: 
     config = resolve(PlannedRun("gnndrive", settings), places[0], "none")
     assert calibrate.kept(series, config) is None
     memory = {"floor_bytes": 1, "training_bytes": 2, "libraries": ["x"], "training_device_bytes": 3}
-    series.cache.put("held", calibrate.memory_key(series, config), memory)
+    calibrate.keep(series, config, memory)
     found = calibrate.kept(series, config)
     assert found is not None and (found.floor_bytes, found.training_bytes, found.training_device_bytes) == (1, 2, 3)
 
