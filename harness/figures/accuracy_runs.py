@@ -18,6 +18,7 @@ from harness.compare.cells import Cells
 from harness.compare.plan import Plain
 from harness.compare.verdicts import NotDrawn
 from harness.figures.base import Drawing, drawn
+from harness.figures.draw.captions import row_texts
 from harness.figures.draw.curves import draw_curves
 from harness.figures.draw.panels import many_panels
 from harness.figures.grids import gallery
@@ -158,9 +159,9 @@ def draw_by_system(cells: Cells, systems: Sequence[str], titles: Sequence[str], 
     target *= 100
     canvas = _draw_curves(table, titles, target)
     reached = table[table["accuracy"] >= target].drop_duplicates("series")
-    times = [f"{run.series} {run.seconds:.1f} s (epoch {run.epoch})" for run in each(reached)]
+    times = row_texts(reached, "{series} {seconds:.1f} s (epoch {epoch})")
     judged = f"{record['config']['test_nodes']:,} test nodes after every epoch"
-    notes = [memory, origin(record), judged, f"to {target:.1f} %: {', '.join(times)}"]
+    notes = [memory, origin(record), judged, f"to {target:.1f} %: {times}"]
     notes += failures(cells.medians(), systems)
     return drawn(canvas, table, cells, *notes, rows=runs, runs=list(runs["run"]))
 

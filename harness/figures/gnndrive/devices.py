@@ -41,7 +41,8 @@ def over_buffers(profile: Plain) -> Plan:
     factors = [float(factor) for factor in grids.values(profile, "buffer_factors", BUFFER_FACTORS)]
     # The profile's memory holds a buffer of scale 1 for larger mini-batches: times the factor, the largest one.
     wide = grids.wide_device(with_run(short, **size), max(factors))
-    return grid(wide, on_both(wide), {factor: {"options": {"feature_buffer_scale": factor}} for factor in factors})
+    options = {factor: {"feature_buffer_scale": factor} for factor in factors}
+    return grid(wide, on_both(wide), {factor: {"options": own} for factor, own in options.items()})
 
 
 def _with_buffers(table: pd.DataFrame) -> pd.DataFrame:
@@ -91,14 +92,15 @@ def budgets(profile: Plain) -> Plan:
     """
     short = grids.gallery(profile)
     budget = grids.host_budget(short)
-    plans = [grid(short, [*grids.only_systems(short, SYSTEMS), cpu_variant(short)], {"": {}})]
+    own = [*grids.only_systems(short, SYSTEMS), cpu_variant(short)]
+    plans = [grid(short, own, {"": {}})]
     scaled = [("gnndrive", factor, "") for factor in MARIUS_ROWS if factor != 1]
     scaled += [(MARIUS, *row) for row in MARIUS_ROWS.items()]
     for system, factor, paper in scaled:
         size = round(budget * factor)
-        own = as_entry(grids.only_systems(short, [system])[0])
-        entry = own | {"series": f"{system}, {format_bytes(size)}"}
-        plans.append(grid(short, [entry], {"": {"memory": f"+{size}"}}, panel=paper))
+        entry = as_entry(grids.only_systems(short, [system])[0])
+        entry |= {"series": f"{system}, {format_bytes(size)}", "memory": f"+{size}"}
+        plans.append(grid(short, [entry], {"": {}}, panel=paper))
     return joined(plans)
 
 
@@ -109,13 +111,14 @@ def tab2(cells: Cells) -> Sheet:
     epochs["training (s)"] = epochs["seconds"] - epochs[PREPARATION].fillna(0.0)
     parts = epochs.groupby("system")[[PREPARATION, "training (s)"]].median()
     systems = list(dict.fromkeys([*NAMES, *cells.systems]))
-    table = with_absent(cells.medians(), systems, [""]).merge(parts, on="system", how="left")
+    every = with_absent(cells.medians(), systems, [""])
+    table = every.merge(parts, on="system", how="left")
     table = table.rename(columns={PREPARATION: "data preparation (s)", "value": "overall (s)"})
     table["preparation (%)"] = 100 * table["data preparation (s)"] / table["overall (s)"]
     failed = table["overall (s)"].isna()
     status = table["status"].replace(MARK)
-    for column in SECONDS:
-        table[column] = table[column].astype(object).mask(failed, status)
+    seconds = table[SECONDS].astype(object)
+    table[SECONDS] = seconds.mask(failed, status, axis=0)
     paper = table["system"].map(NAMES).fillna(table["panel"])
     published = paper_frame("gnndrive-tab2").reindex(index=paper, columns=PARTS)
     table[list(PAPER)] = published.to_numpy()

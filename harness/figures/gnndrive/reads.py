@@ -9,16 +9,17 @@ from harness.compare.verdicts import NotDrawn
 from harness.figures.base import Drawing, drawn, figure
 from harness.figures.draw.curves import draw_curves
 from harness.figures.draw.panels import many_panels
-from harness.figures.draw.style import named_looks
 from harness.records.study import StudyRecord
 from harness.studies.base import StudyNeed
 from workloads.units import format_bytes
 
 FIO = "fio-grid"
-#: Engine, column of the x axis and its label, left and right.
-ENGINES = [("sync", "threads", "synchronous threads"), ("async", "depth", "I/O depth of one asynchronous thread")]
-#: Column of the y axis and its label, of the four panels.
-MEASURES = 2 * [("bandwidth_mb_per_s", "bandwidth (MB/s), log")] + 2 * [("latency_us", "mean latency (µs), log")]
+SYNC = ("sync", "threads", "synchronous threads")
+ASYNC = ("async", "depth", "I/O depth of one asynchronous thread")
+BANDWIDTH = ("bandwidth_mb_per_s", "bandwidth (MB/s), log")
+LATENCY = ("latency_us", "mean latency (µs), log")
+#: Engine, column of the x axis and its label, column of the y axis and its label, of each panel.
+PANELS = [SYNC + BANDWIDTH, ASYNC + BANDWIDTH, SYNC + LATENCY, ASYNC + LATENCY]
 COLUMNS = ["engine", "series", "threads", "depth", "iops", "bandwidth_mb_per_s", "latency_us"]
 
 
@@ -28,11 +29,10 @@ def fig_b1(evidence: Evidence) -> Drawing:
     record = evidence.study(FIO)
     rows = _smallest_reads(record)
     canvas, panels = many_panels(4, columns=2, height=2.0)
-    looks = named_looks(["direct", "buffered"])
-    for axes, (y, ylabel), (engine, x, xlabel) in zip(panels, MEASURES, [*ENGINES, *ENGINES], strict=True):
+    for axes, (engine, x, xlabel, y, ylabel) in zip(panels, PANELS, strict=True):
         own = rows[rows["engine"] == engine]
         own = own.assign(x=own[x], y=own[y])
-        draw_curves(own, title="", xlabel=xlabel, ylabel=ylabel, xlog=True, ylog=True, looks=looks, axes=axes)
+        draw_curves(own, title="", xlabel=xlabel, ylabel=ylabel, xlog=True, ylog=True, axes=axes)
     return drawn(canvas, rows[COLUMNS], record, *_notes(record, rows))
 
 
@@ -64,5 +64,5 @@ def _notes(record: StudyRecord, rows: pd.DataFrame) -> list[str]:
     rates = queued.groupby("series")["bandwidth_mb_per_s"].last()
     if len(rates) == 2:
         gap = 100 * (rates["buffered"] / rates["direct"] - 1)
-        notes.append(f"at the deepest queue buffered reads are {gap:+.1f} % from direct ones (paper: 5.6 % apart)")
+        notes.append(f"buffered over direct reads at the deepest queue: {gap:+.1f} % (paper: 5.6 % apart)")
     return notes

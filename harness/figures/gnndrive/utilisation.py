@@ -73,9 +73,10 @@ def _timelines(cells: Cells, *notes: str) -> Drawing:
 
 def _telemetry(run: Any) -> pd.DataFrame:
     """Return the telemetry of a run's epochs by time."""
-    telemetry = results.table(Path(run.path), "telemetry").reindex(columns=["t", "epoch", *LINES])
+    telemetry = results.table(Path(run.path), "telemetry")
     inside = telemetry[telemetry["epoch"] >= 0].sort_values("t")
-    return inside.assign(system=run.system, run=run.run)
+    shown = inside.reindex(columns=["t", "epoch", *LINES])
+    return shown.assign(system=run.system, run=run.run)
 
 
 def _draw_epochs(axes: Any, epochs: list[Plain]) -> None:

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pandas as pd
 
 from harness.compare.evidence import Evidence
 from harness.compare.plan import Plain
 from harness.compare.verdicts import NotDrawn
 from harness.figures.base import Drawing, drawn, figure
-from harness.figures.draw import style
-from harness.figures.draw.panels import name_axes, one_panel
+from harness.figures.draw.curves import draw_curves
+from harness.figures.draw.panels import one_panel
 from harness.records.study import StudyRecord
 from harness.regress.studies import PROOF, TREND
 from harness.results.table import each
@@ -30,16 +28,14 @@ def gate(evidence: Evidence) -> Drawing:
     """Draw one line per number of pairs, grey bars at the promises; raise NotDrawn without a proof of the gate."""
     record = _study(evidence, PROOF, NO_PROOF)
     data = pd.DataFrame(record.result["curve"])
-    canvas, axes = one_panel(height=2.6)
-    lines = data.sort_values("slowed").groupby("pairs")
-    for look, (pairs, line) in zip(style.SERIES, lines, strict=False):
-        axes.plot(100 * line["slowed"], 100 * line["regressed"], label=f"{pairs:g} pairs", **look.stroke)
+    pairs = data["pairs"].map("{:g} pairs".format)
+    rows = data.assign(series=pairs, x=100 * data["slowed"], y=100 * data["regressed"])
+    title, ylabel = "Power of the gate", "called regressed (%)"
+    canvas, axes = draw_curves(rows, title=title, xlabel="added to every epoch (%)", ylabel=ylabel)
     promises = pd.DataFrame(record.result["promises"])
-    known = promises.dropna(subset="slowed")
-    bar = {"marker": "_", "markersize": 16, "markeredgewidth": 1.6, "color": "#777777", "linestyle": "none"}
-    axes.plot(100 * known["slowed"], 100 * known["bound"], **bar)
+    known = 100 * promises[["slowed", "bound"]].dropna()
+    axes.scatter(known["slowed"], known["bound"], s=250, marker="_", color="#777777")
     axes.set_ylim(-4, 104)
-    name_axes(axes, "Power of the gate", "added to every epoch (%)", "called regressed (%)")
     params = record.params
     blocks = f"{params['blocks']} blocks of real runs of {', '.join(params['systems'])} on machine {params['host']}"
     kept = f"{promises['kept'].sum()} of {len(promises)} promises kept"
@@ -51,29 +47,34 @@ def gate(evidence: Evidence) -> Drawing:
 def trend(evidence: Evidence) -> Drawing:
     """Draw one line per cell over its first entry, one vertical line per step; raise NotDrawn without epoch times."""
     record = _study(evidence, TREND, NO_HISTORY)
-    histories = [_points(series) for series in record.result["series"] if series["name"] == "epoch"]
-    if not any(map(len, histories)):
+    epochs = [series for series in record.result["series"] if series["name"] == "epoch" and series["points"]]
+    if not epochs:
         raise NotDrawn("the history holds no epoch time (outcore-trend)")
-    data = pd.concat(histories, ignore_index=True)
+    data = pd.concat(map(_points, epochs), ignore_index=True)
     places, commits = data["commit"].factorize()
-    by_cell = data.assign(place=places).groupby("cell", sort=False)
-    ratios = by_cell["seconds"].max() / by_cell["seconds"].min()
+    by_cell = data.groupby("cell", sort=False)["seconds"]
+    ratios = by_cell.max() / by_cell.min()
     most = ratios.nlargest(MOST_LINES)
+    rows = data.assign(series=data["cell"], x=places, y=data["relative"])
+    shown = rows[rows["cell"].isin(most.index)]
     canvas, axes = one_panel(wide=True, height=2.9)
-    for cell in most.index:
-        _draw_cell(axes, cell, by_cell.get_group(cell))
+    title, ylabel = "Epoch time over the history", "epoch time / first entry's"
+    draw_curves(shown, title=title, xlabel="commit, oldest first", ylabel=ylabel, axes=axes)
+    for step in each(shown.dropna(subset="step")):
+        percent = 100 * (step.step - 1)
+        label = f"{step.cell} {percent:+.0f} %, {step.commits}"
+        axes.axvline(step.x - 0.5, color="#555555", linestyle="--", linewidth=0.9, label=label)
     axes.axhline(1.0, color="#888888", linewidth=0.6)
     names = [str(commit)[:7] for commit in commits]
     every = max(1, len(names) // 6)
     axes.set_xticks(range(0, len(names), every), names[::every])
-    name_axes(axes, "Epoch time over the history", "commit, oldest first", "epoch time / first entry's")
     params = record.params
     steps = f"{data['step'].count()} steps of {100 * params['min_effect']:g} % or more by PELT"
     note = (
         f"machine {params['host']}, {len(commits)} commits; a point is the median of a session's runs; {steps}, dashed"
     )
     note += f"; drawn: of {len(ratios)} cells the {len(most)} that moved most"
-    return drawn(canvas, data.drop(columns="system"), note)
+    return drawn(canvas, data, note)
 
 
 def _study(evidence: Evidence, name: str, missing: str) -> StudyRecord:
@@ -89,16 +90,7 @@ def _points(series: Plain) -> pd.DataFrame:
     points = points.rename(columns={"value": "seconds"})
     steps = pd.DataFrame(series["steps"], columns=["index", "ratio", "commits"]).set_index("index")
     points.insert(0, "cell", series["cell"])
-    points["relative"] = points["seconds"] / points["seconds"].iloc[:1].sum()
+    points["relative"] = points["seconds"] / points["seconds"].iloc[0]
     points["step"] = steps["ratio"]
     points["commits"] = steps["commits"]
-    return points.assign(system=series["system"])
-
-
-def _draw_cell(axes: Any, cell: str, points: pd.DataFrame) -> None:
-    """Draw the epochs of a cell, and a vertical line before each step."""
-    look = style.look(points["system"].iloc[0])
-    axes.plot(points["place"], points["relative"], linewidth=0.9, markersize=3.5, label=cell, **look.stroke)
-    for step in each(points[points["step"].notna()]):
-        text = f"{cell} {100 * (step.step - 1):+.0f} %, {step.commits}"
-        axes.axvline(step.place - 0.5, color=look.color, linestyle="--", linewidth=0.9, label=text)
+    return points
