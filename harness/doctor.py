@@ -19,7 +19,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from harness.isolation import BACKENDS, mounts, select
+from harness.isolation import BACKENDS, mounts, sandbox, select
 from harness.isolation.mounts import existing
 from harness.records import environment
 from harness.ssd.device import block_device, direct_block_bytes
@@ -76,6 +76,13 @@ def _memory_cap(_: Path) -> Found:
     fixes = (found.fix for found in (backend.available() for backend in BACKENDS) if not found.ok)
     fix = next((fix for fix in fixes if "root" in fix), "run as root on a host with memory cgroups")
     return "missing", f"nothing can cap memory here ({reasons})", fix
+
+
+def _sandbox(_: Path) -> Found:
+    found = sandbox.walls()
+    if found.kind:
+        return "ok", f"{found.kind} starts workers behind walls ({', '.join(found.walls)})"
+    return "degraded", f"none: {found.missing}; runs are not sandboxed, a caveat in every record", found.fix
 
 
 def _device_limits(_: Path) -> Found:
@@ -214,6 +221,7 @@ def _pressure(_: Path) -> Found:
 
 CHECKS: dict[str, Callable[[Path], Found]] = {
     "memory cap": _memory_cap,
+    "sandbox": _sandbox,
     "device limits": _device_limits,
     "swap": _swap,
     "io_uring": _io_uring,

@@ -178,9 +178,8 @@ def _run(series: Series, config: RunConfig, dataset: Dataset, log: Path) -> tupl
             return b""
 
         with series.isolation.create("check", Limits(memory_bytes=cap_bytes)) as cap:
-            with Worker(cap, spec, folder, log, series.cache) as worker:
+            with Worker(cap, spec, folder, log, series.hidden) as worker:
                 ending = worker.watch(config.timeout_s, hear)
-            told.left += [f"process {line[:80]}" for line in worker.left]
             told.left += [f"temporary file {name}" for name in worker.left_files]
     return ending, told
 

@@ -8,7 +8,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar, Literal, Self
 
-from harness.isolation.processes import kill_all, start_time
+from harness.isolation import sandbox
+from harness.isolation.processes import kill_all
+from harness.isolation.sandbox import Walls
+from harness.isolation.syscalls import Sockets
 
 
 @dataclass(frozen=True)
@@ -45,15 +48,16 @@ class Limits:
 
 @dataclass(frozen=True)
 class Needs:
-    """Parts of the host that the work inside needs, for caps that show only part of the host (containers). `read_only`,
-    `writable`: folders and files, visible inside at the same paths. `guarded`: folders and files that decide what the
-    work's numbers are worth; read-only inside if visible at all. `gpu`: whether the work computes on a GPU. `image`:
-    container image that contains the work; None for Outcore's own."""
+    """Parts of the host that the work inside needs: a sandbox or a container shows these and code alone. `read_only`,
+    `writable`: folders and files, visible inside at the same paths. `hidden`: folders that appear empty inside, but for
+    those needed parts, even where they lie in a folder of code. `gpu`: whether the work computes on a GPU. `sockets`:
+    sockets that the work may open. `image`: container image that contains the work; None for Outcore's own."""
 
     read_only: tuple[Path, ...] = ()
     writable: tuple[Path, ...] = ()
-    guarded: tuple[Path, ...] = ()
+    hidden: tuple[Path, ...] = ()
     gpu: bool = False
+    sockets: Sockets = "none"
     image: str | None = None
 
 
@@ -155,22 +159,25 @@ class Cap(Counters):
 
     caveats: list[str]
     named_pipes: ClassVar[bool] = False
+    _needs: Needs = Needs()
 
     def bring(self, needs: Needs) -> None:
         """Declare the parts of the host that the work needs, before the first command."""
+        self._needs = needs
+
+    def walls(self) -> Walls:
+        """Return the walls between the worker and the rest of the host."""
+        return sandbox.walls()
 
     @abstractmethod
     def command(self, argv: Sequence[str]) -> list[str]:
         """Return `argv` wrapped to join the cap before it executes; the process is charged nowhere else."""
 
-    def worker_command(self, argv: Sequence[str]) -> list[str]:
-        """Wrap `argv` as `command` does and, where the backend can, keep it from leaving the cap or making one."""
-        return self.command(argv)
-
-    def strays(self, pids: Collection[int]) -> list[int]:
-        """Return the live processes of `pids` that have a thread outside the cap."""
-        inside = set(self.pids())
-        return [pid for pid in pids if pid not in inside and start_time(pid) is not None]
+    def worker_command(self, argv: Sequence[str]) -> tuple[list[str], list[int]]:
+        """Return `argv` wrapped to join the cap and then its sandbox, where this host has one, and the descriptors that
+        the command inherits, to be closed after its start."""
+        words, descriptors = sandbox.command(argv, self._needs)
+        return self.command(words), descriptors
 
     @abstractmethod
     def set_memory(self, limit_bytes: int | None) -> None:

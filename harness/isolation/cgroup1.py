@@ -6,7 +6,7 @@ when the cap is full, so a watcher kills the others."""
 from __future__ import annotations
 
 import threading
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import ClassVar
@@ -16,7 +16,7 @@ from harness.isolation.base import Availability, IoLimit, IoStats, Isolation, Li
 from harness.isolation.blocks import disks, is_stacked
 from harness.isolation.files import KernelFile, as_number, flat_keyed, read_text, write_if_possible, write_text
 from harness.isolation.groups import GroupCap, Readings, pids_in, refused, remove_if_empty, sweep_below
-from harness.isolation.processes import PARENT, cap_name, holds_groups, kill_all, strays
+from harness.isolation.processes import PARENT, cap_name, holds_groups, kill_all
 from workloads.errors import HostError
 
 _UNLIMITED = 1 << 62  # v1 shows "no limit" as the largest whole number of pages that fits in 63 bits
@@ -100,10 +100,6 @@ class Cgroup1Cap(V1Readings, GroupCap):
         self.caveats = list(caveats)
         self._watcher = threading.Thread(target=self._watch, name=f"oom-watch {memory.name[-6:]}", daemon=True)
         self._watcher.start()
-
-    def strays(self, pids: Collection[int]) -> list[int]:
-        """Return processes with a thread outside any of the groups: v1 moves threads, and charges I/O, one by one."""
-        return strays(self.folders, pids)
 
     def set_memory(self, limit_bytes: int | None) -> None:
         """Limit memory, and memory with swap to 2 MiB more, which swappiness 0 keeps unused. Raises HostError: the cap

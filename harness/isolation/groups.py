@@ -12,9 +12,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import ClassVar
 
-from harness.isolation.base import Cap, Counters, IoLimit, IoStats, MemoryStats, Needs
+from harness.isolation.base import Cap, Counters, IoLimit, IoStats, MemoryStats
 from harness.isolation.files import KernelFile, as_number, read_text, write_text
-from harness.isolation.processes import PARENT, confined, is_left_over, joining, kill_all
+from harness.isolation.processes import PARENT, is_left_over, joining, kill_all
 from workloads.errors import HostError
 
 # Files with the memory limit of a group, of v2 and of v1.
@@ -87,21 +87,9 @@ class Readings(Counters):
 class GroupCap(Readings, Cap):
     """Cap of a control group."""
 
-    _read_only: tuple[Path, ...] = ()
-
-    def bring(self, needs: Needs) -> None:
-        """Make paths that the work must not write to read-only for it, except above those that it writes to."""
-        written = [path.resolve() for path in needs.writable]
-        found = [path.resolve() for path in (*needs.read_only, *needs.guarded) if path.exists()]
-        self._read_only = tuple(path for path in found if not any(other.is_relative_to(path) for other in written))
-
     def command(self, argv: Sequence[str]) -> list[str]:
         """Return `argv` behind a shell that joins the group first."""
         return joining(self.folders, argv)
-
-    def worker_command(self, argv: Sequence[str]) -> list[str]:
-        """Return `argv` as `command` does, for root with a read-only view of the cgroups and of the dataset."""
-        return self.command(confined(argv, self._read_only))
 
     def set_io(self, limits: Sequence[IoLimit]) -> None:
         """Set device limits. Raises HostError: the kernel does not know the device."""

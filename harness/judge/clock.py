@@ -22,6 +22,8 @@ PREPARING_S, PREPARING_SHARE = 0.5, 0.10
 CHECKING_SHARE = 0.02
 # Shares of an epoch that the disk spends on other programs' reads.
 QUIET, SHARED = 0.05, 0.25
+# Three intervals of the samples of a cap (`harness/telemetry/recorder.py`).
+UNWATCHED_S = 0.3
 # Shorter epochs do not average out counters in ticks, nor the read-ahead for other programs.
 LEAST_S = 0.5
 
@@ -141,6 +143,20 @@ def disk_was_not_shared(record: Record, context: RunContext) -> Finding | None:
     Such a run is not used, without blame on its system, and is repeated when the bench is called again.
     """
     return _disk(record, context, SHARED)
+
+
+@rule("16", "SPOILT", of=["ok"], evidence=True, passing=True)
+def watched_throughout(record: Record, context: RunContext) -> Finding | None:
+    """While no sample is taken, nothing shows what a run does: its cap may be raised, or the machine suspended.
+
+    Measures the longest time between two samples of the cap within an epoch: at most three intervals (0.3 s). A
+    sandboxed worker cannot see or signal the observer, so a gap is the machine's: a suspended machine, a stopped
+    orchestrator or processors that others keep busy. None can be told from another, and the run is repeated.
+    """
+    unwatched_s = record.readings.unwatched_s
+    if unwatched_s is None:
+        return None
+    return Finding(unwatched_s <= UNWATCHED_S, f"{unwatched_s:.2f} s without a sample")
 
 
 def _clock(record: Record, seconds: float, share: float) -> Finding | None:

@@ -97,11 +97,11 @@ def nothing_was_swapped(record: Record, context: RunContext) -> Finding | None:
 
 @rule("1", capped=True, evidence=True, of=["ok"])
 def memory_is_charged(record: Record, context: RunContext) -> Finding | None:
-    """Memory that the cap is not charged for, reserved huge pages or memory of another process, is a free cache.
+    """Memory that the cap is not charged for is a free cache.
 
-    Adds up, at each gate and once a second, the huge pages of the run's processes and the files in memory of any size
-    (tmpfs, memfd, System V) that they have open or mapped beyond the shared memory charged to the cap: at most 0.5 % of
-    the features or 1 MiB, whichever is more. Between gates only memory in use at three looks in a row counts.
+    Adds up, at each gate and once a second, the bytes in the queues of the run's sockets, which cgroup v1 charges to no
+    cap: at most 0.5 % of the features or 1 MiB, whichever is more. Only ranks have sockets in a sandbox, and a run
+    that makes one by io_uring. All other memory of this kind is refused there (docs/threat-model.md).
     """
     looks = [(gate.uncharged_bytes, gate.at) for gate in record.readings.gates]
     looks.append((record.readings.uncharged_bytes, "a look between gates"))
@@ -286,21 +286,6 @@ def class_is_known(record: Record, context: RunContext) -> Finding | None:
 
 
 @rule("27", of=["ok"], evidence=True, capped=True)
-def worker_is_in_its_cap(record: Record, context: RunContext) -> Finding | None:
-    """A worker that moves itself, a thread or a helper to another cgroup is neither capped nor counted.
-
-    Checks the worker, its threads, all its descendants and orphans at every gate and ten times a second.
-    """
-    evidence = record.readings
-    outside = [*evidence.outside, *(name for gate in evidence.gates for name in gate.outside)]
-    if outside:
-        return Finding(False, "outside the cap: " + ", ".join(dict.fromkeys(outside)))
-    if not evidence.gates or not evidence.samples:
-        return unknown("there are no readings of it")
-    return Finding(True, f"seen {evidence.samples} times, at {len(evidence.gates)} gates")
-
-
-@rule("27", of=["ok"], evidence=True, capped=True)
 def limit_is_what_was_asked_for(record: Record, context: RunContext) -> Finding | None:
     """A cap that was raised during the run limited nothing.
 
@@ -347,3 +332,16 @@ def topology_is_told(record: Record, context: RunContext) -> Finding | None:
         return unknown("the graph's size is not known")
     fits = "fits: the papers' setting" if ratio <= 1 else "does not fit: not the papers' setting"
     return Finding(True, f"the graph is {ratio:.2f} x the host budget and {fits}")
+
+
+@rule("33", "CAVEATS", evidence=True)
+def worker_was_sandboxed(record: Record, context: RunContext) -> Finding | None:
+    """Without walls a worker can read other files and other processes' memory, leave its cap and stop the observer.
+
+    Checks that the worker ran in a sandbox (bubblewrap) or a container; docs/threat-model.md lists their walls. The
+    record names the mechanism, or the reason why the worker was not sandboxed.
+    """
+    sandbox = record.readings.sandbox
+    if sandbox is None:
+        return None
+    return Finding(bool(sandbox.kind), sandbox.kind or f"not sandboxed: {sandbox.missing}")

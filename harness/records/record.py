@@ -313,11 +313,11 @@ class GateReading(_Part):
         disk_bytes, disk_requests: reads of the dataset's device by all processes since boot; None: unknown.
         page_cache_bytes: bytes of file pages charged to the cap.
         resident_bytes: bytes of the run's own files in the page cache, whatever cgroup is charged; None: not measured.
-        uncharged_bytes: bytes of memory in use that the cap was not charged for (huge pages, memory of other
-            processes); None in records from before this was looked at.
+        uncharged_bytes: bytes of memory in use that the cap was not charged for: queues of sockets, in older records
+            huge pages and memory of other processes too; None: not looked at.
         swap_bytes: swapped-out bytes of the cap.
         limit_bytes: memory limit in force.
-        outside: processes and threads of the run outside its cap.
+        outside: processes and threads of the run outside its cap; in older records only.
         user_s: processor seconds in user mode of the processes in the cap and of their ended children.
         host_user_s: processor seconds of the host in user mode since boot.
         waited_s: seconds for which threads in the cap were ready and waited for a processor; None: not counted.
@@ -349,6 +349,20 @@ class GateReading(_Part):
         return None if before is None or after is None else after - before
 
 
+class Sandbox(_Part):
+    """Walls between a run's worker and the host (rule 33).
+
+    Attributes:
+        kind: mechanism and its version; empty: the worker was not sandboxed.
+        walls: names of the walls.
+        missing: reason why there was no sandbox.
+    """
+
+    kind: str = ""
+    walls: list[str] = Field(default_factory=list)
+    missing: str = ""
+
+
 class FeatureCheck(_Part):
     """Comparison of one mini-batch's feature rows in training with the dataset's (methodology rule 26).
 
@@ -373,8 +387,11 @@ class RawReadings(_Part):
         deterministic_counters: unused, always True.
         evictions: readings of the evictions, in order.
         gates: readings at the gates, in order.
+        sandbox: walls between the worker and the host; None in records from before there were any.
         samples: number of samples of the cap, at gates and between them.
-        outside, limits: processes of the run seen outside the cap, and memory limits seen in force (0: none).
+        unwatched_s: longest time between two samples within an epoch; None: not recorded.
+        outside, limits: processes of the run seen outside the cap (in older records only), and memory limits seen in
+            force (0: none).
         batches, seeds: number of mini-batches and of seed nodes of an epoch by the seed plan, over all ranks.
         digests: structure digest of the workload's own mini-batches, by epoch.
         drawn: nodes and edges of an epoch that our sampler draws as a foreign system does, and their standard
@@ -400,7 +417,9 @@ class RawReadings(_Part):
     deterministic_counters: bool = True
     evictions: list[EvictionReading] = Field(default_factory=list)
     gates: list[GateReading] = Field(default_factory=list)
+    sandbox: Sandbox | None = None
     samples: int = 0
+    unwatched_s: float | None = None
     outside: list[str] = Field(default_factory=list)
     limits: list[int] = Field(default_factory=list)
     batches: int | None = None

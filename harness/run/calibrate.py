@@ -86,7 +86,7 @@ def calibrate(
             features = None if own else Dataset.open(Path(spec.dataset)).file("features")
             libraries = folder_of(config.system) is not None
             reading = GateMemory(cap, with_libraries=libraries, gpus=gpus, features=features)
-            with Worker(cap, spec.model_copy(update=wanted), folder, log, cache) as worker:
+            with Worker(cap, spec.model_copy(update=wanted), folder, log, series.hidden) as worker:
 
                 def heard(event: Event) -> None:
                     reading(event)

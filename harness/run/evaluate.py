@@ -37,7 +37,7 @@ def add_test_accuracy(
     timeout_s = max(_LEAST_TIMEOUT_S, config.timeout_s)
     name = f"evaluate-{folder.name}"
     progress("testing the models")
-    with series.isolation.create(name, Limits()) as cap, Worker(cap, task, folder, log, series.cache) as worker:
+    with series.isolation.create(name, Limits()) as cap, Worker(cap, task, folder, log, series.hidden) as worker:
         tested = worker.watch(timeout_s, lambda event: None)
     if not tested.test_accuracy:
         return f"the test accuracy was not measured: {tested.reason or tested.status}"

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import os
 import time
-from collections import deque
 from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cached_property
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -16,10 +16,10 @@ import pandas as pd
 import psutil
 
 from harness.isolation.base import Cap, IoStats, MemoryStats
+from harness.isolation.sandbox import Walls
 from harness.records.record import EvictionReading, GateReading, PlannedBuffer, RunConfig
 from harness.results.store import BATCH_COLUMNS, STAGE_COLUMNS
 from harness.run import cold, opened
-from harness.run.guard import Guard
 from harness.run.waiting import Waiting
 from harness.telemetry.frame import align, with_busy_lanes
 from harness.wire.protocol import Batches, Checks, EpochDone, Event, Gate, Planned, Prepared, ProtocolError, Spans
@@ -42,9 +42,11 @@ class Gathered:
         zero: monotonic seconds of the first epoch's begin; None before.
         memory: reading of the cap after the worker's end.
         nonces: number drawn for the spot checks of each epoch, by epoch.
-        guard, planned: watcher of the cap, and monotonic seconds of the plan's arrival; None before.
+        planned: monotonic seconds of the plan's arrival; None before.
+        walls: walls between the worker and the host.
+        limits, sampled_s: memory limits seen in force (0: none), and monotonic seconds of each sample of the cap.
         born: Unix seconds of the run's begin, after its calibration.
-        uncharged: most bytes of memory that the cap was not charged for, seen between gates; None before three looks.
+        uncharged: most bytes in queues of sockets, which a cap may not be charged for, seen between gates.
         given: other files that the harness made for the run.
         older, elsewhere: size of each data file that was open and is older than the run, or on another disk than the
             dataset, by path.
@@ -72,7 +74,9 @@ class Gathered:
     held: list[MemoryStats] = field(default_factory=list)
     zero: float | None = None
     memory: MemoryStats = field(default_factory=MemoryStats)
-    guard: Guard | None = None
+    walls: Walls = field(default_factory=Walls)
+    limits: set[int] = field(default_factory=set)
+    sampled_s: list[float] = field(default_factory=list)
     spawned: float = 0.0
     planned: float | None = None
     calibrate_s: float = 0.0
@@ -85,7 +89,6 @@ class Gathered:
     by_gates: bool = False
     trains: bool = False
     enclosing_bytes: int | None = None
-    _looks: deque[dict[tuple[int, int], int]] = field(default_factory=lambda: deque(maxlen=3))
     _evict_s: list[float] = field(default_factory=list)
     _waiting: Waiting = field(default_factory=Waiting)
 
@@ -155,18 +158,30 @@ class Gathered:
         reused = {folder for folder in (Path(one).resolve() for one in told) if folder.parent == root.resolve()}
         return {str(path): nbytes for path, nbytes in self.older.items() if not reused & {*path.parents}}
 
-    def look_between_gates(self, pids: Collection[int], memory: MemoryStats) -> None:
-        """Look at files and memory of running processes; `memory`: reading of the cap from just before."""
-        _, strange = self._look(pids)
-        self._looks.append({file.key: file.held_bytes for file in strange})
-        if len(self._looks) == self._looks.maxlen:
-            # The cap's counters may be two seconds old: memory that was in use two looks ago is in them.
-            lasting = [replace(file, held_bytes=min(look.get(file.key, 0) for look in self._looks)) for file in strange]
-            self.uncharged = max(self.uncharged or 0, opened.uncharged_bytes(pids, lasting, memory.shmem))
+    def sample(self, memory: MemoryStats) -> None:
+        """Note a sample of the cap, taken ten times a second by the telemetry's thread."""
+        self.sampled_s.append(time.monotonic())
+        self.limits.add(memory.limit or 0)
 
-    def _look(self, pids: Collection[int]) -> tuple[list[opened.OpenFile], list[opened.OpenFile]]:
-        """Return the files that processes of the run have open, and those that the harness did not give them, of which
-        it keeps those that are older than the run or on another disk."""
+    @property
+    def unwatched_s(self) -> float | None:
+        """Longest time between two samples within an epoch, in seconds; None without an epoch or samples."""
+        found = None
+        for epoch in self.epochs:
+            within = [at for at in self.sampled_s if epoch.start < at < epoch.end]
+            moments = [epoch.start, *within, epoch.end]
+            longest = max(later - earlier for earlier, later in pairwise(moments))
+            found = max(found or 0.0, longest)
+        return found if self.sampled_s else None
+
+    def look_between_gates(self, pids: Collection[int]) -> None:
+        """Look at files and queues of running processes."""
+        self._look(pids)
+        self.uncharged = max(self.uncharged or 0, opened.queued_bytes(pids))
+
+    def _look(self, pids: Collection[int]) -> list[opened.OpenFile]:
+        """Return the files that processes of the run have open; keep those that are older than the run or on another
+        disk, unless the harness gave them."""
         found, known = opened.open_files(pids), opened.own_keys() | self._given
         strange = [file for file in found if file.key not in known]
         for file in (file for file in strange if file.is_data):
@@ -174,7 +189,7 @@ class Gathered:
                 self.older[Path(file.name)] = file.nbytes
             if not (file.in_memory or file.library) and opened.on_other_disk(file, self.disks):
                 self.elsewhere[file.name] = file.nbytes
-        return found, strange
+        return found
 
     def evict(self, when: str, own: list[Path]) -> None:
         """Evict the files of the dataset and the system (`own`) and store the reading."""
@@ -185,11 +200,11 @@ class Gathered:
     def _at_gate(self, gate: Gate, cap: Cap, reached: float) -> bytes:
         at, starts = gate.at, gate.is_epoch_start
         before, pids = cap.memory(), cap.pids()
-        outside = self.guard.look(before.limit) if self.guard else []
+        self.limits.add(before.limit or 0)
         # What is done while the gate is closed belongs to no epoch.
         counts = None if starts else self._counts(cap)
         own = [Path(file) for file in self.prepared.files] if self.prepared else []
-        found, strange = self._look(pids)
+        found = self._look(pids)
         data = [file.path for file in found if not (file.library or file.in_memory)]
         if at == "prepared":
             self.evict("after_prepare", [*own, *data])
@@ -211,10 +226,9 @@ class Gathered:
                 reached_s=reached,
                 page_cache_bytes=memory.page_cache,
                 resident_bytes=resident,
-                uncharged_bytes=opened.uncharged_bytes(pids, strange, max(before.shmem, memory.shmem)),
+                uncharged_bytes=opened.queued_bytes(pids),
                 swap_bytes=memory.swap,
                 limit_bytes=memory.limit,
-                outside=outside,
                 **(self._counts(cap) if counts is None else counts),
                 opened_s=time.monotonic(),
             )
@@ -233,7 +247,7 @@ class Gathered:
             "io_written_bytes": io.write_bytes if io else None,
             "disk_bytes": disk.read_bytes if disk else None,
             "disk_requests": disk.read_requests if disk else None,
-            "user_s": _user_seconds(pids) + (self.guard.reaped_user_s if self.guard else 0.0),
+            "user_s": _user_seconds(pids),
             "host_user_s": float(host.user + host.nice),
             "waited_s": self._waiting.look(pids),
             "stolen_s": float(host.steal),

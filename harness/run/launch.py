@@ -9,37 +9,31 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from harness.cache import Cache
 from harness.foreign import is_foreign
 from harness.foreign.systems import folder_of, image_of
+from harness.isolation import sandbox
 from harness.isolation.base import Cap, Needs
-from harness.isolation.files import read_text
 from harness.records.record import Status
 from harness.wire.pipes import Pipes, PoolServer
 from harness.wire.protocol import Done, Event, EventReader, Failed, Gate, Order, Planned, ProtocolError, WorkerSpec
 from systems.options import Facts
-from workloads.accelerators.pool import HIDDEN
+from workloads.accelerators.pool import HIDDEN, INHERITED, DevicePool
 from workloads.errors import BudgetError, DataIOError, DatasetError, HostError, InputError, OutcoreError
 from workloads.units import format_bytes
 
 PLAN_REFUSED = "the plan does not fit"
 _POLL_SECONDS = 0.2
-# Sources of what measures and judges, and the libraries, whose code no check counts as data (`harness/run/opened.py`).
-_GUARDED = (
-    *(Path(__file__).parents[2] / name for name in ("harness", "systems", "workloads")),
-    *map(Path, dict.fromkeys(("/usr", sys.base_prefix, sys.prefix))),
-)
 # Folders of a user for which programs have a default below the home folder.
 _USER_FOLDERS = frozenset(("XDG_CACHE_HOME", "XDG_CONFIG_HOME", "XDG_DATA_HOME", "XDG_STATE_HOME"))
 _TEMPORARY = "temporary"
+_SIGNALLED = 128
 _LEAVE_SECONDS = 10.0  # seconds until a worker has to exit after `done` or `error`
-_LINGER_SECONDS = 1.0  # seconds that its children may outlive it
 _ERRORS: dict[str, type[OutcoreError]] = {
     error.kind: error for error in (InputError, DatasetError, BudgetError, HostError, DataIOError)
 }
@@ -70,19 +64,18 @@ class Ending:
 
 class Worker:
     """A running worker. Use as a context manager: leaving it kills all processes in the cap and closes the pipes.
-    `left`, `left_files`: command line of each process that outlived the worker, and names of its temporary files, after
-    `watch`.
+    `left_files`: names of its temporary files, after `watch`.
 
     Args:
         cap, spec: cap and spec of the worker.
         folder: folder for the spec and pipes.
         log: file to which the worker's output is appended.
         board: name of the worker's progress board; None: without one.
-        cache: cache of measurements and facts by which runs are judged.
+        hidden: folders of data and results, of which the worker sees its own parts alone.
     """
 
     def __init__(
-        self, cap: Cap, spec: WorkerSpec, folder: Path, log: Path, cache: Cache, board: str | None = None
+        self, cap: Cap, spec: WorkerSpec, folder: Path, log: Path, hidden: Sequence[Path] = (), board: str | None = None
     ) -> None:
         self._cap = cap
         # In the folder for temporary files, since a socket's path may have 107 characters.
@@ -92,49 +85,59 @@ class Worker:
         self._order = Order(spec.mode, spec.config.epochs)
         self._budget = spec.budget_host
         system, ranks = spec.config.system, spec.config.ranks
-        self._pipes = Pipes(folder, named=cap.named_pipes or is_foreign(system))
         foreign = folder_of(system)
+        inherits = not (cap.named_pipes or is_foreign(system))
+        self._pipes = Pipes(folder, named=not inherits)
+        handed: list[DevicePool] = []
+        descriptors: list[int] = []
         try:
             boards = [board] if board and not is_foreign(system) else []
-            if spec.pools or boards:
-                # A worker in a cap cannot open them through this process's /proc folder.
+            if inherits:
+                handed = [DevicePool.attach(name) for name in (*spec.pools, *boards)]
+                paths = [f"{INHERITED}{pool.descriptor}" for pool in handed]
+            else:
+                # A container inherits no descriptors.
                 self._pools = PoolServer(folder, [*spec.pools, *boards])
-                served = len(spec.pools)
-                spec = spec.model_copy(update={"pools": self._pools.paths[:served]})
-                boards = self._pools.paths[served:]
+                paths = self._pools.paths
+            served = len(spec.pools)
+            spec, boards = spec.model_copy(update={"pools": paths[:served]}), paths[served:]
             spec_file = folder / "spec.json"
             spec_file.write_text(spec.model_dump_json(), encoding="utf-8")
-            # A process in a container cannot see its parent.
-            parent = 0 if cap.named_pipes else os.getpid()
+            # A process in a container cannot see its parent, and the first process of a sandbox is number 1.
+            parent = 0 if cap.named_pipes else 1 if cap.walls().kind else os.getpid()
             arguments = [str(spec_file), *self._pipes.arguments, str(parent), *boards]
             module = ["harness.worker.main"] if ranks == 1 else ["harness.worker.ranks", str(ranks)]
             argv = [sys.executable, "-m", *module] if foreign is None else foreign.command()
             sources = foreign.needed() if foreign is not None else ()
-            cache.folder.mkdir(parents=True, exist_ok=True)  # else the work could make it
             partition = [] if spec.partition is None else [Path(spec.partition)]
+            own = [] if cap.named_pipes else [Path(self._own.name)]
             needs = Needs(
                 read_only=(Path(spec.dataset), folder, *partition, *sources),
-                writable=(Path(spec.artefacts), Path(spec.scratch)),
-                guarded=(*_GUARDED, cache.folder),
+                writable=(Path(spec.artefacts), Path(spec.scratch), *own),
+                hidden=tuple(hidden),
                 gpu=spec.config.device.startswith("cuda"),
+                sockets="loopback" if ranks > 1 else "unix" if is_foreign(system) else "none",
                 image=image_of(system),
             )
             cap.bring(needs)
             self.started = time.monotonic()
-            command = cap.worker_command([*argv, *arguments])
-            null, pipes = subprocess.DEVNULL, self._pipes.inherited
+            command, descriptors = cap.worker_command([*argv, *arguments])
+            null = subprocess.DEVNULL
+            inherited = (*self._pipes.inherited, *descriptors, *(pool.descriptor for pool in handed))
             # A container has a home of its own, and its client needs the user's.
             env = None if cap.named_pipes else _without_past(Path(self._own.name))
             with log.open("ab") as out:
                 self._process = subprocess.Popen(
-                    command, stdin=null, stdout=out, stderr=out, pass_fds=pipes, start_new_session=True, env=env
+                    command, stdin=null, stdout=out, stderr=out, pass_fds=inherited, start_new_session=True, env=env
                 )
         except BaseException:
             self._close()
             raise
-        self.pid = self._process.pid  # the launcher executes the worker in place
+        finally:
+            sandbox.close(descriptors)
+            for pool in handed:
+                pool.close()
         self._pipes.spawned()
-        self.left: list[str] = []
         self.left_files: list[str] = []
         self._reader = EventReader(self._pipes.events, self._order)
 
@@ -146,7 +149,6 @@ class Worker:
         except ProtocolError as error:
             return Ending("failed", error.message, error)
         finally:
-            self.left = self._left_alive()
             self._cap.kill()
             self._wait()
             self.left_files = sorted(path.name for path in Path(self._own.name).glob(f"{_TEMPORARY}/*"))
@@ -188,19 +190,12 @@ class Worker:
             return Ending("failed", f"the worker was ended by {signal.Signals(-code).name}{why}")
         return Ending("failed", f"the worker left with exit code {code} and said nothing; see worker.log")
 
-    def _left_alive(self) -> list[str]:
-        """Return the command line of each process in the cap that outlived the worker; empty while that runs."""
-        deadline = time.monotonic() + _LINGER_SECONDS
-        while self._process.poll() is not None and (pids := self._cap.pids()):
-            if time.monotonic() > deadline:
-                lines = (read_text(Path(f"/proc/{pid}/cmdline")).replace("\0", " ").strip() for pid in pids)
-                return [line for line in lines if line]
-            time.sleep(_LINGER_SECONDS / 20)
-        return []
-
     def _wait(self) -> int | None:
+        """Wait for the worker's end; return its exit code, negative after a signal, and None while it runs."""
         with suppress(subprocess.TimeoutExpired):
-            return self._process.wait(timeout=_LEAVE_SECONDS)
+            code = self._process.wait(timeout=_LEAVE_SECONDS)
+            # A sandbox ends with 128 and the number of the signal that ended its work.
+            return _SIGNALLED - code if _SIGNALLED < code < _SIGNALLED + signal.NSIG else code
         return None
 
     def __enter__(self) -> Worker:

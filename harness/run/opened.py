@@ -122,18 +122,19 @@ def _status(link: Path, name: Path) -> tuple[Path, os.stat_result | None]:
     return link, status
 
 
-def uncharged_bytes(pids: Collection[int], files: Iterable[OpenFile], shmem_bytes: int) -> int:
-    """Return the bytes of memory that processes use and that their cap is not charged for: reserved huge pages, and
-    files in memory beyond the shared memory of the cap.
-
-    Args:
-        pids, files: the processes of a run, and files that they have open or mapped.
-        shmem_bytes: shared memory charged to the run's cap.
-    """
-    status = "\n".join(read_text(Path(f"/proc/{pid}/status")) for pid in pids)
-    huge = 1024 * sum(map(int, re.findall(r"^HugetlbPages:\s*(\d+) kB", status, re.MULTILINE)))
-    held = sum(one.held_bytes for one in files if one.in_memory and not one.library)
-    return huge + max(0, held - shmem_bytes)
+def queued_bytes(pids: Collection[int]) -> int:
+    """Return the bytes in the queues of a run's TCP, UDP and netlink sockets, which cgroup v1 charges to no cap. Its
+    processes share one network space, so any of them shows all sockets."""
+    own = Path("/proc/self/ns/net").stat().st_ino
+    for pid in pids:
+        with suppress(OSError):
+            if Path(f"/proc/{pid}/ns/net").stat().st_ino != own:
+                tables = [read_text(Path(f"/proc/{pid}/net/{name}")) for name in ("tcp", "tcp6", "udp", "udp6")]
+                queues = re.findall(r" ([0-9A-F]{8}):([0-9A-F]{8}) \d\d:", "\n".join(tables))
+                netlink = read_text(Path(f"/proc/{pid}/net/netlink")).splitlines()[1:]
+                received = sum(int(line.split()[4]) for line in netlink)
+                return received + sum(int(sent, 16) + int(unread, 16) for sent, unread in queues)
+    return 0
 
 
 def on_other_disk(file: OpenFile, disks: Collection[str]) -> bool:

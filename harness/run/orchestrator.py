@@ -19,12 +19,21 @@ from harness.judge.registry import Calibration, context_of
 from harness.judge.trace import TraceFacts, check_features
 from harness.progress import during
 from harness.records.code import code_of, unknown_of
-from harness.records.record import ORIGIN, EpochRecord, Memory, Preprocess, RawReadings, Record, RunConfig, RunFacts
+from harness.records.record import (
+    ORIGIN,
+    EpochRecord,
+    Memory,
+    Preprocess,
+    RawReadings,
+    Record,
+    RunConfig,
+    RunFacts,
+    Sandbox,
+)
 from harness.results import store as results
 from harness.run import calibrate
 from harness.run.evaluate import add_test_accuracy
 from harness.run.gathered import Gathered
-from harness.run.guard import Guard
 from harness.run.launch import Ending, Worker
 from harness.run.series import Progress, Series
 from harness.run.spec import MadePartition, partition, worker_spec, workload_of_run
@@ -151,37 +160,33 @@ class _Execution:
             return ending
 
     def _watch(self, cap: Cap, spec: WorkerSpec, folder: Path) -> Ending:
-        guard = self._seen.guard = Guard(cap)
+        seen = self._seen
         disks, gpus = self._series.disks, gpus_of(self._config.device, self._config.ranks)
-        with guard, Board.create(f"{self._run_id}-board") as board:
+        with Board.create(f"{self._run_id}-board") as board:
 
             def look(memory: MemoryStats) -> None:
-                guard.look(memory.limit)
+                seen.sample(memory)
                 # Without a cap its processes take long to find.
-                if guard.samples % 10 == 0 and self._series.availability.proves_memory:
-                    self._seen.look_between_gates(cap.pids(), memory)
+                if len(seen.sampled_s) % 10 == 0 and self._series.availability.proves_memory:
+                    seen.look_between_gates(cap.pids())
 
             recorder = Recorder(cap, disks, gpus=gpus, look=look, share=lambda: board.read("").share)
             phase, log = during(self._progress, lambda: board.read(self._phase)), folder / results.WORKER_LOG
             try:
-                with phase, Worker(cap, spec, folder, log, self._series.cache, board.name) as worker:
+                with phase, Worker(cap, spec, folder, log, self._series.hidden, board.name) as worker:
+                    seen.walls = cap.walls()
                     self._seen.spawned = worker.started
                     recorder.start()
-                    ending = worker.watch(self._config.timeout_s, lambda event: self._hear(event, cap, worker))
+                    ending = worker.watch(self._config.timeout_s, lambda event: self._hear(event, cap))
                     self._seen.memory, self._seen.enclosing_bytes = cap.memory(), cap.enclosing_bytes()
             finally:
                 self._telemetry = recorder.stop()
         self._caveats += cap.caveats
-        if worker.left:
-            ending.notes["left_behind"] = f"ended with the cap: {', '.join(worker.left)[:200]}"
         return ending
 
-    def _hear(self, event: Event, cap: Cap, worker: Worker) -> bytes:
+    def _hear(self, event: Event, cap: Cap) -> bytes:
         """Store an event of the worker and set its new phase; return the answer."""
         reached = time.monotonic()
-        if isinstance(event, Planned) and self._seen.guard:
-            # The process is past the shell that joined the cap.
-            self._seen.guard.watch(worker.pid)
         if isinstance(event, Gate) and event.is_epoch_start:
             self._phase = "waiting for the others' turn"
             self._turn.let_others()
@@ -259,7 +264,7 @@ class _Execution:
     def _evidence(self, ending: Ending, zero: float, trace: TraceFacts) -> RawReadings:
         """Return the readings and checks of the run, without facts derived from the trace."""
         series, seen, config = self._series, self._seen, self._config
-        guard, device = seen.guard, profile_of(config.device)
+        device = profile_of(config.device)
         gates = [
             gate.model_copy(update={"reached_s": gate.reached_s - zero, "opened_s": gate.opened_s - zero})
             for gate in seen.gates
@@ -279,11 +284,12 @@ class _Execution:
                 for file in unknown_of(ending.loaded, config.system, config.sampler)
                 if not (config.device.startswith("cuda") and calibrate.compiled(series.cache, file))
             ],
-            uncharged_bytes=seen.uncharged,
             enclosing_bytes=seen.enclosing_bytes,
-            samples=guard.samples if guard else 0,
-            outside=list(guard.outside.values()) if guard else [],
-            limits=sorted(guard.limits) if guard else [],
+            uncharged_bytes=seen.uncharged,
+            sandbox=Sandbox(kind=seen.walls.kind, walls=list(seen.walls.walls), missing=seen.walls.missing),
+            samples=len(seen.sampled_s),
+            unwatched_s=seen.unwatched_s,
+            limits=sorted(seen.limits),
             in_turns=self._turn.shared,
             free_device_memory=device is not None and device.memory_is_free,
         )

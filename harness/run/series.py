@@ -236,6 +236,11 @@ class Series:
         return found | {"probe": self.probe.as_dict() if self.probe else None} | ({"container": held} if held else {})
 
     @property
+    def hidden(self) -> tuple[Path, ...]:
+        """Folders of data and results, of which a worker sees its own parts alone."""
+        return self.data_root, self.results_root
+
+    @property
     def scratch_root(self) -> Path:
         """Folder of the runs' scratch folders, on the disk of the data."""
         return self._folder("scratch")

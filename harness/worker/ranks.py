@@ -11,6 +11,7 @@ from pathlib import Path
 
 from harness.wire.pipes import die_with_parent
 from harness.wire.protocol import Channel, Failed
+from workloads.accelerators.pool import DESCRIPTORS_VARIABLE
 
 _OPTIONS = (
     "--rdzv-backend=c10d --rdzv-endpoint=127.0.0.1:0 --local-addr=127.0.0.1 --max-restarts=0 --monitor-interval=0.1"
@@ -28,6 +29,7 @@ def main(argv: list[str]) -> int:
 
     # Every rank opens a named pipe itself; a number is a descriptor of this process.
     events, go = (f"/proc/{os.getpid()}/fd/{end}" if end.isdecimal() else end for end in (event_fd, go_fd))
+    os.environ[DESCRIPTORS_VARIABLE] = f"/proc/{os.getpid()}/fd"
     try:
         worker = ["--module", "harness.worker.main", spec, events, go, str(os.getpid()), *board]
         torchrun([f"--nproc-per-node={world}", *_OPTIONS, *worker])

@@ -13,13 +13,12 @@ from typing import Any
 
 import pytest
 
-from harness.isolation import Limits, select
+from harness.isolation import select
 from harness.records.record import Record, RunConfig
 from harness.regress.slowdown import slowed
 from harness.results import store as results
 from harness.results.table import load
 from harness.run import orchestrator
-from harness.run.guard import Guard
 from harness.run.orchestrator import execute
 from harness.run.series import Series
 from harness.run.spec import TEST_CLOCK_VARIABLE
@@ -242,14 +241,6 @@ def test_a_second_orchestrator_is_refused(series: Series) -> None:
     done = outcore_here("run", MISBEHAVING, "--dataset", "tiny", data=series.data_root, results=series.results_root)
     assert done.returncode == 2
     assert done.stderr.count("\n") == 1 and "another outcore is running" in done.stderr
-
-
-def test_a_second_run_at_once_in_a_process_is_refused(series: Series) -> None:
-    """A run's guard takes each new child of its process for the run's own, and would kill the other's worker."""
-    refused = pytest.raises(RuntimeError, match="a process of its own")
-    with series.isolation.create("beside", Limits()) as cap, Guard(cap), refused:
-        execute(series, config(series), tiny(series))
-    assert run(series).status == "ok"
 
 
 @pytest.mark.slow("harness/ssd", "harness/run/series.py", "harness/run/orchestrator.py")

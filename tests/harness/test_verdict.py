@@ -39,6 +39,7 @@ from harness.records.record import (
     Record,
     RunConfig,
     RunFacts,
+    Sandbox,
 )
 from harness.ssd.classes import parse_disk_class
 from systems.interface import DiskPoint, DiskProfile
@@ -343,7 +344,8 @@ BREAKS: dict[str, tuple[str, Change]] = {
         "SPOILT",
         {"epochs.1.waited_s": 1.2, "epochs.1.user_s": 0.8, "epochs.1.host_user_s": 3.9},
     ),
-    "worker_is_in_its_cap": ("INVALID", {"evidence.outside": ["4711 (python worker)"]}),
+    "worker_was_sandboxed": ("CAVEATS", {"evidence.sandbox": Sandbox(missing="bubblewrap is not installed")}),
+    "watched_throughout": ("SPOILT", {"evidence.unwatched_s": 0.4}),
     "limit_is_what_was_asked_for": ("INVALID", {"evidence.limits": [300 * MIB, 900 * MIB]}),
     "processors_are_what_was_asked_for": ("INVALID", {"config.cores": 1, "epochs.1.user_s": 3.0}),
     "rows_crossed_the_bus": (
@@ -393,7 +395,6 @@ UNKNOWN: dict[str, Change] = {
     "device_reads_cover_own_count": nothing_counted,
     "device_reads_cover_working_set": NO_TRACE,
     "nothing_was_read_between_epochs": NO_GATES,
-    "worker_is_in_its_cap": NO_GATES,
     "limit_is_what_was_asked_for": NO_GATES,
     "files_stayed_cold": NO_GATES,
     "every_batch_once": NO_TRACE,

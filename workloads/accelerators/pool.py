@@ -23,6 +23,10 @@ from workloads.units import format_bytes
 
 _ALIGNMENT = 4096
 _MOST_SEEN = 256  # views kept for `seen_by_device`
+#: Prefix of the name of a pool whose memory file's descriptor a process inherits, followed by its number.
+INHERITED = "descriptor:"
+#: Environment variable with the folder of these descriptors, if another process of the same run inherited them.
+DESCRIPTORS_VARIABLE = "OUTCORE_DESCRIPTORS"
 #: Reason for which a process ends by SIGSEGV where tables are hidden.
 HIDDEN = "the processor cannot read or write an emulated device's memory: copy() and gather() do"
 
@@ -81,10 +85,13 @@ class DevicePool:
     def attach(cls, name: str, *, hidden: bool = False) -> DevicePool:
         """Map the pool that another process of this user made under `name` and still holds.
 
-        An absolute path as `name` is the socket that passes the pool on, for containers, which see no other process.
+        A `name` that begins with `INHERITED` is a descriptor that this process, or the launcher of its ranks, inherited.
+        An absolute path is the socket that passes the pool on, for containers, which inherit no descriptors.
         `hidden`: the processor can neither read nor write tables, as on a GPU; the accelerator does (`seen_by_device`).
         Raises HostError where no such pool exists, or its owner's open files cannot be read.
         """
+        if name.startswith(INHERITED):
+            return cls(_inherited(name.removeprefix(INHERITED)), name, hidden=hidden)
         if name.startswith("/"):
             return cls(_handed_over(Path(name)), name, hidden=hidden)
         for link in _open_memory_files(f"/memfd:outcore-{name} (deleted)"):
@@ -186,6 +193,16 @@ def no_room(nbytes: int, left: int, total: int) -> BudgetError:
         f"device memory: a table needs {format_bytes(nbytes)}, {format_bytes(left)} is left of {format_bytes(total)}",
         "lower the device cache or raise --device-memory",
     )
+
+
+def _inherited(number: str) -> int:
+    """Open the memory file of the inherited descriptor `number` once more."""
+    folder = os.environ.get(DESCRIPTORS_VARIABLE, "/proc/self/fd")
+    try:
+        return os.open(f"{folder}/{number}", os.O_RDWR | os.O_CLOEXEC)
+    except OSError as error:
+        said = f"the memory of an emulated device, descriptor {number}, cannot be opened"
+        raise HostError.from_os(error, said, "keep its creator alive") from error
 
 
 def _handed_over(path: Path) -> int:

@@ -74,7 +74,9 @@ class Docker(Isolation):
         if not trial.engine["swap_limit"]:
             caveats.append("no swap accounting: the kernel may swap the run's memory (boot with swapaccount=1)")
         lock = trial.lock if self.memlock_bytes is None else self.memlock_bytes
-        asked = Wanted(cap_name(run_id), limits, trial.image, seccomp=trial.seccomp, lock=lock)
+        asked = Wanted(
+            cap_name(run_id), limits, trial.image, seccomp=trial.seccomp, lock=lock, engine=trial.engine["engine"]
+        )
         return DockerCap(connect(), asked, caveats)
 
     def holder_cap(self) -> DockerCap | None:

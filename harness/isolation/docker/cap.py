@@ -23,6 +23,7 @@ from harness.isolation.docker.image import find
 from harness.isolation.docker.options import Wanted
 from harness.isolation.files import read_text
 from harness.isolation.groups import Readings
+from harness.isolation.sandbox import WALLS, Walls
 from workloads.errors import HostError
 
 _WATCH_SECONDS = 0.1
@@ -59,6 +60,14 @@ class DockerCap(Cap):
         self._wanted.needs = needs
         if needs.image:
             self._wanted.image = find(self._client, needs.image)
+
+    def walls(self) -> Walls:
+        """Return the walls that the engine's own options make."""
+        return Walls(kind=f"Docker {self._wanted.engine}".strip(), walls=WALLS)
+
+    def worker_command(self, argv: Sequence[str]) -> tuple[list[str], list[int]]:
+        """Return `argv` as `command` does: a container has its walls from the engine."""
+        return self.command(argv), []
 
     def command(self, argv: Sequence[str]) -> list[str]:
         """Return `argv` behind a local process that runs it in the container; start the container if it is not up.

@@ -13,21 +13,17 @@ import os
 import sys
 import tarfile
 from collections.abc import Iterable
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from harness.isolation.docker.engine import LABEL, asking
+from harness.isolation.host_view import USR_LINKS, code_paths
 from harness.isolation.source import source_digest
 from workloads.errors import HostError, InputError
 
 HOST_IMAGE = "outcore-host"
 _FOLDERS = ("usr", "etc", "proc", "sys", "dev", "tmp", "run", "var", "home", "opt", "mnt", "srv", "root")
-_USR_LINKS = ("bin", "sbin", "lib", "lib32", "lib64", "libx32")
-# Files that the loader, Debian's alternatives (BLAS) and the name service read; a run can write none.
-_ETC = ("ld.so.cache", "ld.so.conf", "ld.so.conf.d", "alternatives", "passwd", "group", "nsswitch.conf", "localtime")
-_ROOT = Path(__file__).resolve().parents[3]
 
 
 @dataclass(frozen=True)
@@ -56,7 +52,7 @@ class Image:
 
     def mounts(self) -> list[Path]:
         """Return host folders and files that are mounted read-only at the same path for every command."""
-        return _host_paths() if self.layout == "host" else []
+        return code_paths() if self.layout == "host" else []
 
 
 def wanted() -> str:
@@ -112,7 +108,7 @@ def _host_archive() -> bytes:
             entry = tarfile.TarInfo(name)
             entry.type, entry.mode = tarfile.DIRTYPE, 0o755
             archive.addfile(entry)
-        for name in _USR_LINKS:
+        for name in USR_LINKS:
             path = Path("/") / name
             if not path.exists():
                 continue
@@ -123,19 +119,3 @@ def _host_archive() -> bytes:
             entry.type, entry.linkname = tarfile.SYMTYPE, str(path.readlink()).lstrip("/")
             archive.addfile(entry)
     return buffer.getvalue()
-
-
-def _host_paths() -> list[Path]:
-    """Return `/usr`, parts of `/etc`, the interpreter, its packages and the checkout, without paths inside others."""
-    extra = [entry for entry in os.environ.get("PYTHONPATH", "").split(os.pathsep) if entry]
-    found = [Path("/usr"), *(Path("/etc") / name for name in _ETC)]
-    code = [Path(sys.prefix), Path(sys.base_prefix), _ROOT, *(Path(entry) for entry in [*extra, *sys.path] if entry)]
-    for path in code:
-        found += [path.absolute(), path.resolve()]
-    kept: list[Path] = []
-    for path in sorted(set(found) - {Path("/")}, key=lambda path: len(path.parts)):
-        # A path that this user cannot see is of no use to the work either.
-        with suppress(OSError):
-            if path.exists() and not any(path.is_relative_to(other) for other in kept):
-                kept.append(path)
-    return kept

@@ -15,6 +15,7 @@ from harness.isolation.blocks import disks
 from harness.isolation.cgroup1 import SWAP_SLACK
 from harness.isolation.docker.engine import LABEL
 from harness.isolation.docker.image import Image
+from harness.isolation.sandbox import hidden_inside
 from workloads.errors import HostError, InputError
 
 Lock = Literal["ipc_lock", "ulimit"] | int
@@ -29,9 +30,15 @@ _GPU_NODES = ("/dev/nvidiactl", "/dev/nvidia-uvm", "/dev/nvidia-uvm-tools")
 
 @dataclass
 class Wanted:
-    """One container to be made. `name`: name that encodes its owner (`cap_name`). `seccomp`: profile as JSON text, None
-    for the engine's own. `lock`: how the work locks memory, for io_uring's registered buffers: `ipc_lock` (a capability
-    that only root inside has), `ulimit` (no limit, if the engine may raise it), or a limit in bytes."""
+    """One container to be made.
+
+    Attributes:
+        name: name that encodes its owner (`cap_name`).
+        seccomp: profile as JSON text; None for the engine's own.
+        engine: its version.
+        lock: how the work locks memory, for io_uring's registered buffers: `ipc_lock` (a capability that only root
+            inside has), `ulimit` (no limit, if the engine may raise it), or a limit in bytes.
+    """
 
     name: str
     limits: Limits
@@ -39,12 +46,14 @@ class Wanted:
     needs: Needs = field(default_factory=Needs)
     seccomp: str | None = None
     lock: Lock = "ipc_lock"
+    engine: str = ""
 
     def options(self) -> dict[str, Any]:
         """Return the arguments of docker-py's `containers.create`. Raises InputError: a path to be mounted, or the GPU,
         is missing. Raises HostError: a device to be limited is missing."""
         from docker.types import Mount, Ulimit
 
+        shown = [path for path, _ in self.mounts()]
         binds = [Mount(str(path), str(path), type="bind", read_only=read_only) for path, read_only in self.mounts()]
         v1 = mounts.v1("memory") is not None
         profile = [] if self.seccomp is None else [f"seccomp={self.seccomp}"]
@@ -59,8 +68,9 @@ class Wanted:
             "mounts": binds,
             "working_dir": "/",
             "read_only": True,
-            # Files in /tmp are charged to the container.
-            "tmpfs": {"/tmp": "mode=1777,exec"},
+            # Files in /tmp are charged to the container; hidden folders are empty and read-only.
+            "tmpfs": {"/tmp": "mode=1777,exec"} | {str(path): "ro" for path in hidden_inside(self.needs, shown)},
+            "ipc_mode": "private",
             "shm_size": os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 2,
             "network_mode": "none",
             "cap_drop": ["ALL"],
