@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from harness.compare.cells import Cells, cells_of
-from harness.compare.plan import Plain, Plan, kept
+from harness.compare.plan import Plain, Plan, base_of_gallery, kept
 from harness.compare.verdicts import LEFT_OUT, NotDrawn, uncounted_text
 from harness.records.foreign import ForeignRecord, read_foreign
 from harness.records.study import StudyRecord, read_studies
@@ -66,6 +66,7 @@ class Evidence:
     def cells(self, figure: str, plan: Planned, *, least: int = 2, otherwise: Planned | None = None) -> Cells:
         """Return the measured cells of a figure's plan, under one experiment.
 
+        An experiment is tried with its own runs, and with those that figures start from (`base_of_gallery`).
         Experiments that requested the figure (`harness.compare.plan.keep`) come first if they have enough cells. Among
         several, the one with the most measured cells is taken, and the newest of equals.
 
@@ -79,7 +80,10 @@ class Evidence:
             NotDrawn: fewer than `least` values of the axis were measured.
         """
         best, best_rank, uncounted = None, (False, -1), dict[str, str]()
-        for make, experiment in product([plan] if otherwise is None else [plan, otherwise], self.experiments):
+        plans = [plan] if otherwise is None else [plan, otherwise]
+        bases = [base_of_gallery(content) for content in self.experiments]
+        others = [base for base in bases if base not in self.experiments]
+        for make, experiment in product(plans, [*self.experiments, *others]):
             # A user's experiment may lack the settings that the figure varies.
             with suppress(OutcoreError, LookupError):
                 cells = cells_of(make(experiment), self.runs, self.foreign)

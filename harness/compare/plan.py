@@ -116,6 +116,14 @@ def first_setting(profile: Plain) -> Plain:
     return {**profile, "run": {**profile["run"], **first, "options": options}, "grid": {}}
 
 
+def base_of_gallery(profile: Plain) -> Plain:
+    """Return the profile that figures beyond the headline start from: `gallery.base` overrides the bench's own runs."""
+    base = (profile.get("gallery") or {}).get("base") or {}
+    if not base:
+        return profile
+    return {**profile, **base, "run": {**profile["run"], **base.get("run", {})}}
+
+
 def keep(root: Path, experiment: Experiment, figures: Iterable[str] = ()) -> None:
     """Write an experiment to the results root of its runs, from which figures read the planned cells.
 

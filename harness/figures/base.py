@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import harness
-from harness.compare.plan import Plain, Plan
+from harness.compare.plan import Plain, Plan, base_of_gallery
 from harness.figures.draw.captions import (
     add_caption,
     caption,
@@ -22,7 +22,6 @@ from harness.figures.draw.captions import (
     part_of_study,
     study_caption,
 )
-from harness.figures.grids import base_of_gallery
 from harness.records.study import StudyRecord
 from workloads.errors import InputError
 from workloads.units import format_bytes, format_count
@@ -282,8 +281,7 @@ def figure_of_cells(
     def add(draw: Callable[[Cells], Drawing | Sheet]) -> Draw:
         @wraps(draw)
         def of_evidence(evidence: Evidence) -> Drawing | Sheet:
-            other = planned(id_, otherwise) if otherwise else None
-            return draw(evidence.cells(id_, planned(id_, plan), least=least, otherwise=other))
+            return draw(evidence.cells(id_, plan, least=least, otherwise=otherwise))
 
         return figure(id_, plan, beside=beside)(of_evidence)
 

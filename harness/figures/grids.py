@@ -13,14 +13,6 @@ from workloads.units import parse_bytes, parse_count, row_bytes
 T = TypeVar("T")
 
 
-def base_of_gallery(profile: Plain) -> Plain:
-    """Return the profile that figures beyond the headline start from: `gallery.base` overrides the bench's own runs."""
-    base = (profile.get("gallery") or {}).get("base") or {}
-    if not base:
-        return profile
-    return {**profile, **base, "run": {**profile["run"], **base.get("run", {})}}
-
-
 def gallery(profile: Plain) -> Plain:
     """Return the profile for figures beyond the headline: its `gallery` section overrides run, rounds and datasets.
 

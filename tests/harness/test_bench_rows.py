@@ -11,12 +11,14 @@ import pytest
 
 from harness.cli.bench import figures_of
 from harness.cli.run_tables import print_headline
-from harness.compare.comparable import Index, comparable
+from harness.compare.comparable import comparable
+from harness.compare.evidence import Evidence
 from harness.compare.newest import without_replaced
 from harness.compare.rows import rows_of
 from harness.plan.experiment import PlannedRun, cells, parse_experiment, resolve
 from harness.records.record import Record
 from harness.report.headline import who_is_ahead
+from harness.results.table import runs_table
 from tests.harness.records import make_record
 from tests.harness.run_tools import MISBEHAVING, SETTINGS, outcore, share_cache
 from tests.support import make_tiny
@@ -103,13 +105,18 @@ def test_two_notations_of_a_cell_are_one_row_and_each_round_is_its_own(data: Pat
     assert [run.round for run in found.not_run] == [1]
 
 
+def standing(records: list[dict[str, Any]], run: PlannedRun) -> list[str]:
+    """Return the ids of a planned run's records that figures and claims are made of."""
+    return list(Evidence(runs_table(records)).runs_of(run)["run_id"])
+
+
 def test_a_run_made_again_replaces_the_earlier_one_in_table_sentence_and_figures(data: Path) -> None:
     (pyg, *_) = plan()
     old, new = ran(pyg, data, [1.77], experiment="mine"), ran(pyg, data, [0.975], experiment="mine")
     other = ran(pyg, data, [0.9]).model_copy(update={"environment": {"cpu": {"model": "B", "usable": 2}}})
     records = [record.to_json() for record in (new, other, old)]
     assert [one["run_id"] for one in without_replaced(records)] == [new.run_id, other.run_id]
-    assert [one["run_id"] for one in Index(records).of(pyg)] == [new.run_id, other.run_id]
+    assert standing(records, pyg) == [new.run_id, other.run_id]
     groups = [[one["run_id"] for one in members] for _, members in comparable(records)]
     assert groups == [[new.run_id], [other.run_id]]
     found = rows_of(parse_experiment(MINE), [old, new])
@@ -123,7 +130,7 @@ def test_a_repetition_that_does_not_count_replaces_nothing_and_is_named(data: Pa
     found = rows_of(parse_experiment(MINE), [old, new])
     assert [record.run_id for record in found.records] == [old.run_id]
     assert [record.run_id for record in found.passed_over] == [new.run_id]
-    assert [one["run_id"] for one in Index([old.to_json(), new.to_json()]).of(pyg)] == [old.run_id]
+    assert standing([old.to_json(), new.to_json()], pyg) == [old.run_id]
 
 
 def test_a_run_with_more_time_replaces_one_that_ran_out_of_it(data: Path) -> None:

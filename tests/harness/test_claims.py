@@ -25,12 +25,13 @@ from harness.cli import build_app
 from harness.compare.evidence import load_evidence
 from harness.figures.base import catalogue
 from harness.plan.experiment import load_experiment
-from harness.settings import check_options
+from harness.settings import SharedSettings, check_options
+from tests.harness.claim_records import MadeUp, profile
 from tests.harness.records import make_record, save
 from workloads.errors import InputError
+from workloads.units import parse_bytes
 
 MODEL = find_claim("gd-01")
-QUICK = load_experiment("quick")
 
 
 def row(value: str, unit: str = "x", tolerance: str = "factor 2", bound: str = "", neutral: str | None = None) -> Claim:
@@ -48,13 +49,17 @@ def row(value: str, unit: str = "x", tolerance: str = "factor 2", bound: str = "
 
 
 def made(system: str, seconds: list[float], **config: Any) -> Any:
-    """Make a record of a system's headline cell under `quick`."""
-    asked = {"extractors": 2} if system == "gnndrive" else {}
-    options = check_options(system, {**asked, **config.pop("options", {})})
-    asked_of_all = {"max_batches": QUICK.run["max_batches"], "memory": QUICK.run["memory"]}
-    record = make_record(system, seconds, **{**asked_of_all, "options": options, **config})
-    record.config.dataset.name = "kron-2m"
-    return record
+    """Make a record of a system's cell of the figure that judges `MODEL`."""
+    planned = [cell for cell in MadeUp(profile()).cells(MODEL) if cell.system == system]
+    # At dimension 128, and on the accelerator.
+    (cell,) = [
+        cell for cell in planned if (cell.settings.dataset, cell.settings.device) == ("kron-2m", "emulated:a10g")
+    ]
+    settings = cell.settings.model_dump(include={*SharedSettings.model_fields} - {"options"})
+    settings |= {"dataset": str(cell.settings.dataset), "layers": len(cell.settings.fanout)}
+    settings["device_memory_bytes"] = parse_bytes(cell.settings.device_memory)
+    options = check_options(system, {**cell.settings.options, **config.pop("options", {})})
+    return make_record(system, seconds, **{**settings, "options": options, **config})
 
 
 def fill(root: Path, pyg: float = 40.0, gnndrive: float = 10.0) -> None:
@@ -83,7 +88,7 @@ def test_without_records_nothing_is_judged_and_each_says_why(tmp_path: Path) -> 
     assert {judged.verdict for judged in found} == {"not run"}
     assert all(len(judged.reason) > 10 for judged in found)
     reasons = {judged.id: judged.reason for judged in found}
-    assert "`make bench PROFILE=quick`" in reasons["gd-01"]
+    assert "`make bench PROFILE=quick FIGURES=gnndrive-fig8`" in reasons["gd-01"]
     assert "`make bench PROFILE=quick FIGURES=gnndrive-tab2`" in reasons["gd-03"]
     assert "no distributed run" in reasons["gx-15"] and "gives Ginex the mini-batches" in reasons["dg-01"]
 
@@ -258,7 +263,7 @@ def test_the_setting_is_the_declared_one_and_not_what_most_runs_have(tmp_path: P
             save(tmp_path, made(system, [seconds + noise], batch_size=999))
     judged = judge_one("gd-01", load_evidence(tmp_path))
     assert judged.measured == pytest.approx(4.0)
-    assert judged.setting == "profile quick, runs of the bench, model=sage dim=128"
+    assert judged.setting == "profile quick, runs of gnndrive-fig8, model=sage dim=128"
 
 
 def test_records_of_other_settings_alone_leave_a_claim_not_run(tmp_path: Path) -> None:
@@ -287,7 +292,7 @@ def test_an_explanation_shows_runs_stages_and_what_differs(tmp_path: Path) -> No
     judged = judge_one("gd-01", load_evidence(tmp_path))
     text = "\n".join(explain(judged))
     assert "paper: 16.9 x" in text and "as printed" in text
-    assert "judged in: profile quick, runs of the bench" in text
+    assert "judged in: profile quick, runs of gnndrive-fig8" in text
     assert "4 [" in measured_text(judged)
     assert "MiB in" in text
     assert "EMULATED" in text
@@ -318,7 +323,8 @@ def test_the_command_prints_every_claim_as_json_and_one_explained(tmp_path: Path
 def test_the_command_judges_the_profile_as_it_was_when_the_runs_were_made(tmp_path: Path) -> None:
     fill(tmp_path)
     kept = load_experiment("quick").model_dump(mode="json")
-    kept["run"]["batch_size"] += 1
+    kept["gallery"]["base"]["run"]["dataset"] = "kron-3m"
+    kept["gallery"]["base"]["datasets"] = {"kron-3m": kept["gallery"]["base"]["datasets"]["kron-2m"]}
     (tmp_path / "experiments").mkdir()
     (tmp_path / "experiments" / "quick.json").write_text(json.dumps(kept))
 
@@ -334,9 +340,8 @@ def test_catching_up_is_judged_only_where_a_budget_holds_the_features(tmp_path: 
     def save_pair(dataset: str, memory: str, share: float, pyg: float) -> None:
         for system, seconds in (("pyg+", pyg), ("gnndrive", 10.0)):
             batches = 16 if memory.startswith("+") else 40
-            record = made(
-                system, [seconds], dim=512, memory=memory, max_batches=batches, device_memory_bytes=128 * 2**20
-            )
+            own = {"memory": memory, "max_batches": batches, "batch_size": 50, "device_memory_bytes": 128 * 2**20}
+            record = made(system, [seconds], dim=512, **own)
             record.config.dataset.name = dataset
             cap = round(share * record.config.dataset.num_nodes * 2048)
             save(tmp_path, record.model_copy(update={"memory": record.memory.model_copy(update={"budget_bytes": cap})}))

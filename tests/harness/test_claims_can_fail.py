@@ -304,7 +304,7 @@ def _fill_fig4(root: Path, faults: float) -> Plain:
     from tests.harness.tier_records import BATCHES, save_run
 
     plain = profile()
-    plain["run"]["max_batches"] = BATCHES
+    plain["gallery"]["base"]["run"]["max_batches"] = BATCHES
     options = check_options("pyg+", {})
     record = make_record("pyg+", [10.0, 10.0], max_batches=BATCHES, memory="+64MiB", options=options)
     record.config.dataset.name = "kron-2m"

@@ -11,9 +11,9 @@ import pandas as pd
 import pytest
 
 from harness.compare.evidence import load_evidence
+from harness.compare.plan import base_of_gallery
 from harness.figures.accuracy_runs import GENERATED
 from harness.figures.base import Figure, catalogue, chosen
-from harness.figures.grids import base_of_gallery
 from harness.figures.pagraph import devices, epochs
 from harness.figures.pagraph.devices import STEPS
 from harness.figures.pagraph.epochs import COMPUTE, EXPOSED, HIDDEN_LOADING, OTHER, epoch_parts

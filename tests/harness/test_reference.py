@@ -158,7 +158,7 @@ def test_an_incomplete_sweep_is_refused_and_says_what_is_missing(
     save(root, make_record("gnndrive", [1.0]))
     code, _, errors = said(capsys, "results", "archive", str(out), "--results-root", str(root), "-q")
     assert code == 2 and "planned runs and studies have no record" in errors and "or add --partial" in errors
-    assert "the first is run of pyg+ on kron-2m" in errors and errors.count("\n") == 1
+    assert "the first is run of pyg+ on kron-600k" in errors and errors.count("\n") == 1
     assert not out.exists()
     code, text, _ = said(capsys, "results", "archive", str(out), "--results-root", str(root), "--partial")
     told = read_reference(out)

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from harness.claims import judge_one
 from harness.claims.published import claims
 from harness.compare.evidence import Evidence
+from harness.compare.plan import base_of_gallery
 from harness.compare.verdicts import NotDrawn
 from harness.figures.base import catalogue
 from harness.figures.ginex.page_cache import planned as ginex_fig4
@@ -22,7 +23,7 @@ from harness.results.table import runs_table
 from tests.harness.claim_records import MadeUp, profile, scale
 
 Plain = dict[str, Any]
-PLAIN = profile()
+PLAIN = base_of_gallery(profile())
 MADE = MadeUp(PLAIN)
 # Claims of different sources and kinds: the bench, a sweep, an ablation, wide rows, variants, and a table of a figure.
 CLAIMS = ("gd-01", "gd-18", "gd-20", "dg-12", "dg-20", "gx-01", "gx-12", "gx-13", "pg-06", "dt-02")
