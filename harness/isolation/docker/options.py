@@ -31,8 +31,9 @@ _GPU_NODES = ("/dev/nvidiactl", "/dev/nvidia-uvm", "/dev/nvidia-uvm-tools")
 @dataclass
 class Wanted:
     """One container to be made. `name`: name that encodes its owner (`cap_name`). `seccomp`: profile as JSON text, None
-    for the engine's own. `engine`: its version. `lock`: how the work locks memory, for io_uring's registered buffers: `ipc_lock` (a capability
-    that only root inside has), `ulimit` (no limit, if the engine may raise it), or a limit in bytes."""
+    for the engine's own. `lock`: how the work locks memory, for io_uring's registered buffers: `ipc_lock` (a capability
+    that only root inside has), `ulimit` (no limit, if the engine may raise it), or a limit in bytes. `engine`: version
+    of the engine."""
 
     name: str
     limits: Limits
