@@ -16,7 +16,7 @@ import pandas as pd
 import psutil
 
 from harness.isolation.base import Cap, IoStats, MemoryStats
-from harness.isolation.sandbox import Walls
+from harness.isolation.walls.sandbox import Walls
 from harness.records.record import EvictionReading, GateReading, PlannedBuffer, RunConfig
 from harness.results.store import BATCH_COLUMNS, STAGE_COLUMNS
 from harness.run import cold, opened

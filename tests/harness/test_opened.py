@@ -13,8 +13,8 @@ from pathlib import Path
 import psutil
 import pytest
 
-from harness.isolation import sandbox
-from harness.isolation.base import Needs
+from harness.isolation.walls import sandbox
+from harness.isolation.walls.needs import Needs
 from harness.run import opened
 from systems import _native
 

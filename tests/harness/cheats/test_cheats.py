@@ -21,8 +21,9 @@ from unittest import mock
 import numpy as np
 import pytest
 
-from harness.isolation import sandbox, select
-from harness.isolation.sandbox import Walls
+from harness.isolation import select
+from harness.isolation.walls import sandbox
+from harness.isolation.walls.sandbox import Walls
 from harness.judge import rules
 from harness.records import seal
 from harness.records.code import code_of
