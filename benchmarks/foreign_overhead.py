@@ -22,7 +22,8 @@ from typing import Any
 from harness.check.case import Case
 from harness.check.stage import make_dataset
 from harness.foreign.environment import find
-from harness.isolation.base import Limits, Needs
+from harness.isolation.base import Limits
+from harness.isolation.walls.needs import Needs
 from harness.plan.experiment import PlannedRun, resolve
 from harness.records.record import Record, RunConfig
 from harness.run.cold import dataset_files, evict_files

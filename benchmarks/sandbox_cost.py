@@ -10,8 +10,8 @@ import subprocess
 import sys
 import time
 
-from harness.isolation import sandbox
-from harness.isolation.base import Needs
+from harness.isolation.walls import sandbox
+from harness.isolation.walls.needs import Needs
 
 _WORK = [sys.executable, "-c", "import numpy"]
 MOST_MS = 50.0

@@ -19,8 +19,9 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from harness.isolation import BACKENDS, mounts, sandbox, select
+from harness.isolation import BACKENDS, mounts, select
 from harness.isolation.mounts import existing
+from harness.isolation.walls import sandbox
 from harness.records import environment
 from harness.ssd.device import block_device, direct_block_bytes
 from harness.ssd.fio import INSTALL, best_engine, fio_path

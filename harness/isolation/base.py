@@ -5,13 +5,12 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any, ClassVar, Literal, Self
 
-from harness.isolation import sandbox
 from harness.isolation.processes import kill_all
-from harness.isolation.sandbox import Walls
-from harness.isolation.syscalls import Sockets
+from harness.isolation.walls import sandbox
+from harness.isolation.walls.needs import Needs
+from harness.isolation.walls.sandbox import Walls
 
 
 @dataclass(frozen=True)
@@ -44,21 +43,6 @@ class Limits:
 
     memory_bytes: int | None = None
     io: tuple[IoLimit, ...] = ()
-
-
-@dataclass(frozen=True)
-class Needs:
-    """Parts of the host that the work inside needs: a sandbox or a container shows these and code alone. `read_only`,
-    `writable`: folders and files, visible inside at the same paths. `hidden`: folders that appear empty inside, but for
-    those needed parts, even where they lie in a folder of code. `gpu`: whether the work computes on a GPU. `sockets`:
-    sockets that the work may open. `image`: container image that contains the work; None for Outcore's own."""
-
-    read_only: tuple[Path, ...] = ()
-    writable: tuple[Path, ...] = ()
-    hidden: tuple[Path, ...] = ()
-    gpu: bool = False
-    sockets: Sockets = "none"
-    image: str | None = None
 
 
 @dataclass(frozen=True)

@@ -14,9 +14,10 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from harness.isolation import sandbox
-from harness.isolation.base import Cap, Isolation, Limits, Needs
+from harness.isolation.base import Cap, Isolation, Limits
 from harness.isolation.mounts import IN_MEMORY, mount_of
+from harness.isolation.walls import sandbox
+from harness.isolation.walls.needs import Needs
 from workloads.errors import HostError
 
 CAP_BYTES = 48 << 20
@@ -55,8 +56,9 @@ def probe(isolation: Isolation, folder: Path, gpu: bool = False) -> ProbeResult:
     Raises HostError: the probe itself cannot run (no space, a file system in memory)."""
     begin = time.monotonic()
     escapes: list[str] = []
-    _keeps(isolation, escapes)
     read = _reads(isolation, folder, escapes)
+    if read:  # else nothing is charged
+        _keeps(isolation, escapes)
     allocated = _allocates(isolation, escapes)
     pinned = _pins(isolation, escapes) if gpu else None
     return ProbeResult(read, allocated, pinned, tuple(escapes), time.monotonic() - begin)

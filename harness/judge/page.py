@@ -21,20 +21,16 @@ again. `CAVEATS`: another rule is broken, or one that applies could not be judge
 but the run's own record, so a record is judged anew whenever it is read.
 
 What a run is judged by is read from outside its memory cap: counters of the cap and of the disk at every gate (after
-the preparation, at both ends of each epoch), what the page cache holds of its files, which files and memory it has open
-(at gates and once a second), where its processes and threads stand (at gates and ten times a second), the
-orchestrator's own clock, and rows of features that are drawn when an epoch begins. A system is code in the worker's own
-process: one that rewrites the harness there can report anything, and only the readings from outside contradict it. As
-root, a worker sees cgroups, its dataset, the harness's sources, the Python environment and the cache of facts
-read-only, and cannot mount or enter another process.
+the preparation, at both ends of each epoch), what the page cache holds of its files, which files it has open (at gates
+and once a second), the orchestrator's own clock, and rows of features that are drawn when an epoch begins. A system is
+code in the worker's own process: one that rewrites the harness there can report anything, and only the readings from
+outside contradict it. The worker is in a sandbox: [the threat model](threat-model.md) says what is impossible there,
+what is detected and what is trusted. A run without a sandbox has a caveat.
 
-Not detected: rows that another process sends through a socket while the run reads what every system must; a worker that
-looks up in the harness's objects which mini-batches are checked, and reads other bytes for the rest; device memory that
-CUDA gives past torch; memory of an emulated device that is used through the harness's own mapping; a step on a real
-device that trains less; an artefact whose seconds of making were altered by the run that made it; results kept by an
-earlier run outside home and temporary folder in small files, each open for moments only; memory of another process that
-is mapped for a few seconds and at no gate; and a module that changes the orchestrator, which imports a system for its
-description. Read the code of a system from elsewhere before you trust its numbers.
+Not detected: a worker that looks up in the harness's objects which mini-batches are checked, and reads other bytes for
+the rest; device memory that CUDA gives past torch; memory of an emulated device that is used through the harness's own
+mapping; a step on a real device that trains less; and a module that changes the orchestrator, which imports a system
+for its description. Read the code of a system from elsewhere before you trust its numbers.
 
 A record is sealed by digests over its parts and tables. A seal is not a signature: it detects a number that was
 changed. If the seal is computed again, the parts must still agree (gates, epochs, counters, rows); a change of all of

@@ -16,7 +16,7 @@ import pandas as pd
 import psutil
 
 from harness.isolation.base import Cap, IoStats, MemoryStats
-from harness.isolation.sandbox import Walls
+from harness.isolation.walls.sandbox import Walls
 from harness.records.record import EvictionReading, GateReading, PlannedBuffer, RunConfig
 from harness.results.store import BATCH_COLUMNS, STAGE_COLUMNS
 from harness.run import cold, opened
@@ -179,17 +179,16 @@ class Gathered:
         self._look(pids)
         self.uncharged = max(self.uncharged or 0, opened.queued_bytes(pids))
 
-    def _look(self, pids: Collection[int]) -> list[opened.OpenFile]:
-        """Return the files that processes of the run have open; keep those that are older than the run or on another
-        disk, unless the harness gave them."""
-        found, known = opened.open_files(pids), opened.own_keys() | self._given
-        strange = [file for file in found if file.key not in known]
-        for file in (file for file in strange if file.is_data):
+    def _look(self, pids: Collection[int]) -> None:
+        """Keep the data files that processes of the run have open, that the harness did not give them, and that are
+        older than the run or on another disk."""
+        for file in opened.open_files(pids):
+            if file.key in self._given:
+                continue
             if opened.born(file.path) < self.born:
                 self.older[Path(file.name)] = file.nbytes
-            if not (file.in_memory or file.library) and opened.on_other_disk(file, self.disks):
+            if opened.on_other_disk(file, self.disks):
                 self.elsewhere[file.name] = file.nbytes
-        return found
 
     def evict(self, when: str, own: list[Path]) -> None:
         """Evict the files of the dataset and the system (`own`) and store the reading."""
@@ -204,12 +203,11 @@ class Gathered:
         # What is done while the gate is closed belongs to no epoch.
         counts = None if starts else self._counts(cap)
         own = [Path(file) for file in self.prepared.files] if self.prepared else []
-        found = self._look(pids)
-        data = [file.path for file in found if not (file.library or file.in_memory)]
+        self._look(pids)
         if at == "prepared":
-            self.evict("after_prepare", [*own, *data])
+            self.evict("after_prepare", own)
         memory = cap.memory()
-        looked_at = [*cold.dataset_files(self.dataset), *self.folders, *own, *data]
+        looked_at = [*cold.dataset_files(self.dataset), *self.folders, *own]
         self.held.append(memory)
         resident = cold.resident(looked_at)
         behind = b""

@@ -17,8 +17,9 @@ from typing import Any
 
 from harness.foreign import is_foreign
 from harness.foreign.systems import folder_of, image_of
-from harness.isolation import sandbox
-from harness.isolation.base import Cap, Needs
+from harness.isolation.base import Cap
+from harness.isolation.walls import sandbox
+from harness.isolation.walls.needs import Needs
 from harness.records.record import Status
 from harness.wire.pipes import Pipes, PoolServer
 from harness.wire.protocol import Done, Event, EventReader, Failed, Gate, Order, Planned, ProtocolError, WorkerSpec

@@ -1,5 +1,5 @@
-"""Files that a run's processes have open or mapped, by inode: a file whose name was removed, and memory of other
-processes (memfd, System V, tmpfs), are found too. Files on disks that are small even together are left out."""
+"""Files on disks that a run's processes have open or mapped, by inode, so that a file whose name was removed is found
+too; and what their sockets hold. Files that are small even together are left out."""
 
 from __future__ import annotations
 
@@ -10,104 +10,69 @@ import os
 import re
 import stat
 import sys
-import sysconfig
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 from harness.isolation.blocks import whole_disks
 from harness.isolation.files import read_text
-from harness.isolation.mounts import IN_MEMORY, all_mounts
 
 _LEAST_BYTES = 1 << 20  # files that are smaller, all small ones together, are not a run's data
 _STATX_BTIME = 0x800
-# Databases of the C library: of locales, users and hosts.
-_SYSTEM = ("/usr/lib/locale/", "/var/lib/sss/", "/var/cache/nscd/", "/var/db/nscd/")
+# Databases of the C library, files of the kernel, and memory, of which a sandbox shows none but the run's own.
+_NO_DATA = ("/usr/lib/locale/", "/proc/", "/sys/", "/dev/", "/memfd:", "/SYSV", "/anon_hugepage")
 
 
 @dataclass(frozen=True)
 class OpenFile:
-    """A file that a process has open or mapped.
-
-    Attributes:
-        path: path at which this process can open it, even where its name was removed.
-        name: name that the kernel tells.
-        key: device and inode.
-        nbytes, held_bytes: its size, and the bytes allocated for it.
-        in_memory: whether its file system is memory (tmpfs; memfd and System V memory have no other).
-        library: whether it lies in a folder of libraries, or is an ELF file mapped as code.
-    """
+    """A data file that a process has open or mapped: the path at which this process can open it, its name as the kernel
+    reports it, its device and inode, and its size."""
 
     path: Path
     name: str
     key: tuple[int, int]
     nbytes: int
-    held_bytes: int
-    in_memory: bool
-    library: bool
-
-    @property
-    def is_data(self) -> bool:
-        """Whether it may hold rows: any file but libraries' code and the C library's databases."""
-        return not self.name.startswith(_SYSTEM) and not (self.library and _is_elf(self.path))
-
-
-def _libraries(packages: Path) -> tuple[str, ...]:
-    """Return the folders of libraries, those that an environment's folder of packages links to included. The holder
-    keeps libraries resident on purpose, for every run alike."""
-    linked = [path.resolve() for path in packages.iterdir() if path.is_symlink() and path.is_dir()]
-    folders = {sys.prefix, sys.base_prefix, str(packages), *map(str, linked)}
-    return ("/usr/", "/lib", *(f"{folder}/" for folder in sorted(folders)))
-
-
-_LIBRARIES = _libraries(Path(sysconfig.get_path("purelib")))
-# Code in the folders of libraries as maps name it: device and inode, and name. Such files are examined once.
-_CODE = set[tuple[str, str]]()
 
 
 def open_files(pids: Iterable[int]) -> list[OpenFile]:
-    """Return the files that processes have open or mapped, without code in the folders of libraries, sorted by name."""
-    links: dict[Path, tuple[str, bool, str]] = {}
-    for pid in pids:
-        # The process may end, or close a file, meanwhile, or belong to another user: the others count.
-        with suppress(OSError):
-            for link in Path(f"/proc/{pid}/fd").iterdir():
-                with suppress(OSError):
-                    links[link] = str(link.readlink()), False, ""
-        seen: dict[str, Path] = {}
-        with suppress(OSError), open(f"/proc/{pid}/maps", encoding="utf-8", errors="replace") as maps:
-            for line in maps:
-                place, rights, _, device, inode, *path_of = line.rstrip("\n").split(maxsplit=5)
-                if not path_of or not path_of[0].startswith("/"):
-                    continue
-                number = f"{device} {inode}"
-                if (number, path_of[0]) in _CODE:
-                    continue
-                if number not in seen:
-                    begin, end = (int(address, 16) for address in place.split("-"))
-                    seen[number] = Path(f"/proc/{pid}/map_files/{begin:x}-{end:x}")
-                known = links.get(seen[number])
-                links[seen[number]] = path_of[0], "x" in rights or (known is not None and known[1]), number
-    memory, found = _memory_devices(), dict[tuple[int, int], OpenFile]()
-    for link, (name, code, number) in links.items():
+    """Return the data files that processes have open or mapped, sorted by name: any file but code mapped as such."""
+    found: dict[tuple[int, int], OpenFile] = {}
+    code = set[tuple[int, int]]()
+    for link, name, runs in (entry for pid in pids for entry in (*_descriptors(pid), *_mappings(pid))):
         path, status = _status(link, Path(name))
-        if status is None or not stat.S_ISREG(status.st_mode) or name.startswith(("/proc/", "/sys/")):
-            continue
-        library = name.startswith(_LIBRARIES)
-        if library and _is_elf(path):
-            _CODE.add((number, name))
+        if status is None or not stat.S_ISREG(status.st_mode):
             continue
         key = status.st_dev, status.st_ino
-        before = found.get(key)
-        library = library or (code and _is_elf(path)) or (before is not None and before.library)
-        sizes = status.st_size, 512 * status.st_blocks
-        found[key] = OpenFile(path, name, key, *sizes, status.st_dev in memory, library)
-    files = sorted(found.values(), key=lambda one: one.name)
-    small = {one.key for one in files if one.nbytes < _LEAST_BYTES and not one.in_memory}
-    if sum(one.nbytes for one in files if one.key in small and one.is_data) < _LEAST_BYTES:
-        files = [one for one in files if one.key not in small]
-    return files
+        if runs and _is_elf(path, key):
+            code.add(key)
+        found.setdefault(key, OpenFile(path, name, key, status.st_size))
+    files = sorted((one for one in found.values() if one.key not in code), key=lambda one: one.name)
+    large = [one for one in files if one.nbytes >= _LEAST_BYTES]
+    return files if sum(one.nbytes for one in files if one not in large) >= _LEAST_BYTES else large
+
+
+def _descriptors(pid: int) -> Iterator[tuple[Path, str, bool]]:
+    """Yield the link to each open file of a process, its name, and False."""
+    # The process may end, or close a file, meanwhile, or belong to another user: the others count.
+    with suppress(OSError):
+        for link in Path(f"/proc/{pid}/fd").iterdir():
+            with suppress(OSError):
+                name = str(link.readlink())
+                if name.startswith("/") and not name.startswith(_NO_DATA):
+                    yield link, name, False
+
+
+def _mappings(pid: int) -> Iterator[tuple[Path, str, bool]]:
+    """Yield the link to each mapped file of a process, its name, and whether it is mapped as code."""
+    seen = set[tuple[str, bool]]()
+    for line in read_text(Path(f"/proc/{pid}/maps")).splitlines():
+        place, rights, _, _, _, *named = line.split(maxsplit=5)
+        name, runs = named[0] if named else "", "x" in rights
+        if name.startswith("/") and not name.startswith(_NO_DATA) and (name, runs) not in seen:
+            seen.add((name, runs))
+            begin, end = (int(address, 16) for address in place.split("-"))
+            yield Path(f"/proc/{pid}/map_files/{begin:x}-{end:x}"), name, runs
 
 
 def _status(link: Path, name: Path) -> tuple[Path, os.stat_result | None]:
@@ -156,32 +121,9 @@ def born(path: Path) -> float:
     return math.inf
 
 
-def own_keys() -> set[tuple[int, int]]:
-    """Return device and inode of the files that this process has open: memory among them is the harness's."""
-    found = set[tuple[int, int]]()
-    for link in Path("/proc/self/fd").iterdir():
-        with suppress(OSError):
-            status = link.stat()
-            found.add((status.st_dev, status.st_ino))
-    return found
-
-
 @functools.cache
-def _memory_file_device() -> int:
-    descriptor = os.memfd_create("outcore")
-    try:
-        return os.fstat(descriptor).st_dev
-    finally:
-        os.close(descriptor)
-
-
-def _memory_devices() -> set[int]:
-    """Return the device numbers of file systems in memory."""
-    numbers = (mount.device.split(":") for mount in all_mounts() if mount.kind in IN_MEMORY)
-    return {_memory_file_device(), *(os.makedev(*map(int, number)) for number in numbers)}
-
-
-def _is_elf(path: Path) -> bool:
+def _is_elf(path: Path, key: tuple[int, int]) -> bool:
+    """Return whether a file is code; `key`, its device and inode, since other files may get its path."""
     with suppress(OSError), path.open("rb") as file:
         return file.read(4) == b"\x7fELF"
     return False

@@ -14,7 +14,8 @@ from functools import partial
 from pathlib import Path
 
 from harness.cache import Cache, digest_of
-from harness.isolation.base import Cap, IoLimit, Isolation, Limits, Needs
+from harness.isolation.base import Cap, IoLimit, Isolation, Limits
+from harness.isolation.walls.needs import Needs
 from harness.ssd.device import BlockDevice, block_device, direct_block_bytes
 from harness.ssd.fio import fio_path, fio_tool
 from harness.ssd.quiet import SEEN, WAITS_S, is_quiet, quietly, read_once, reread_gain

@@ -19,6 +19,7 @@ from tests.harness.run_tools import command, outcore_here
 
 EXPECTED = {
     "memory cap",
+    "sandbox",
     "device limits",
     "swap",
     "io_uring",

@@ -10,31 +10,18 @@ import sys
 import time
 from pathlib import Path
 
+import psutil
 import pytest
 
+from harness.isolation.walls import sandbox
+from harness.isolation.walls.needs import Needs
 from harness.run import opened
 from systems import _native
 
 
 def found_data() -> set[Path]:
-    """Return the paths of this process's open files that are data, and are to be evicted."""
-    return {file.path for file in opened.open_files([os.getpid()]) if not (file.library or file.in_memory)}
-
-
-def test_data_beside_a_linked_package_is_seen_and_the_package_is_not(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    packages, work = tmp_path / "site-packages", tmp_path / "work"
-    (work / "package").mkdir(parents=True)
-    packages.mkdir()
-    (packages / "package").symlink_to(work / "package")
-    library, data = work / "package" / "library.so", work / "features.bin"
-    for file in (library, data):
-        file.write_bytes(bytes(1 << 20))
-    monkeypatch.setattr(opened, "_LIBRARIES", opened._libraries(packages))
-    with library.open("rb"), data.open("rb"):
-        found = found_data()
-    assert data in found and library not in found
+    """Return the paths of this process's open files that are data."""
+    return {file.path for file in opened.open_files([os.getpid()])}
 
 
 def test_a_library_of_ones_own_is_no_data_and_data_mapped_as_code_is(tmp_path: Path) -> None:
@@ -64,7 +51,7 @@ def test_a_file_without_a_name_is_found_and_can_be_opened(tmp_path: Path) -> Non
         key = os.fstat(file.fileno()).st_ino
         data.unlink()
         (found,) = (one for one in opened.open_files([os.getpid()]) if one.key[1] == key)
-        assert found.name == f"{data} (deleted)" and found.path.stat().st_ino == key and found.is_data
+        assert found.name == f"{data} (deleted)" and found.path.stat().st_ino == key
 
 
 def test_small_files_are_found_where_they_are_large_together(tmp_path: Path) -> None:
@@ -83,21 +70,23 @@ def test_small_files_are_found_where_they_are_large_together(tmp_path: Path) -> 
         assert found & set(pieces) == (set(pieces) if count == 4 else set())
 
 
-def test_a_small_file_in_memory_is_found() -> None:
-    with open(os.memfd_create("rows"), "r+b") as file:
-        file.write(bytes(4096))
-        file.flush()
-        assert os.fstat(file.fileno()).st_ino in {one.key[1] for one in opened.open_files([os.getpid()])}
-
-
-def test_memory_is_uncharged_beyond_what_the_cap_was_charged_for() -> None:
-    with mmap.mmap(-1, 3 << 20) as shared, open(os.memfd_create("rows"), "r+b") as file:
-        shared[:] = bytes(3 << 20)
-        file.write(bytes(2 << 20))
-        file.flush()
-        held = [one for one in opened.open_files([os.getpid()]) if one.in_memory]
-        assert sum(one.held_bytes for one in held if "zero" in one.name or "rows" in one.name) == 5 << 20
-        everything = sum(one.held_bytes for one in held)
-        assert opened.uncharged_bytes([os.getpid()], held, everything - (1 << 20)) == 1 << 20
-        assert opened.uncharged_bytes([os.getpid()], held, everything) == 0
-        assert (os.fstat(file.fileno()).st_dev, os.fstat(file.fileno()).st_ino) in opened.own_keys()
+def test_bytes_that_wait_in_the_queue_of_a_socket_are_counted() -> None:
+    """A process in a network space of its own, since all sockets of a space count."""
+    code = (
+        "import socket, sys\nserver = socket.create_server(('127.0.0.1', 0))\n"
+        "sender = socket.create_connection(server.getsockname())\nsender.sendall(bytes(100_000))\n"
+        "print(flush=True)\nsys.stdin.read()"
+    )
+    needs = Needs(sockets="loopback")
+    command, descriptors = sandbox.command([sys.executable, "-S", "-E", "-c", code], needs)
+    if not descriptors:
+        pytest.skip(f"no sandbox here: {sandbox.walls().missing}")
+    pipe = subprocess.PIPE
+    with subprocess.Popen(command, stdin=pipe, stdout=pipe, pass_fds=descriptors) as process:
+        sandbox.close(descriptors)
+        assert process.stdout is not None
+        process.stdout.readline()
+        inside = [child.pid for child in psutil.Process(process.pid).children(recursive=True)]
+        assert opened.queued_bytes(inside) >= 100_000
+        assert opened.queued_bytes([os.getpid()]) == 0
+        process.communicate()

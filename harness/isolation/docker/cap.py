@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from harness.isolation import mounts
-from harness.isolation.base import Cap, IoStats, Limits, MemoryStats, Needs
+from harness.isolation.base import Cap, IoStats, Limits, MemoryStats
 from harness.isolation.cgroup1 import V1Readings
 from harness.isolation.cgroup2 import V2Readings
 from harness.isolation.docker.engine import asking
@@ -23,7 +23,8 @@ from harness.isolation.docker.image import find
 from harness.isolation.docker.options import Wanted
 from harness.isolation.files import read_text
 from harness.isolation.groups import Readings
-from harness.isolation.sandbox import WALLS, Walls
+from harness.isolation.walls.needs import Needs
+from harness.isolation.walls.sandbox import WALLS, Walls
 from workloads.errors import HostError
 
 _WATCH_SECONDS = 0.1

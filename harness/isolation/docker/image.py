@@ -18,8 +18,8 @@ from pathlib import Path
 from typing import Any
 
 from harness.isolation.docker.engine import LABEL, asking
-from harness.isolation.host_view import USR_LINKS, code_paths
 from harness.isolation.source import source_digest
+from harness.isolation.walls.host_view import USR_LINKS, code_paths
 from workloads.errors import HostError, InputError
 
 HOST_IMAGE = "outcore-host"

@@ -10,12 +10,13 @@ from pathlib import Path
 from typing import Any, Literal
 
 from harness.isolation import mounts
-from harness.isolation.base import IoLimit, Limits, Needs
+from harness.isolation.base import IoLimit, Limits
 from harness.isolation.blocks import disks
 from harness.isolation.cgroup1 import SWAP_SLACK
 from harness.isolation.docker.engine import LABEL
 from harness.isolation.docker.image import Image
-from harness.isolation.sandbox import hidden_inside
+from harness.isolation.walls.needs import Needs
+from harness.isolation.walls.sandbox import hidden_inside
 from workloads.errors import HostError, InputError
 
 Lock = Literal["ipc_lock", "ulimit"] | int

@@ -33,7 +33,9 @@ class Act:
 
     #: name of the rule that catches the cheat; empty where its work is measured all the same, so that it gains nothing.
     rule: ClassVar[str] = ""
-    #: whether the cheat needs a worker that may write to cgroups; confined workers may not.
+    #: error by which a wall of the sandbox stops the cheat; empty where a rule catches it.
+    wall: ClassVar[str] = ""
+    #: whether the cheat needs a worker without a sandbox, and is caught by a rule there.
     unconfined: ClassVar[bool] = False
     #: whether the system says that its mini-batches equal the workload's.
     faithful: ClassVar[bool] = True
@@ -80,11 +82,11 @@ class Act:
 CHEATS: dict[str, type[Act]] = {"honest": Act}
 
 
-def cheat(rule: str, *, unconfined: bool = False) -> Callable[[type[Act]], type[Act]]:
-    """Register a cheat under its class's name, with the rule that has to catch it (empty: none)."""
+def cheat(rule: str, *, unconfined: bool = False, wall: str = "") -> Callable[[type[Act]], type[Act]]:
+    """Register a cheat under its class's name, with the rule that has to catch it, or the error of a wall."""
 
     def register(act: type[Act]) -> type[Act]:
-        act.rule, act.unconfined = rule, unconfined
+        act.rule, act.unconfined, act.wall = rule, unconfined, wall
         name = "".join(f"_{c.lower()}" if c.isupper() else c for c in act.__name__).lstrip("_")
         CHEATS[name] = act
         return act

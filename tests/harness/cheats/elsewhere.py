@@ -20,7 +20,8 @@ import numpy.typing as npt
 from systems.engine.store import artefacts
 from tests.harness.cheats.act import COPY, Act, Ids, cheat
 
-CHARGED, BEFORE = "memory_is_charged", "nothing_was_prepared_before"
+BEFORE = "nothing_was_prepared_before"
+MISSING, DENIED = "No such file or directory", "Operation not permitted"
 KEY = {"of": "the cheats"}
 
 
@@ -48,7 +49,7 @@ class _Half(Act):
         return table.reshape(dataset.num_nodes, dataset.dim)
 
 
-@cheat(CHARGED)
+@cheat("", wall=MISSING)
 class HalfInSharedMemory(_Half):
     """Maps a copy of the features in shared memory that another process was charged for."""
 
@@ -59,7 +60,7 @@ class HalfInSharedMemory(_Half):
         self.table = self.view(memory, self.system.workload.dataset.data_offset("features"))
 
 
-@cheat(CHARGED)
+@cheat("", wall=MISSING)
 class HalfInMemoryWithinEpochs(HalfInSharedMemory):
     """Maps the copy while an epoch's clock runs, and at no gate."""
 
@@ -98,17 +99,17 @@ class _HalfInPieces(_Half):
         return np.stack([self._pieces[row // each][row % each] for row in (nodes // 2).tolist()])
 
 
-@cheat(CHARGED)
+@cheat("", wall=MISSING)
 class HalfInPiecesOfMemory(_HalfInPieces):
     """Maps pieces in shared memory that another process was charged for."""
 
 
-@cheat(BEFORE)
+@cheat("", wall=MISSING)
 class HalfInPieces(_HalfInPieces):
     """Maps pieces on the disk that were made before the run."""
 
 
-@cheat(CHARGED)
+@cheat("", wall=DENIED)
 class HalfInAMemoryFile(_Half):
     """Maps a nameless memory file that another process hands over."""
 
@@ -122,7 +123,7 @@ class HalfInAMemoryFile(_Half):
         self.table = self.view(memory, self.system.workload.dataset.data_offset("features"))
 
 
-@cheat(CHARGED)
+@cheat("", wall=DENIED)
 class HalfInHugePages(_Half):
     """Keeps half of the features in reserved huge pages, which a memory cgroup does not charge."""
 
@@ -161,7 +162,7 @@ class _HalfOfAFile(_Half):
             self._other.close()
 
 
-@cheat("files_are_on_the_disk")
+@cheat("", wall=MISSING)
 class HalfOnAnotherDisk(_HalfOfAFile):
     """Reads a copy on a disk whose reads are not the run's."""
 
@@ -188,7 +189,7 @@ class HalfOfTheCalibration(_HalfOfAFile):
         self.open(self.system.runtime.artefacts / COPY)
 
 
-@cheat(BEFORE)
+@cheat("", wall=MISSING)
 class HalfWithoutAName(_HalfOfAFile):
     """Reads a file of an earlier run whose name it removes, so that no path leads to it."""
 
@@ -200,7 +201,7 @@ class HalfWithoutAName(_HalfOfAFile):
         link.unlink()
 
 
-@cheat(BEFORE)
+@cheat("", wall=MISSING)
 class HalfMovedIn(_HalfOfAFile):
     """Moves a file of an earlier run into the folder of its artefacts."""
 
@@ -258,7 +259,7 @@ class LoadsByName(Act):
         ctypes.CDLL(f"{self.system.options.place}/rows.so")
 
 
-@cheat(BEFORE)
+@cheat("", wall=MISSING)
 class HalfOpenedInEpochs(_HalfOfAFile):
     """Has a file of an earlier run open while an epoch's clock runs, and never at a gate."""
 

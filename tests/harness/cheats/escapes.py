@@ -22,7 +22,8 @@ import workloads
 from tests.harness.cheats.act import Act, Ids, cheat
 from workloads.manifest import MANIFEST_NAME
 
-RULE = "worker_is_in_its_cap"
+#: No control group is visible in a sandbox.
+HIDDEN = "No such file or directory"
 
 
 def groups() -> dict[str, Path]:
@@ -45,7 +46,7 @@ def above(group: Path) -> Path:
     return group.parent.parent
 
 
-@cheat(RULE, unconfined=True)
+@cheat("", wall=HIDDEN)
 class Escape(Act):
     """Moves itself into another group."""
 
@@ -56,7 +57,7 @@ class Escape(Act):
                 (above(group) / "cgroup.procs").write_text(str(os.getpid()))
 
 
-@cheat(RULE, unconfined=True)
+@cheat("", wall=HIDDEN)
 class EscapeForAWhile(Act):
     """Leaves the cap during an epoch and is back before the epoch's end."""
 
@@ -74,7 +75,7 @@ class EscapeForAWhile(Act):
         return rows
 
 
-@cheat(RULE, unconfined=True)
+@cheat("", wall=HIDDEN)
 class ThreadEscape(Act):
     """Moves a thread into a group where its reads are not counted (cgroup v1 moves single threads)."""
 
@@ -106,7 +107,7 @@ time.sleep(60)
 """
 
 
-@cheat(RULE, unconfined=True)
+@cheat("", wall=HIDDEN)
 class HelperOutside(Act):
     """Helper process that is no descendant of the worker, outside the cap."""
 
@@ -121,14 +122,12 @@ class OpensWhatJudgesIt(Act):
     """Opens files for writing by which its numbers are judged; the run fails if one can be opened."""
 
     def prepare(self) -> None:
-        """Try the dataset, the cache of facts, the sources and the environment."""
-        cached = next(path for path in Path(self.system.options.place).iterdir() if path.is_file())
+        """Try the dataset, the sources and the environment."""
         sources = [Path(module.__file__ or "") for module in (harness.judge.registry, workloads, systems.interface)]
         features = self.system.workload.dataset.file("features")
         for path in (
             features,
             features.parent / MANIFEST_NAME,
-            cached,
             *sources,
             Path(sys.prefix) / "pyvenv.cfg",
             Path(os.__file__),

@@ -38,7 +38,7 @@ class WarmCache(_Mapped):
         self._map(dataset.file("features"), dataset.data_offset("features"))
 
 
-@cheat("files_stayed_cold")
+@cheat("", wall="No such file or directory")
 class WarmArtefact(_Mapped):
     """Reads an unreported copy of the features that another process keeps in the page cache."""
 
@@ -47,7 +47,7 @@ class WarmArtefact(_Mapped):
         self._map(Path(self.system.options.place), self.system.workload.dataset.data_offset("features"))
 
 
-@cheat("device_reads_cover_working_set")
+@cheat("", wall="No such file or directory")
 class MemoryOfAnEarlierRun(_Mapped):
     """Reads a copy of the features in shared memory that is charged to a process that has ended."""
 
@@ -56,7 +56,7 @@ class MemoryOfAnEarlierRun(_Mapped):
         self._map(Path(self.system.options.place), self.system.workload.dataset.data_offset("features"))
 
 
-@cheat("device_reads_cover_working_set")
+@cheat("", wall="Operation not permitted")
 class AnotherProcessesMemory(Act):
     """Gets rows from a server that has held the features since before the run."""
 
@@ -84,17 +84,17 @@ class _ReadsTheCopy(Act):
         self.system.reader = self.system.open_table(Path(self.system.options.place))
 
 
-@cheat("device_reads_cover_working_set")
+@cheat("", wall="No such file or directory")
 class DiskInMemory(_ReadsTheCopy):
     """Reads a copy of the features on a RAM disk without a limit."""
 
 
-@cheat("nothing_was_prepared_before")
+@cheat("", wall="No such file or directory")
 class PreparedBefore(_ReadsTheCopy):
     """Reads a copy of the features that was made before the run and is reported by no run."""
 
 
-@cheat("device_reads_cover_working_set")
+@cheat("", wall="Operation not permitted")
 class HugePages(Act):
     """Keeps the features in reserved huge pages, which a memory cgroup does not charge."""
 

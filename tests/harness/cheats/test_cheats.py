@@ -21,7 +21,9 @@ from unittest import mock
 import numpy as np
 import pytest
 
-from harness.isolation import processes, select
+from harness.isolation import select
+from harness.isolation.walls import sandbox
+from harness.isolation.walls.sandbox import Walls
 from harness.judge import rules
 from harness.records import seal
 from harness.records.code import code_of
@@ -36,24 +38,22 @@ from systems.engine.store import artefacts
 from tests.harness.cheats import CHEATS
 from tests.harness.cheats.act import NAME, BallastInLibraries, CopiesInLibraries, PreparesInLibraries, together
 from tests.harness.cheats.elsewhere import KEY
-from tests.harness.cheats.escapes import groups
 from tests.harness.run_tools import config, share_cache
 from tests.support import make_tiny
 from workloads.dataset import Dataset
 
 pytestmark = pytest.mark.skipif(not select("auto").availability.proves_memory, reason="no memory cgroup on this host")
 
+SANDBOXED = pytest.mark.skipif(not sandbox.walls().kind, reason=f"no sandbox here: {sandbox.walls().missing}")
 #: Where the seconds of a preparation are counted; one cheat of this kind runs in every `make test`.
 COUNTED = pytest.mark.slow("harness/run", "harness/worker", "harness/judge", "systems/engine/store")
 #: Cheats that are caught by the rule of others, which run in every `make test`, or that take long.
 LIKE_OTHERS = frozenset(
     "computes_after_the_preparation computes_behind_the_gate counts_larger_requests device_memory_as_cache "
-    "disk_in_memory escape half_beside_the_dataset half_in_a_memory_file half_in_huge_pages "
-    "half_in_memory_within_epochs half_in_pieces half_in_pieces_of_memory half_moved_in half_of_an_artefact_untold "
-    "half_of_the_calibration half_opened_in_epochs half_precision half_without_a_name helper_outside "
-    "honest_while_warming_up huge_pages memory_of_an_earlier_run mini_batches_without_rows no_labels one_seed_node "
-    "one_table other_seed prefetch_between_gates prepares_on_both_sides reads_nothing repeated_seeds same_every_epoch "
-    "stale_rows thread_escape warm_artefact wrong_rows".split()
+    "half_beside_the_dataset half_of_the_calibration half_precision "
+    "honest_while_warming_up mini_batches_without_rows no_labels one_seed_node one_table other_seed "
+    "prefetch_between_gates prepares_on_both_sides reads_nothing repeated_seeds same_every_epoch stale_rows "
+    "wrong_rows".split()
 )
 LIKE = pytest.mark.slow("harness/run", "harness/worker", "harness/judge", "harness/isolation", seconds=8)
 #: Cheats of one run, each caught by a rule that the others of its run keep.
@@ -62,7 +62,7 @@ TOGETHER = (
     "tells_of_more_requests+calls_its_misses_hits+works_between_gates+smaller_fan_out",
     "fills_device_memory+faster_device",
     "slower_clock+fewer_mini_batches+calls_every_byte_useful",
-    "escape_for_a_while+raised_cap+rewrites_the_graph",
+    "raised_cap+rewrites_the_graph",
 )
 # Memory, with every tolerance of the rules, could hold a third of the feature bytes that an epoch touches.
 NODES, DIM = 100_000, 1024
@@ -361,16 +361,12 @@ def test_the_cheat_is_caught(series: Series, cheat: str, monkeypatch: pytest.Mon
     if together(cheat).unconfined:
         if os.geteuid() != 0:
             pytest.skip("only root can leave a cap")
-        if cheat == "thread_escape" and "blkio" not in groups():
-            pytest.skip("cgroup v2 moves no single threads")
-        monkeypatch.setattr(processes, "can_confine", lambda: False)
+        monkeypatch.setattr(sandbox, "walls", lambda: Walls(missing="a test"))
     # The gate before the first epoch, and the one before the second.
     slow = {"after_the_preparation": 2, "behind_the_gate": 4}
     gate = next((gate for end, gate in slow.items() if cheat.endswith(end)), None)
     with slow_gate(monkeypatch, gate) if gate else nullcontext():
         record = run(series, cheat)
-    if "huge_pages" in cheat and "Cannot allocate memory" in record.reason:
-        pytest.skip("this kernel gives no reserved huge pages to capped processes")
     assert record.verdict == "INVALID", broken(record)
     if cheat == "holds_more_than_planned" and record.status == "oom":
         # The interpreter's own memory decides whether the cap is reached.
@@ -383,19 +379,39 @@ def test_the_cheat_is_caught(series: Series, cheat: str, monkeypatch: pytest.Mon
     assert {rule.severity for rule in rules() if rule.name in caught} == {"INVALID"}
 
 
-@pytest.mark.skipif(not processes.can_confine(), reason="this user cannot confine a worker")
-@pytest.mark.parametrize(
-    "cheat", ["escape", *(pytest.param(name, marks=LIKE) for name in ("raised_cap", "rewrites_the_graph"))]
-)
-def test_a_worker_cannot_leave_its_cap_or_raise_it_or_write_to_its_dataset(series: Series, cheat: str) -> None:
+@SANDBOXED
+@pytest.mark.parametrize("cheat", [pytest.param(name, marks=LIKE) for name, act in CHEATS.items() if act.wall])
+def test_a_wall_makes_the_cheat_impossible(series: Series, cheat: str) -> None:
     record = run(series, cheat)
-    assert record.status == "failed" and "Read-only file system" in record.reason
+    assert record.status == "failed" and CHEATS[cheat].wall in record.reason, (record.status, record.reason)
 
 
-@pytest.mark.skipif(not processes.can_confine(), reason="this user cannot confine a worker")
+@SANDBOXED
+@pytest.mark.parametrize("cheat", [pytest.param(name, marks=LIKE) for name in ("raised_cap", "rewrites_the_graph")])
+def test_a_worker_cannot_raise_its_cap_or_write_to_its_dataset(series: Series, cheat: str) -> None:
+    record = run(series, cheat)
+    assert record.status == "failed"
+    assert "Read-only file system" in record.reason or "No such file" in record.reason
+
+
+@SANDBOXED
+def test_no_wall_has_a_hole_and_the_record_names_the_sandbox(series: Series) -> None:
+    record = execute(series, wanted(series, "tries_every_wall", str(os.getpid())), table(series))
+    assert record.status == "ok", record.reason
+    assert record.readings.sandbox is not None and record.readings.sandbox.kind.startswith("bubblewrap")
+    assert set(broken(record)) <= OF_THE_MACHINE, broken(record)
+
+
+def test_a_run_without_walls_says_so(series: Series, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sandbox, "walls", lambda: Walls(missing="a test"))
+    record = run(series, "honest")
+    assert record.status == "ok", record.reason
+    assert broken(record)["worker_was_sandboxed"] == "not sandboxed: a test"
+
+
+@SANDBOXED
 def test_a_worker_can_write_to_nothing_that_judges_it(series: Series) -> None:
-    place = str(series.cache.folder.resolve())
-    record = execute(series, wanted(series, "opens_what_judges_it", place), table(series))
+    record = run(series, "opens_what_judges_it")
     assert record.status == "ok", record.reason
 
 
@@ -474,7 +490,9 @@ def test_an_artefact_of_an_earlier_run_counts_with_the_seconds_of_its_making(cou
 def other(series: Series) -> Record:
     """Run a system whose artefact was made without a cap, and that loads code by names that no import has."""
     features = table(series).file("features")
-    with tempfile.TemporaryDirectory(dir="/var/tmp") as place, kept_artefact(series, features, memory="none"):
+    # A worker sees code in the folders of its packages and in the current one alone.
+    made = tempfile.TemporaryDirectory(dir=Path.cwd() / "build")
+    with made as place, kept_artefact(series, features, memory="none"):
         Path(place, "rows_of_today.py").write_text("DEPTH = 64\n")
         shutil.copy(_native.__file__, f"{place}/rows.so")
         asked = wanted(series, "loads_by_name+half_of_an_artefact_of_another_setting", place)

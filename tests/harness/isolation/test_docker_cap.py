@@ -16,10 +16,10 @@ from urllib.parse import urlparse
 import pytest
 
 from harness.isolation import IoLimit, Limits
-from harness.isolation.base import Needs
 from harness.isolation.docker.backend import Docker
 from harness.isolation.docker.options import throttles
 from harness.isolation.probe import probe
+from harness.isolation.walls.needs import Needs
 from harness.ssd.device import block_device
 from tests.harness.cap_tools import MIB, REPOSITORY, alive, cold_file, holds_within, on_disk, python, run_in, start_in
 from tests.harness.isolation.docker_tools import containers, needs_docker

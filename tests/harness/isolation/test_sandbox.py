@@ -9,10 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from harness.isolation import probe, sandbox, select
-from harness.isolation.base import Needs
-from harness.isolation.sandbox import Walls
-from harness.isolation.syscalls import Sockets
+from harness.isolation import probe, select
+from harness.isolation.walls import sandbox
+from harness.isolation.walls.needs import Needs
+from harness.isolation.walls.sandbox import Walls
+from harness.isolation.walls.syscalls import Sockets
 
 pytestmark = pytest.mark.skipif(not sandbox.walls().kind, reason=f"no sandbox here: {sandbox.walls().missing}")
 

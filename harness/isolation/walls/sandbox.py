@@ -1,8 +1,8 @@
 """Sandbox of a worker, made by bubblewrap: it sees code, its dataset, its scratch and its artefacts, and nothing else.
 
 The worker has its own process, IPC, network, UTS and mount spaces, no capability and no way to gain one, and a list of
-refused system calls (`harness/isolation/syscalls.py`). The memory cap is outside: the launcher joins the cap, then
-executes bubblewrap. `docs/threat-model.md` names each wall.
+refused system calls (`harness/isolation/walls/syscalls.py`). The memory cap is outside: the launcher joins the cap,
+then executes bubblewrap. `docs/threat-model.md` names each wall.
 """
 
 from __future__ import annotations
@@ -15,14 +15,11 @@ from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-from harness.isolation.host_view import USR_LINKS, code_paths
-from harness.isolation.syscalls import program
+from harness.isolation.walls.host_view import USR_LINKS, code_paths
+from harness.isolation.walls.needs import Needs
+from harness.isolation.walls.syscalls import program
 from workloads.errors import HostError
-
-if TYPE_CHECKING:
-    from harness.isolation.base import Needs
 
 INSTALL = "apt-get install bubblewrap libseccomp2"
 #: Environment variable that turns the sandbox off (value `off`); runs are then recorded as not sandboxed.
@@ -51,8 +48,6 @@ class Walls:
 @functools.cache
 def walls() -> Walls:
     """Return the walls of this host's sandbox, found by trying."""
-    from harness.isolation.base import Needs
-
     if os.environ.get(VARIABLE) == "off":
         return Walls(missing=f"{VARIABLE} is off", fix=f"unset {VARIABLE}")
     if shutil.which("bwrap") is None:

@@ -11,7 +11,7 @@ from pathlib import Path
 USR_LINKS = ("bin", "sbin", "lib", "lib32", "lib64", "libx32")
 # Files that the loader, Debian's alternatives (BLAS) and the name service read; a run can write none.
 _ETC = ("ld.so.cache", "ld.so.conf", "ld.so.conf.d", "alternatives", "passwd", "group", "nsswitch.conf", "localtime")
-_ROOT = Path(__file__).resolve().parents[2]
+_ROOT = Path(__file__).resolve().parents[3]
 
 
 def code_paths() -> list[Path]:
