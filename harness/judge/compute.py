@@ -71,10 +71,10 @@ def counters_add_up(record: Record, context: RunContext) -> Finding | None:
     """Hit rates and read amplification are computed from the system's own counters, which can flatter it.
 
     Checks for each epoch that hits and misses add up to the rows, that these are the nodes of its mini-batches, and
-    that useful bytes are at most the bytes read. Of a foreign system, rows that are no hits in memory are at least nine
-    tenths of those that any system with this memory reads. Over the measured epochs, useful bytes are at most a tenth
-    more than mini-batches of the workload's neighbour sampler need: a row for each node, 16 bytes for each node and
-    each edge.
+    that useful bytes are at most the bytes read. Rows that are no hits in memory are at least those that any system
+    with this memory reads (docs/frontier.md), nine tenths of them if the system draws its own mini-batches. Over the
+    measured epochs, useful bytes are at most a tenth more than mini-batches of the workload's neighbour sampler need: a
+    row for each node, 16 bytes for each node and each edge.
     """
     if all(epoch.nodes is None for epoch in record.epochs):
         return None
@@ -91,8 +91,9 @@ def counters_add_up(record: Record, context: RunContext) -> Finding | None:
             said = f"{served:,.0f} hits and misses, {rows:,} rows, {epoch.nodes or rows:,} nodes of mini-batches"
             return Finding(False, f"epoch {epoch.epoch}: {said}")
         held, least = sum(hits.get(tier, 0) for tier in IN_MEMORY), record.readings.least_bytes.get(epoch.epoch, 0)
-        read = int(DRAWN_SHARE * least) // record.config.dataset.row_bytes
-        if is_foreign(record.system) and rows - held < read:
+        share = 1.0 if record.readings.faithful else DRAWN_SHARE
+        read = int(share * least) // record.config.dataset.row_bytes
+        if rows - held < read:
             said = f"{held:,} hits in memory of {rows:,} rows, of which at least {read:,} are read with this memory"
             return Finding(False, f"epoch {epoch.epoch}: {said}")
     useful, needed = _useful_and_needed(record)

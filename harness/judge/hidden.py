@@ -1,0 +1,96 @@
+"""Rules 4, 9, 14 and 15: work, reads and memory that the numbers of a run would not show."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Callable
+
+from harness.foreign import is_foreign
+from harness.judge.registry import Finding, RunContext, rule
+from harness.records.record import EpochRecord, Record
+from workloads.units import format_bytes
+
+# An epoch is another kind of work beyond this many medians; beside it, what the counters grow by by chance.
+MEDIANS, CHANCE_S, CHANCE_BYTES = 2.0, 0.1, 1 << 20
+# Topology that is read through the page cache, in no counter of a system: a page for each node whose neighbours are
+# drawn, and an id of 8 bytes for each edge. In the reference runs it is less than half of that.
+PAGE_BYTES, ID_BYTES = 4096, 8
+UNCOUNTED_SHARE = 0.02
+# Requests below this size on average are not the page cache's.
+LEAST_CACHED_BYTES, FEW_REQUESTS = PAGE_BYTES // 2, 1000
+
+
+@rule("15", of=["ok"], evidence=True)
+def measured_epochs_are_alike(record: Record, context: RunContext) -> Finding | None:
+    """Work for several epochs within one of them is hidden by every median, and an epoch costs what the mean costs.
+
+    Checks that no measured epoch takes more than twice the median and 0.1 s (without the offline work that the harness
+    times in it) and at the same time works that much more than the median epoch by the kernel's counters: bytes read
+    or written, more than 1 MiB beyond, or processor seconds in user mode, more than 0.1 s beyond. Other programs slow
+    an epoch, but do not make it read or compute twice as much. Applies from three measured epochs on.
+    """
+    measured = record.measured
+    if len(measured) < 3:
+        return None
+    counters: list[tuple[str, Callable[[EpochRecord], float | None], float]] = [
+        ("bytes read", lambda epoch: epoch.device_bytes, CHANCE_BYTES),
+        ("bytes written", lambda epoch: epoch.device_written_bytes, CHANCE_BYTES),
+        ("processor seconds", lambda epoch: epoch.user_s, CHANCE_S),
+    ]
+    usual_s = statistics.median(epoch.online_s for epoch in measured)
+    long = [epoch for epoch in measured if epoch.online_s > MEDIANS * usual_s + CHANCE_S]
+    for epoch in long:
+        for name, count, chance in counters:
+            known = [found for one in measured if (found := count(one)) is not None]
+            usual = statistics.median(known) if known else 0.0
+            if (count(epoch) or 0) > MEDIANS * usual + chance:
+                more = f"{count(epoch):,.6g} {name}, {usual:,.6g} usual"
+                return Finding(False, f"epoch {epoch.epoch}: {epoch.online_s:.2f} s, {usual_s:.2f} s usual; {more}")
+    return Finding(True, f"median {usual_s:.2f} s")
+
+
+@rule("17", of=["ok"], evidence=True, capped=True, reads=True, faithful=True)
+def reads_are_counted(record: Record, context: RunContext) -> Finding | None:
+    """A system that counts fewer reads than it makes looks as if memory had served its rows.
+
+    Compares each epoch's device bytes, less those of offline work, with the bytes that the system counts and the
+    topology that may be read through the page cache: once as a whole, and for each node of a mini-batch 4 KiB, for each
+    edge 8 bytes; 2 % and 1 MiB more are allowed. Beyond these, more than 1,000 uncounted requests with less than 2 KiB
+    on average are not the page cache's. Does not apply where the page cache serves rows, which it does not count.
+    """
+    counted = [epoch for epoch in record.epochs if epoch.device_bytes is not None and _counts_rows(epoch)]
+    if not counted or is_foreign(record.system) or any(gate.io_bytes is None for gate in record.readings.gates):
+        return None
+    dataset = record.config.dataset
+    topology_bytes = ID_BYTES * (dataset.num_nodes + 1 + dataset.num_edges)
+    for epoch in counted:
+        own_bytes, own_requests = _counted(epoch)
+        read_bytes, read_requests = epoch.device_bytes or 0, epoch.device_requests or 0
+        beside_bytes, beside_requests = read_bytes - own_bytes, read_requests - own_requests
+        pages = PAGE_BYTES * (epoch.nodes or 0) + ID_BYTES * (epoch.edges or 0)
+        chance = CHANCE_BYTES + int(UNCOUNTED_SHARE * read_bytes)
+        allowed = chance + topology_bytes + pages
+        told = (
+            f"epoch {epoch.epoch}: {format_bytes(max(0, beside_bytes))} in {max(0, beside_requests):,} uncounted reads"
+        )
+        if beside_bytes > allowed:
+            return Finding(False, f"{told}, at most {format_bytes(allowed)} of topology")
+        few = FEW_REQUESTS + int(UNCOUNTED_SHARE * read_requests)
+        if beside_requests > few and chance < beside_bytes < LEAST_CACHED_BYTES * beside_requests:
+            return Finding(False, f"{told}, too small for the page cache")
+    return Finding(True, "every epoch")
+
+
+def _counts_rows(epoch: EpochRecord) -> bool:
+    """Return whether the system counts which rows it reads: the page cache's hits are unknown to it."""
+    hits = epoch.counters.get("hits")
+    return bool(epoch.counters.get("rows")) and hits is not None and "page_cache" not in hits
+
+
+def _counted(epoch: EpochRecord) -> tuple[int, int]:
+    """Return bytes and requests of an epoch's reads by the system's own counters, offline work included."""
+    by_size: dict[str, int] = epoch.counters.get("requests_by_size") or {}
+    of_sizes = sum(int(size) * count for size, count in by_size.items())
+    nbytes = max(int(epoch.counters.get("bytes_read") or 0), of_sizes)
+    requests = max(int(epoch.counters.get("io_requests") or 0), sum(by_size.values()))
+    return nbytes + (epoch.offline.bytes_read if epoch.offline else 0), requests
