@@ -44,6 +44,11 @@ class Cache:
         with suppress(OutcoreError), whole_file(self.path(kind, key), "the cache") as partial:
             partial.write_text(json.dumps(content), encoding="utf-8")
 
+    def remove(self, kind: str, key: str) -> None:
+        """Remove an entry, if there is one."""
+        with suppress(OSError):
+            self.path(kind, key).unlink()
+
 
 def digest_of(content: Any) -> str:
     """Return 16 hex digits over plain data."""

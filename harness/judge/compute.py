@@ -238,7 +238,8 @@ def emulated_is_not_accuracy(record: Record, context: RunContext) -> Finding | N
 def training_alone_is_shorter(record: Record, context: RunContext) -> Finding | None:
     """An accelerator cannot be busy for longer than the epoch; if it seems so, training alone was timed too slow.
 
-    Compares accelerator utilisation with 1, plus a tenth for the noise of both times.
+    Compares accelerator utilisation with 1, plus a tenth for the noise of both times. Training alone is timed while
+    other programs are quiet, and again after a run whose epochs are shorter.
     """
     used = record.summary.accelerator_utilisation
     if record.config.stages != "all":

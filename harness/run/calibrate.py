@@ -6,7 +6,9 @@ import filecmp
 import hashlib
 import os
 import shutil
-from collections.abc import Callable, Sequence
+import statistics
+import time
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing, suppress
 from dataclasses import replace
 from glob import escape
@@ -17,12 +19,13 @@ from harness.cache import Cache, fingerprint
 from harness.foreign import is_foreign
 from harness.foreign.systems import folder_of, identity
 from harness.isolation.base import Cap, Limits, MemoryStats
+from harness.judge.compute import NOISE
 from harness.judge.registry import Calibration
 from harness.records.code import code_of_sampler, system_fingerprint
 from harness.records.record import RunConfig
 from harness.run.cold import evict_files, resident
 from harness.run.holder import mapped_libraries, populate_libraries
-from harness.run.launch import Worker, WorkerError
+from harness.run.launch import Ending, Worker, WorkerError
 from harness.run.series import Series
 from harness.settings import deciding, parse_memory
 from harness.telemetry.gpu import GpuSource, gpus_of
@@ -36,6 +39,8 @@ from workloads.workload import Workload
 
 _CACHED = "empty-run"  # cache entries with the fields of `Calibration` that `GateMemory` reads, and the libraries
 CALIBRATION_TIMEOUT_S, _LEAST_TIMEOUT_S = 600.0, 60.0  # the run's own timeout counts between them
+# How long times of training alone are kept: a day, and minutes if other programs were busy meanwhile.
+_TIMES_AGE_S, _BUSY_TIMES_AGE_S = 86400.0, 600.0
 # Settings that decide the bounds over all mini-batches; memory of an empty run; time of a step.
 _BATCH_KEYS = ("dataset", "layers", *deciding("batches"))
 _KEYS = ("system", "dataset", "layers", "device_memory_bytes", "isolation", *deciding("batches", "step"))
@@ -71,33 +76,11 @@ def calibrate(
         OutcoreError: an error that the run itself would meet (no such device, a damaged dataset).
     """
     config, cache = spec.config, series.cache
-    # A foreign system has its own training step, which may depend on its options, and any image its own libraries.
-    theirs, more = identity(config.system), ("options",) if is_foreign(config.system) else ()
-    key = memory_key(series, config)
-    times_key = fingerprint(config, _TIME_KEYS + more) + _short(theirs) + _short(code_of_sampler(config.sampler))
-    memory, times = cache.get(_CACHED, key), cache.get("training", times_key)
+    key, times_key = memory_key(series, config), training_key(config)
+    memory, times = cache.get(_CACHED, key), kept_times(cache, times_key)
     if memory is None or times is None:
         on_measure("measuring floor and training alone")
-        wanted = {"mode": "calibrate", "time_training": times is None and config.stages == "all"}
-        log = folder / "calibrate.log"
-        with series.isolation.create(f"calibrate-{key}", Limits()) as cap:
-            gpus = gpus_of(config.device, config.ranks)
-            own = not is_foreign(config.system)
-            features = None if own else Dataset.open(Path(spec.dataset)).file("features")
-            libraries = folder_of(config.system) is not None
-            reading = GateMemory(cap, with_libraries=libraries, gpus=gpus, features=features)
-            with Worker(cap, spec.model_copy(update=wanted), folder, log, series.hidden) as worker:
-
-                def heard(event: Event) -> None:
-                    reading(event)
-                    if isinstance(event, Gate) and event.at == "imports":  # the system's code is not loaded yet
-                        copy_kernels(Path(spec.artefacts), kernels_of(cache, key))
-
-                ending = worker.watch(min(CALIBRATION_TIMEOUT_S, max(_LEAST_TIMEOUT_S, config.timeout_s)), heard)
-        if ending.status != "ok":
-            said = log.read_text(encoding="utf-8", errors="replace").strip().splitlines()[-1:] if log.exists() else []
-            why = "; ".join([ending.reason, *said])
-            raise ending.error or WorkerError(f"calibration failed: {why}", "mend that and run it again")
+        reading, ending = _empty_run(series, spec, folder, time_training=times is None and config.stages == "all")
         # A run that only samples reads no rows and trains nothing: memory left for that would serve as page cache.
         training = max(0, reading.after - reading.before) if config.stages != "sample" else 0
         memory = {"floor_bytes": reading.floor, "training_bytes": training, "libraries": reading.libraries}
@@ -108,25 +91,111 @@ def calibrate(
         memory["device_context_bytes"] = reading.contexts(ending.device_held_bytes)
         keep(series, config, memory)
         if times is None:
-            times = reading.times.model_dump(exclude={"event"}) if reading.times else {}
-            if times:
-                cache.put("training", times_key, times)
+            times = keep_times(cache, times_key, reading.times)
     elif config.device.startswith("cuda"):
         copy_kernels(kernels_of(cache, key), Path(spec.artefacts))
     # The series' holder has the libraries of our own interpreter alone.
     populate_libraries(memory.get("libraries", ()))
     # In JSON the numbers of epochs are text.
-    measured = Calibrated.model_validate({"train_s": {}, "null_s": {}, "how": "", **times})
+    known = {name: value for name, value in times.items() if name in Calibrated.model_fields}
+    measured = Calibrated.model_validate({"train_s": {}, "null_s": {}, "how": "", **known})
     bounds = spec.bounds or []
     nodes, edges = (max((int(rank[name]) for rank in bounds), default=0) for name in ("max_nodes", "max_edges"))
     return Calibration(
         **{name: size for name, size in memory.items() if name != "libraries"},
         train_s=measured.train_s,
         null_s=measured.null_s,
-        how=measured.how,
+        how=measured.how if measured.quiet else f"{measured.how} beside other programs",
         max_nodes=nodes,
         max_edges=edges,
     )
+
+
+def _empty_run(series: Series, spec: WorkerSpec, folder: Path, *, time_training: bool) -> tuple[GateMemory, Ending]:
+    """Run a worker in calibration mode in a measured, unlimited cap; return the memory at its gates, and its end.
+    Raises as `calibrate` does."""
+    config, cache, key = spec.config, series.cache, memory_key(series, spec.config)
+    log = folder / "calibrate.log"
+    features = Dataset.open(Path(spec.dataset)).file("features") if is_foreign(config.system) else None
+    libraries = folder_of(config.system) is not None
+    with series.isolation.create(f"calibrate-{key}", Limits()) as cap:
+        gpus = gpus_of(config.device, config.ranks)
+        reading = GateMemory(cap, with_libraries=libraries, gpus=gpus, features=features)
+        wanted = spec.model_copy(update={"mode": "calibrate", "time_training": time_training})
+        with Worker(cap, wanted, folder, log, series.hidden) as worker:
+
+            def heard(event: Event) -> None:
+                reading(event)
+                if isinstance(event, Gate) and event.at == "imports":  # the system's code is not loaded yet
+                    copy_kernels(Path(spec.artefacts), kernels_of(cache, key))
+
+            ending = worker.watch(min(CALIBRATION_TIMEOUT_S, max(_LEAST_TIMEOUT_S, config.timeout_s)), heard)
+    if ending.status != "ok":
+        said = log.read_text(encoding="utf-8", errors="replace").strip().splitlines()[-1:] if log.exists() else []
+        why = "; ".join([ending.reason, *said])
+        raise ending.error or WorkerError(f"calibration failed: {why}", "mend that and run it again")
+    return reading, ending
+
+
+def contradicted(epochs_s: Mapping[int, float], train_s: Mapping[int, float]) -> bool:
+    """Return whether epochs (seconds by number) were shorter than their training alone, beyond the noise of both."""
+    shares = [train_s[epoch] / seconds for epoch, seconds in epochs_s.items() if epoch in train_s and seconds > 0]
+    return bool(shares) and statistics.median(shares) > 1.0 + NOISE
+
+
+def time_again(
+    series: Series, spec: WorkerSpec, folder: Path, held: Calibration, epochs_s: Mapping[int, float]
+) -> Calibration:
+    """Time training alone once more, since epochs contradict it; return the calibration with the shorter times.
+
+    Other load only adds time. Times that epochs still contradict are not kept for other runs.
+
+    Args:
+        series, spec, folder: as for `calibrate`.
+        held: calibration of the run.
+        epochs_s: seconds of the run's measured epochs, by number.
+
+    Raises:
+        WorkerError, OutcoreError: as `calibrate` does.
+    """
+    key = training_key(spec.config)
+    series.cache.remove("training", key)
+    times = _empty_run(series, spec, folder, time_training=True)[0].times
+    if times is None:
+        return held
+    train_s, null_s = _shorter(times.train_s, held.train_s), _shorter(times.null_s, held.null_s)
+    if not contradicted(epochs_s, train_s):
+        keep_times(series.cache, key, times.model_copy(update={"train_s": train_s, "null_s": null_s}))
+    return replace(held, train_s=train_s, null_s=null_s)
+
+
+def _shorter(measured: Mapping[int, float], held: Mapping[int, float]) -> dict[int, float]:
+    return {epoch: min(seconds, held.get(epoch, seconds)) for epoch, seconds in measured.items()}
+
+
+def training_key(config: RunConfig) -> str:
+    """Return the key under which the times of training alone are kept: of a foreign system, which has its own training
+    step, by its identity and its options."""
+    more = ("options",) if is_foreign(config.system) else ()
+    sources = _short(identity(config.system)) + _short(code_of_sampler(config.sampler))
+    return fingerprint(config, _TIME_KEYS + more) + sources
+
+
+def kept_times(cache: Cache, key: str) -> dict[str, Any] | None:
+    """Return the times of training alone that are kept; None where there are none or they are too old."""
+    times = cache.get("training", key, _TIMES_AGE_S)
+    if times is None or times.get("quiet"):
+        return times
+    return cache.get("training", key, _BUSY_TIMES_AGE_S)
+
+
+def keep_times(cache: Cache, key: str, times: Calibrated | None) -> dict[str, Any]:
+    """Keep times of training alone; return what is kept, nothing without times."""
+    if times is None:
+        return {}
+    content = times.model_dump(exclude={"event"}) | {"measured_at": time.time()}
+    cache.put("training", key, content)
+    return content
 
 
 def memory_key(series: Series, config: RunConfig) -> str:

@@ -154,10 +154,25 @@ class _Execution:
             limits = Limits(memory_bytes=asked.cap_bytes, io=series.limits(config))
             with series.isolation.create(self._run_id, limits) as cap:
                 ending = self._watch(cap, spec, folder)
+            if ending.status == "ok":
+                self._time_training_again(spec, folder)
             log = folder / results.WORKER_LOG
             if reason := add_test_accuracy(series, spec, folder, log, ending, self._progress):
                 self._caveats.append(reason)
             return ending
+
+    def _time_training_again(self, spec: WorkerSpec, folder: Path) -> None:
+        """Measure training alone again if the measured epochs were shorter: it was timed beside other load."""
+        measured = [epoch for epoch in self._seen.epochs if epoch.epoch >= self._config.warmup]
+        epochs_s = {epoch.epoch: epoch.end - epoch.start - epoch.checking_s for epoch in measured}
+        held = self._calibration
+        if held is None or not calibrate.contradicted(epochs_s, held.train_s):
+            return
+        self._progress("epochs were shorter than training alone: measuring that again")
+        try:
+            self._calibration = calibrate.time_again(self._series, spec, folder, held, epochs_s)
+        except OutcoreError as error:
+            self._caveats.append(f"training alone could not be measured again: {error}")
 
     def _watch(self, cap: Cap, spec: WorkerSpec, folder: Path) -> Ending:
         seen = self._seen

@@ -219,12 +219,13 @@ class EpochDone(_Event):
 
 
 class Calibrated(_Event):
-    """Measured times of a calibration: seconds by epoch."""
+    """Measured times of a calibration: seconds by epoch. `quiet`: whether other programs left the processors to it."""
 
     event: Literal["calibrated"] = "calibrated"
     train_s: dict[int, Seconds]
     null_s: dict[int, Seconds]
     how: str
+    quiet: bool = True
 
 
 class Done(_Event):

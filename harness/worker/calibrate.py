@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import ctypes
+import os
+import resource
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 
 import numpy as np
+import psutil
 import torch
 from numpy.typing import NDArray
 
@@ -28,6 +31,11 @@ TIMED_BATCHES = 5
 REPETITIONS = 3
 SLOW_STEP_S = 1.0
 MODELLED_SECONDS = 4.0
+# Share of the processors that other programs may use beside a measurement, pauses before it is made again, and seconds
+# for each processor by which the host's counters, which grow in ticks, are off by chance.
+QUIET = 0.1
+PAUSES_S = (1.0, 3.0)
+CHANCE_S = 0.02
 # Spans that a mini-batch leaves in the log of a run, at most, with a system of the usual stages.
 STAGES, LANES = 6, 2
 
@@ -106,6 +114,7 @@ def slowest(times: list[Calibrated]) -> Calibrated:
         train_s={epoch: max(one.train_s[epoch] for one in times) for epoch in times[0].train_s},
         null_s={epoch: max(one.null_s[epoch] for one in times) for epoch in times[0].null_s},
         how=times[0].how,
+        quiet=all(one.quiet for one in times),
     )
 
 
@@ -124,7 +133,10 @@ def training_times(
     emulated = trainer.accelerator.kind == "emulated"
     row_bytes = table.shape[1] * table.element_size()
     copy_seconds = _copy_model(trainer.accelerator, table)
-    step_rate = 0.0 if emulated else _step_rate(epochs - 1, sampler, plan.batches(epochs - 1), trainer, table)
+    step_rate, quiet = 0.0, True
+    if not emulated:
+        last = epochs - 1
+        step_rate, quiet = quietly(lambda: _step_rate(last, sampler, plan.batches(last), trainer, table))
     for epoch in range(epochs):
         seeds = plan.batches(epoch)
         start, seen, steps, copies = time.monotonic(), 0, 0.0, 0.0
@@ -143,7 +155,50 @@ def training_times(
         # Copy and compute overlap, except for the first mini-batch's copy.
         null[epoch] = max(steps, copies) * scale + (copies / seen if seen else 0.0)
     how = "modelled for each batch" if emulated else f"measured on {TIMED_BATCHES} batches"
-    return Calibrated(train_s=train, null_s=null, how=how)
+    return Calibrated(train_s=train, null_s=null, how=how, quiet=quiet)
+
+
+def quietly(
+    measure: Callable[[], float],
+    others: Callable[[Callable[[], float]], tuple[float, float]] | None = None,
+    pause: Callable[[float], None] = time.sleep,
+) -> tuple[float, bool]:
+    """Measure seconds; measure again after pauses while other programs are busy.
+
+    Args:
+        measure: function that returns seconds of a step, or of a unit of its work.
+        others: function that calls `measure` and returns its result with the others' share of the processors meanwhile.
+        pause: function that sleeps for some seconds.
+
+    Returns:
+        The least result, since other load only adds time, and whether one was measured on a quiet machine.
+    """
+    found = []
+    for wait_s in (*PAUSES_S, None):
+        seconds, share = (others or _beside_others)(measure)
+        found.append(seconds)
+        if share <= QUIET:
+            return min(found), True
+        if wait_s is not None:
+            pause(wait_s)
+    return min(found), False
+
+
+def _beside_others(measure: Callable[[], float]) -> tuple[float, float]:
+    """Return a measurement, and the share of the processors that other programs and machines used meanwhile."""
+    before_s, began = _others_s(), time.monotonic()
+    result = measure()
+    seconds = max(time.monotonic() - began, 1e-9)
+    processors = os.cpu_count() or 1
+    chance_s = CHANCE_S * processors
+    return result, max(0.0, _others_s() - before_s - chance_s) / (seconds * processors)
+
+
+def _others_s() -> float:
+    """Return the seconds in user mode of all processors since boot, and the stolen ones, without this process's."""
+    host = psutil.cpu_times()
+    own = resource.getrusage(resource.RUSAGE_SELF).ru_utime
+    return float(host.user + getattr(host, "nice", 0.0) + getattr(host, "steal", 0.0)) - own
 
 
 def _step_rate(

@@ -3,16 +3,7 @@
 `act.py` has the honest system that each cheat changes in one respect; the other modules group cheats by kind.
 """
 
-from tests.harness.cheats import (  # noqa: F401  registers all
-    batches,
-    clocks,
-    elsewhere,
-    escapes,
-    features,
-    hidden,
-    reads,
-    walls,
-)
+from tests.harness.cheats import batches, clocks, elsewhere, escapes, features, hidden, reads, walls  # noqa: F401  registers all
 from tests.harness.cheats.act import CHEATS
 
 __all__ = ["CHEATS"]
