@@ -39,8 +39,9 @@ def sampling(profile: Plain) -> Plan:
     wide, runs = wide_rows(profile)
     entries = []
     for own in map(as_entry, grids.only_systems(wide, SYSTEMS)):
-        entries.append(own | {"series": f"{own['name']}-only", "stages": "sample"})
-        entries.append(own | {"series": f"{own['name']}-all", "stages": "all"})
+        name = own["name"]
+        entries.append(own | {"series": f"{name}-only", "stages": "sample"})
+        entries.append(own | {"series": f"{name}-all", "stages": "all"})
     return grid(wide, entries, runs)
 
 

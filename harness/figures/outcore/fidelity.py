@@ -105,8 +105,9 @@ def _measured(evidence: Evidence) -> pd.DataFrame:
         Columns: `program`, `name`, `setting`, `dataset`, `memory`; medians of the epochs (`seconds`), of `COUNTS` a
         mini-batch and of `hits` (%); `runs`, ids of the runs.
     """
-    others = [_foreign_epochs(record) for record in evidence.foreign]
-    epochs = _counted(pd.concat([_own_epochs(evidence.runs), *others], ignore_index=True))
+    found = [_own_epochs(evidence.runs)]
+    found += map(_foreign_epochs, evidence.foreign)
+    epochs = _counted(pd.concat(found, ignore_index=True))
     cells = epochs.groupby(KEYS, dropna=False)
     medians = cells[["seconds", *COUNTS, "hits"]].median()
     medians["runs"] = cells["run_id"].unique()

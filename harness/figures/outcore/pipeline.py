@@ -58,7 +58,8 @@ def pipeline(cells: Cells) -> Drawing:
         notes.append(_limit(axes, own))
     notes += missing
     drawn_runs = runs[shown]
-    return drawn(canvas, spans[COLUMNS], cells, *notes, rows=drawn_runs, runs=list(drawn_runs["run"]))
+    ids = list(drawn_runs["run"])
+    return drawn(canvas, spans[COLUMNS], cells, *notes, rows=drawn_runs, runs=ids)
 
 
 def _spans(run: Any) -> pd.DataFrame:
@@ -120,5 +121,6 @@ def _limit(axes: Any, spans: pd.DataFrame) -> str:
     name_axes(axes, f"{system}: epoch of {seconds:.3g} s", "time since the epoch began (s)")
     batches = spans.loc[spans["batch"] >= 0, "batch"].nunique()
     part = min(1.0, MAX_BATCHES / max(1, batches))
-    axes.set_xlim(seconds * (1 - part) / 2, seconds * (1 + part) / 2)
+    omitted = seconds * (1 - part) / 2
+    axes.set_xlim(omitted, seconds - omitted)
     return f"{system}: the middle {MAX_BATCHES} of {batches} mini-batches' time" if part < 1 else ""
