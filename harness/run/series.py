@@ -238,7 +238,7 @@ class Series:
     @property
     def hidden(self) -> tuple[Path, ...]:
         """Folders of data and results, of which a worker sees its own parts alone."""
-        return self.data_root, self.results_root
+        return self.data_root, self.data_root / _SCRATCH, self.results_root
 
     @property
     def scratch_root(self) -> Path:

@@ -14,13 +14,16 @@ _ETC = ("ld.so.cache", "ld.so.conf", "ld.so.conf.d", "alternatives", "passwd", "
 _ROOT = Path(__file__).resolve().parents[3]
 
 
+def code_folders() -> list[Path]:
+    """Return the folders of the interpreter, of its packages and of the checkout."""
+    extra = os.environ.get("PYTHONPATH", "").split(os.pathsep)
+    code = [Path(sys.prefix), Path(sys.base_prefix), _ROOT, *(Path(entry) for entry in [*extra, *sys.path] if entry)]
+    return [place for path in code for place in (path.absolute(), path.resolve())]
+
+
 def code_paths() -> list[Path]:
     """Return `/usr`, parts of `/etc`, the interpreter, its packages and the checkout, without paths inside others."""
-    extra = [entry for entry in os.environ.get("PYTHONPATH", "").split(os.pathsep) if entry]
-    found = [Path("/usr"), *(Path("/etc") / name for name in _ETC)]
-    code = [Path(sys.prefix), Path(sys.base_prefix), _ROOT, *(Path(entry) for entry in [*extra, *sys.path] if entry)]
-    for path in code:
-        found += [path.absolute(), path.resolve()]
+    found = [Path("/usr"), *(Path("/etc") / name for name in _ETC), *code_folders()]
     kept: list[Path] = []
     for path in sorted(set(found) - {Path("/")}, key=lambda path: len(path.parts)):
         # A path that this user cannot see is of no use to the work either.

@@ -16,7 +16,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from harness.isolation.walls.host_view import USR_LINKS, code_paths
+from harness.isolation.walls.host_view import USR_LINKS, code_folders, code_paths
 from harness.isolation.walls.needs import Needs
 from harness.isolation.walls.syscalls import program
 from workloads.errors import HostError
@@ -84,11 +84,12 @@ def close(descriptors: Sequence[int]) -> None:
 
 
 def hidden_inside(needs: Needs, shown: Sequence[Path]) -> Iterator[Path]:
-    """Yield the hidden folders that lie in shown ones; others do not exist inside."""
-    for path in needs.hidden:
-        for place in {path.absolute(), path.resolve()}:
-            if place.is_dir() and any(place.is_relative_to(folder) for folder in shown):
-                yield place
+    """Yield the hidden folders that lie in shown ones and hold no code; others do not exist inside."""
+    code = [*code_folders(), *_current()]
+    for place in {place for path in needs.hidden for place in (path.absolute(), path.resolve())}:
+        is_shown = any(place.is_relative_to(folder) for folder in shown)
+        if place.is_dir() and is_shown and not any(folder.is_relative_to(place) for folder in code):
+            yield place
 
 
 def _wrapped(argv: Sequence[str], needs: Needs) -> tuple[list[str], list[int]]:

@@ -81,13 +81,14 @@ class ThreadEscape(Act):
 
     def prepare(self) -> None:
         """Start the thread."""
+        self._tasks = (above(next(iter(groups().values()))) / "tasks").open("w")
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._outside)
         self._thread.start()
 
     def _outside(self) -> None:
-        group = groups()["blkio"]
-        (above(group) / "tasks").write_text(str(threading.get_native_id()))
+        self._tasks.write(str(threading.get_native_id()))
+        self._tasks.flush()
         self._over.wait()
 
     def close(self) -> None:

@@ -213,7 +213,7 @@ def handed_over(features: Path) -> Iterator[str]:
             assert owner.stdin and owner.stdout
             owner.stdout.readline()
             yield f"{folder}/rows"
-            owner.stdin.close()
+            owner.kill()  # it still waits where a wall keeps the worker from asking
 
 
 @contextmanager
@@ -303,7 +303,8 @@ def run(series: Series, cheat: str) -> Record:
     if cheat in ("huge_pages", "half_in_huge_pages"):
         with reserved_pages(dataset.feature_bytes):
             return execute(series, wanted(series, cheat), dataset)
-    return execute(series, wanted(series, cheat, **together(cheat).settings), dataset)
+    place = str(os.getpid()) if together(cheat).__module__.endswith("walls") else ""
+    return execute(series, wanted(series, cheat, place, **together(cheat).settings), dataset)
 
 
 def test_there_are_enough_cheats_and_each_rule_catches_one_in_every_run_of_the_tests() -> None:

@@ -29,7 +29,7 @@ class _Attempt(Act):
     @property
     def observer(self) -> int:
         """Process id of the orchestrator."""
-        return int(self.system.options.place or os.getppid())
+        return int(self.system.options.place)
 
 
 def _done(result: int) -> None:

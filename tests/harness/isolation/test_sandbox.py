@@ -100,6 +100,11 @@ def test_files_of_others_are_hidden_and_needed_ones_are_there(tmp_path: Path) ->
     assert (tmp_path / "scratch" / "made").exists()
 
 
+def test_a_folder_of_data_that_holds_the_code_stays_visible() -> None:
+    needs = Needs(hidden=(Path(sys.prefix).parent, Path(sys.prefix)))
+    assert inside("print('starts')", needs) == "starts"
+
+
 def test_a_worker_locks_more_memory_than_its_limit_for_rings() -> None:
     if os.geteuid():
         pytest.skip("needs root")
