@@ -163,7 +163,17 @@ def draw_by_system(cells: Cells, systems: Sequence[str], titles: Sequence[str], 
     judged = f"{record['config']['test_nodes']:,} test nodes after every epoch"
     notes = [memory, origin(record), judged, f"to {target:.1f} %: {times}"]
     notes += failures(cells.medians(), systems)
-    return drawn(canvas, table, cells, *notes, rows=runs, runs=list(runs["run"]))
+    finding = _first_at(reached, target)
+    return drawn(canvas, table, cells, *notes, rows=runs, runs=list(runs["run"]), finding=finding)
+
+
+def _first_at(reached: pd.DataFrame, target: float) -> str:
+    """Return the sentence on the first and the last system to reach the accuracy; empty with fewer than two."""
+    by_time = reached.sort_values("seconds")
+    if len(by_time) < 2:
+        return ""
+    ends = row_texts(by_time.iloc[[0, -1]], "{series} in {seconds:.1f} s")
+    return f"An accuracy of {target:.1f} % is reached by {ends}"
 
 
 def _draw_curves(table: pd.DataFrame, titles: Sequence[str], target: float) -> Canvas:

@@ -15,6 +15,7 @@ import harness
 from harness.compare.plan import Plain, Plan, base_of_gallery
 from harness.figures.draw.captions import (
     add_caption,
+    add_finding,
     caption,
     labelled,
     name_part,
@@ -56,12 +57,13 @@ GB = 10**9
 
 @dataclass(frozen=True)
 class Drawing:
-    """A drawn figure: the canvas, the table behind it, its caption, and the ids of the runs in it."""
+    """A drawn figure: the canvas, the table behind it, its caption, the ids of the runs in it, and its finding."""
 
     canvas: Canvas
     data: pd.DataFrame
     caption: str
     runs: list[str] = field(default_factory=list)
+    finding: str = ""
 
 
 @dataclass(frozen=True)
@@ -105,8 +107,9 @@ def drawn(
     runs: list[str] | None = None,
     order: Sequence[str] | None = (),
     bottom: float = 0.0,
+    finding: str = "",
 ) -> Drawing:
-    """Write the legend above a canvas without one, and the caption under it; return the drawing.
+    """Write the legend and the finding above a canvas, and the caption under it; return the drawing.
 
     Labels of axes that speak of an epoch name the part of it that was trained.
 
@@ -116,6 +119,7 @@ def drawn(
         runs: ids of the runs behind the drawing; by default the newest run of every cell, none of a study.
         order: labels that come first in the legend; None: no legend.
         bottom: lower edge of the axes in the canvas, where the caption begins.
+        finding: sentence on what the drawn values show, computed from them; empty where they show nothing.
     """
     from harness.figures.draw.panels import legend_above
 
@@ -123,8 +127,9 @@ def drawn(
     name_part(canvas, part)
     if order is not None and not canvas.legends and not any(axes.get_legend() for axes in canvas.axes):
         legend_above(canvas, canvas.axes, order)
+    add_finding(canvas, finding)
     add_caption(canvas, text, bottom=bottom)
-    return Drawing(canvas, data, text, own_runs if runs is None else runs)
+    return Drawing(canvas, data, text, own_runs if runs is None else runs, finding)
 
 
 def sheet(

@@ -27,8 +27,10 @@ from harness.figures.diskgnn.grid import (
 from harness.figures.draw.bars import ENDS, as_bars, draw_bars, draw_stacks
 from harness.figures.draw.breakdown import part_rows, run_breakdown
 from harness.figures.draw.captions import left_out, row_texts
-from harness.figures.draw.charts import EPOCH_TIME, Axis, bars
-from harness.figures.draw.panels import many_panels
+from harness.figures.draw.charts import Axis, bars, others_note, with_others
+from harness.figures.draw.dots import draw_dots
+from harness.figures.draw.panels import many_panels, mark_paper
+from harness.figures.findings import span
 from harness.figures.grids import gallery, values
 from harness.records.cost import TrainingCost
 from harness.results.table import each, preparation_s
@@ -106,16 +108,30 @@ def fig9(cells: Cells) -> Drawing:
     data["amortised"] = whole_s / base
     data["epoch_s"] = rows.value
     data["preparation_share_s"] = whole_s - rows.mean_epoch_s
-    canvas, (left, right) = many_panels(2, sharey=True)
-    draw_bars(data, title="Epoch", ylabel="over diskgnn's (x)", numbers=".2g", axes=left)
-    draw_bars(data, title="With amortised preprocessing", ylabel="", column="amortised", numbers=".2g", axes=right)
+    canvas, (left, right) = many_panels(2, sharey=True, height=2.5)
+    label = "times diskgnn's epoch (log)"
+    draw_dots(data, title="Epoch", ylabel=label, numbers=".2g", axes=left)
+    title = "Epoch with amortised preprocessing"
+    draw_dots(data, title=title, ylabel="", column="amortised", numbers=".2g", axes=right)
     shared = f"{EPOCHS} epochs share what is prepared once, what diskgnn prepares for each epoch is its own"
     ours["added"] = ours.each_s / EPOCHS / ours.mean_epoch_s
     added = row_texts(ours.reset_index(), "{x} {added:.1%}")
     replay = f"replaying one epoch's samples, as the paper's code does, would add {added} of the epoch to diskgnn"
     paper = paper_note("diskgnn-fig9")
     reduced = left_out(models, MODELS, "models")
-    return drawn(canvas, data, cells, shared, replay, paper, reduced, rows=done)
+    return drawn(canvas, data, cells, shared, replay, paper, reduced, rows=done, finding=_over_ours(data))
+
+
+def _over_ours(data: pd.DataFrame) -> str:
+    """Return the sentence on the other systems' epochs over diskgnn's, without and with preprocessing."""
+    indexed = data.set_index(["group", "series"])[["value", "amortised"]].astype(float)
+    ours = indexed.xs("diskgnn", level="series")
+    others = indexed.drop(index="diskgnn", level="series")
+    times = others.div(ours, level="group").dropna()
+    if times.empty:
+        return ""
+    epochs = span(times["value"])
+    return f"Epochs of the others take {epochs} times diskgnn's, with preprocessing {span(times['amortised'])} times"
 
 
 def over_memory(profile: Plain) -> Plan:
@@ -126,7 +142,15 @@ def over_memory(profile: Plain) -> Plan:
 @figure_of_cells("diskgnn-fig10", over_memory)
 def fig10(cells: Cells) -> Drawing:
     """Draw epoch time over memory."""
-    return bars(cells, MEMORY, title="Epoch time over memory")
+    finding = _times_less(cells.medians(), "is {times} times as fast as ginex")
+    return bars(cells, MEMORY, title="Epoch time over memory", finding=finding)
+
+
+def _times_less(rows: pd.DataFrame, text: str) -> str:
+    """Return the sentence on how many `times` ginex' value is diskgnn's; empty where they share no x."""
+    values = rows.pivot(index="x", columns="system", values="value")
+    times = ratios(values.astype(float), "ginex", "diskgnn")["times"]
+    return f"diskgnn {text.format(times=span(times))}" if len(times) else ""
 
 
 @figure_of_cells("diskgnn-fig11", over_memory)
@@ -135,7 +159,10 @@ def fig11(cells: Cells) -> Drawing:
     title = "Disk traffic over memory"
     label = "read in an epoch (GB)"
     notes = ["topology, rows and partitions"]
-    return bars(cells, MEMORY, title=title, column="device_bytes", ylabel=label, notes=notes, more=_in_gb)
+    traffic = cells.medians("device_bytes")
+    finding = _times_less(traffic, "reads {times} times less than ginex")
+    column = "device_bytes"
+    return bars(cells, MEMORY, title=title, column=column, ylabel=label, notes=notes, more=_in_gb, finding=finding)
 
 
 def _in_gb(rows: pd.DataFrame) -> pd.DataFrame:
@@ -168,16 +195,27 @@ def fig12(cells: Cells) -> Drawing:
     data["amplification"] = known.read_amplification
     data["segment"] = known.segment
     canvas, (left, right) = many_panels(2)
-    draw_bars(data, title="Epoch time", ylabel=EPOCH_TIME, xlabel=SPACE, numbers=".2g", axes=left)
+    draw_dots(data, title="Epoch time", ylabel="epoch time (s, log)", xlabel=SPACE, numbers=".2g", axes=left)
     ours = data[data.series == "diskgnn"]
-    title = "Read amplification of its layout"
-    label = "bytes read over bytes wanted"
+    title = "Read amplification of diskgnn's layout"
+    label = "read amplification (x)"
     draw_bars(ours, column="amplification", title=title, ylabel=label, xlabel=SPACE, numbers=".2f", axes=right)
     group, space = ours[["group", "disk_x"]].iloc[0]
     note = f"reads of at least 4 KiB; {group} takes {space:.2f}x with graphs and caches"
     paper = paper_note("diskgnn-fig12")
     done = cells.measured()
-    return drawn(canvas, data, cells, note, paper, rows=done)
+    return drawn(canvas, data, cells, note, paper, rows=done, finding=_limited(data))
+
+
+def _limited(data: pd.DataFrame) -> str:
+    """Return the sentence on diskgnn's epoch under the least limit; empty without one."""
+    seconds = data.set_index("group")["value"].dropna()
+    ours = seconds[data.set_index("group")["series"] == "diskgnn"]
+    if len(ours) < 2 or "no limit" not in ours:
+        return ""
+    least = ours.index[-1]
+    slower = f"With {least} of the features' space, diskgnn takes {ours[least] / ours['no limit']:.2g} times its epoch"
+    return f"{slower}, ginex {seconds['ginex'] / ours['no limit']:.2g}" if "ginex" in seconds else slower
 
 
 def on_classes(profile: Plain) -> Plan:
@@ -203,12 +241,19 @@ def on_classes(profile: Plain) -> Plan:
 def fig15(cells: Cells) -> Drawing:
     """Draw epoch time on each SSD class."""
     first, *_, last = cells.xs
+    table = with_others(cells)
     seconds = cells.medians().pivot(index="system", columns="x", values="value")
     slower = ratios(seconds, last, first)
     times = row_texts(slower, "{system} {times:.2f}x")
     note = f"slower on {last}: {times}"
     paper = paper_note("diskgnn-fig15")
-    return bars(cells, Axis(""), title="Epoch time on another SSD", notes=[note, paper])
+    rows = table.rename(columns={"x": "group", "system": "series"})
+    title = "Epoch time on another SSD"
+    canvas, _ = draw_dots(rows, title=title, ylabel="epoch time (s, log)", numbers=".2g", joined=True)
+    by_times = slower.sort_values("times", ascending=False)
+    slows = row_texts(by_times, "{system} {times:.2g} times")
+    finding = f"On {last} epochs take longer: {slows}" if slows else ""
+    return drawn(canvas, table, cells, note, paper, others_note(cells), finding=finding)
 
 
 def by_packing(profile: Plain) -> Plan:
@@ -243,7 +288,8 @@ def fig17(cells: Cells) -> Drawing:
     alone = row_texts(packing_x, "{x:.0%} {times:.1f}x")
     note = f"individual over batched: {whole}; packing alone: {alone}"
     paper = paper_note("diskgnn-fig17")
-    return drawn(canvas, data, cells, note, paper)
+    finding = f"Batched packing prepares {span(whole_x.times)} times as fast" if len(whole_x) else ""
+    return drawn(canvas, data, cells, note, paper, finding=finding)
 
 
 def by_step(profile: Plain) -> Plan:
@@ -267,11 +313,25 @@ def fig18(cells: Cells) -> Drawing:
     data = as_bars(rows, last)
     data["epoch_s"] = seconds
     data["paper"] = paper_s / paper_s.iloc[-1]
-    label = "epoch time over that with packing (x)"
-    canvas, _ = draw_bars(data, title="Adding the parts of DiskGNN", ylabel=label, numbers=".3g")
+    label = "times the epoch with all (log)"
+    title = "Adding the parts of DiskGNN"
+    canvas, axes = draw_dots(data, title=title, ylabel=label, numbers=".3g", joined=True)
+    places = range(len(data))
+    mark_paper(axes, places, list(data.paper), "paper")
     note = f"with packing {last:.2f} s; paper: Friendster"
     done = cells.measured()
-    return drawn(canvas, data, cells, note, rows=done)
+    return drawn(canvas, data, cells, note, rows=done, finding=_gain(data))
+
+
+def _gain(data: pd.DataFrame) -> str:
+    """Return the sentence on what all steps gain, and the step that gains most; empty without the first step."""
+    times = data.set_index("group")["value"].astype(float)
+    gains = (times.shift() / times).dropna()
+    if gains.empty or pd.isna(times.iloc[0]):
+        return ""
+    largest = str(gains.idxmax())
+    name = largest.removeprefix("+ ")
+    return f"All parts gain {times.iloc[0]:.2g} times, {name} most ({gains.max():.2g} times)"
 
 
 def sequential(profile: Plain) -> Plan:
@@ -293,10 +353,20 @@ def fig19(cells: Cells) -> Drawing:
         rows += part_rows(cell, PARTS, split, bar=cell.system)
     data = pd.DataFrame(rows)
     title = "Epoch by stage, pipelines off"
-    canvas, _ = draw_stacks(data, parts=PARTS, title=title, ylabel=EPOCH_TIME, numbers=".2f")
+    label = "part of the epoch (%), seconds above"
+    canvas, _ = draw_stacks(data, parts=PARTS, title=title, ylabel=label, numbers=".2f", share=True)
     overlap = (
         "ginex with one sampler, reader and buffer, mariusgnn with one sampler and one mini-batch ahead: what still "
         "overlaps counts as loading, then assembling, then training"
     )
     done = cells.measured()
-    return drawn(canvas, data, cells, overlap, rows=done)
+    return drawn(canvas, data, cells, overlap, rows=done, finding=_largest_parts(data))
+
+
+def _largest_parts(data: pd.DataFrame) -> str:
+    """Return the sentence on the largest part of each system's epoch, in per cent."""
+    parts = data.dropna(subset="value").astype({"value": float})
+    sums = parts.groupby("bar")["value"].transform("sum")
+    largest = parts.assign(share=parts.value / sums).sort_values("share").drop_duplicates("bar", keep="last")
+    shares = row_texts(largest.sort_index(), "{bar} {part} ({share:.0%})")
+    return f"Largest part: {shares}"

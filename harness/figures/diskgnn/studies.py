@@ -7,12 +7,13 @@ import pandas as pd
 from harness.compare.evidence import Evidence
 from harness.compare.plan import Plain
 from harness.figures.base import GB, Drawing, Sheet, drawn, figure, paper_frame, paper_note, published, sheet
-from harness.figures.diskgnn.grid import epoch_studies, flat_graph, graphs, like, packing_studies, percent
+from harness.figures.diskgnn.grid import epoch_studies, flat_graph, graphs, like, packing_studies, percent, ratios
 from harness.figures.draw.bars import draw_bars
-from harness.figures.draw.captions import study_caption
+from harness.figures.draw.captions import row_texts, study_caption
 from harness.figures.draw.curves import draw_curves
 from harness.figures.draw.panels import many_panels
 from harness.figures.draw.style import named_looks
+from harness.figures.findings import span
 from harness.figures.grids import gallery, values
 from harness.records.study import StudyRecord
 from harness.studies.base import StudyNeed
@@ -93,16 +94,21 @@ def fig5(evidence: Evidence) -> Drawing:
     curves = curves.sort_values(["series", "x"])
     looks = named_looks(VARIANTS)
     canvas, (left, right) = many_panels(2)
-    label = "bytes read over bytes wanted"
+    label = "read amplification (x)"
     draw_bars(bars, title="(a) Read amplification", ylabel=label, numbers=".1f", looks=looks, axes=left)
     label = "mini-batches (%), most saved first"
-    saved = "fewer bytes than not reordered (%)"
-    draw_curves(curves, title=f"(b) Saved, {worst}", xlabel=label, ylabel=saved, looks=looks, axes=right)
+    saved = "bytes saved (%)"
+    draw_curves(
+        curves, title=f"(b) Saved over not reordered, {worst}", xlabel=label, ylabel=saved, looks=looks, axes=right
+    )
     bars = bars[["panel", "group", "series", "value", "cache_value", "segment"]]
     data = pd.concat([bars, curves])
     twice = "rows that a segment asks for twice are in its disk cache, the others packed; all their reads count"
     note = _layout_note(studies[0])
-    return drawn(canvas, data, records[0], note, twice, f"segments of {middle}", order=VARIANTS)
+    wide = bars.pivot(index="group", columns="series", values="value")
+    times = ratios(wide, "not reordered", "segmented")["times"]
+    finding = f"Reordered in segments, mini-batches read {span(times)} times less" if len(times) else ""
+    return drawn(canvas, data, records[0], note, twice, f"segments of {middle}", order=VARIANTS, finding=finding)
 
 
 @figure("diskgnn-fig16", studies=layouts)
@@ -124,7 +130,10 @@ def fig16(evidence: Evidence) -> Drawing:
     label = "over the feature table (x)"
     draw_bars(data, column="disk_x", title="Disk space", ylabel=label, xlabel=SEGMENT, numbers=".2f", axes=right)
     note = _layout_note(studies[0])
-    return drawn(canvas, data, record, note, "packed chunks and disk caches, feature rows alone")
+    traffic = data.pivot(index="group", columns="series", values="read_gib")
+    times = ratios(traffic, "not reordered", "reordered")["times"]
+    finding = f"Reordering within segments reads {span(times)} times less" if len(times) else ""
+    return drawn(canvas, data, record, note, "packed chunks and disk caches, feature rows alone", finding=finding)
 
 
 def space_over_memory(profile: Plain) -> list[StudyNeed]:
@@ -144,7 +153,10 @@ def fig13(evidence: Evidence) -> Drawing:
     title = "Disk space over memory"
     canvas, _ = draw_curves(data, title=title, xlabel="rows in memory (% of all)", ylabel=label)
     paper = "paper: below 2x from 20 % on"
-    return drawn(canvas, data, records[0], "one epoch, no limit", "feature rows alone", paper)
+    small = data[data.y < 2.0].sort_values("x").drop_duplicates("series")
+    shares = row_texts(small.sort_index(), "{x:g} % ({series})")
+    finding = f"Below 2x the features from {shares} of the rows in memory on" if shares else ""
+    return drawn(canvas, data, records[0], "one epoch, no limit", "feature rows alone", paper, finding=finding)
 
 
 def space_over_samples(profile: Plain) -> list[StudyNeed]:
@@ -179,15 +191,19 @@ def fig14(evidence: Evidence) -> Drawing:
     over_size["group"] = over_size.batch_size
     data = pd.concat([over_fanout, over_size])
     data = data[["panel", "group", "series", "value", "rows_per_batch", "batches"]]
-    label = "fan-out, then batch size"
-    canvas, _ = draw_bars(data, title="Disk space", ylabel="over the features (x)", xlabel=label, numbers=".2f")
+    canvas, (left, right) = many_panels(2, wide=False, height=2.5, sharey=True)
+    label = "disk space over the features (x)"
+    draw_bars(over_fanout, title="", ylabel=label, xlabel="fan-out", numbers=".2f", axes=left)
+    draw_bars(over_size, title="", ylabel="", xlabel="batch size", numbers=".1f", axes=right)
     first, *_, last = over_fanout.value
     share = f"one epoch, no limit, {percent(USUAL_SHARE)} of the rows in memory"
     setting = f"fan-outs at batch {usual}, batch sizes at fan-out {most}"
-    hop = f"the third hop: {last / first:.1f}x"
+    times = last / first
+    hop = f"the third hop: {times:.1f}x"
+    finding = f"The third hop takes {times:.2g} times the disk space"
     paper = paper_note("diskgnn-fig14")
     most_fanout = over_fanout.record.iloc[-1]
-    return drawn(canvas, data, most_fanout, share, setting, hop, paper, order=None)
+    return drawn(canvas, data, most_fanout, share, setting, hop, paper, order=None, finding=finding)
 
 
 def _fanout_text(fanout: list[int]) -> str:

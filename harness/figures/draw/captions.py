@@ -124,6 +124,23 @@ def add_caption(canvas: Canvas, text: str, *, bottom: float = 0.0) -> None:
     canvas.text(0.01, bottom - 0.02, textwrap.fill(text, width), va="top", ha="left", fontsize=5.6, color="#333333")
 
 
+def add_finding(canvas: Canvas, text: str) -> None:
+    """Write what a figure shows above all of its panels and its legend, wrapped to the figure's width."""
+    if not text:
+        return
+    if layout := canvas.get_layout_engine():
+        layout.execute(canvas)
+        canvas.set_layout_engine("none")
+    for legend in canvas.legends:
+        # Legends would move to the upper edge of the file, which is that of the finding.
+        legend.set_bbox_to_anchor((0, 0, 1, 1), canvas.transFigure)
+    width, height = canvas.get_size_inches()
+    unbroken = text.replace(" %", "\u00a0%")
+    lines = textwrap.fill(unbroken, int(width * 13))
+    look: dict[str, Any] = {"fontsize": 8.5, "fontweight": "bold", "va": "bottom", "ha": "left"}
+    canvas.text(0.01, 1 + 0.06 / height, lines, **look)
+
+
 def study_caption(record: StudyRecord, extra: str = "") -> str:
     """Return dataset, parameters and kind of a study, in the words of `caption`."""
     data, params = record.dataset, record.params

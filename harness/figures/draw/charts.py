@@ -32,6 +32,7 @@ from harness.results.table import each
 
 SECONDS = "seconds"
 EPOCH_TIME = "epoch time (s)"
+LOG_TIME = "epoch time (s, log)"
 #: Columns of `Cells.medians` in the table beside a chart.
 SHOWN = ["system", "x", "status", "value", "low", "high", "samples", "interval", "verdict", "run"]
 
@@ -60,7 +61,7 @@ class Axis:
         return left_out([self.text(x) for x in xs], [self.text(x) for x in self.full], self.what)
 
 
-def lines(cells: Cells, axis: Axis, title: str) -> Drawing:
+def lines(cells: Cells, axis: Axis, title: str, finding: str = "") -> Drawing:
     """Draw epoch times, a line for each system over the values of the axis, equally spaced; y is logarithmic."""
     table = with_others(cells)
     canvas, axes = one_panel()
@@ -80,10 +81,10 @@ def lines(cells: Cells, axis: Axis, title: str) -> Drawing:
     axes.set_yscale("log")
     axes.set_xticks(range(len(xs)), [axis.text(x) for x in xs])
     axes.set_xlim(-0.4, len(xs) - 0.6)
-    name_axes(axes, title, axis.label, EPOCH_TIME)
+    name_axes(axes, title, axis.label, LOG_TIME)
     plain_log(axes.yaxis)
     _mark_absent(axes, table, places, systems)
-    return drawn(canvas, table, cells, axis.omitted(cells.xs), others_note(cells), order=systems)
+    return drawn(canvas, table, cells, axis.omitted(cells.xs), others_note(cells), order=systems, finding=finding)
 
 
 def bars(
@@ -96,6 +97,7 @@ def bars(
     numbers: str = ".2g",
     notes: Sequence[str] = (),
     more: Callable[[pd.DataFrame], pd.DataFrame] = lambda table: table,
+    finding: str = "",
     **how: Any,
 ) -> Drawing:
     """Draw one bar for each system at each value of the axis.
@@ -104,24 +106,26 @@ def bars(
         column: column of the epochs whose medians are drawn.
         notes: texts for the caption.
         more: function that adds columns to the rows of `Cells.medians` for the table.
+        finding: as in `drawn`.
         ylabel, numbers, how: as in `draw_bars`.
     """
     table = with_others(cells, column, more)
     rows = table.rename(columns={"x": "group", "system": "series"})
     canvas, _ = draw_bars(rows, title=title, ylabel=ylabel, xlabel=axis.label, tick=axis.text, numbers=numbers, **how)
-    return drawn(canvas, table, cells, *notes, axis.omitted(cells.xs), others_note(cells))
+    return drawn(canvas, table, cells, *notes, axis.omitted(cells.xs), others_note(cells), finding=finding)
 
 
-def curves(cells: Cells, axis: Axis, notes: Sequence[str] = ()) -> Drawing:
+def curves(cells: Cells, axis: Axis, notes: Sequence[str] = (), finding: str = "") -> Drawing:
     """Draw epoch times with one panel for each panel of the plan, one curve for each system; both axes logarithmic."""
     table = with_others(cells, panel=True)
     panels = list(table.rename(columns={"system": "series", "value": "y"}).groupby("panel", sort=False))
-    canvas, places = many_panels(len(panels), wide=len(panels) > 1, height=2.4)
+    canvas, places = many_panels(len(panels), wide=len(panels) > 1, height=2.4, sharey=True)
     for axes, (title, rows) in zip(places, panels, strict=True):
-        ylabel = EPOCH_TIME if axes is places[0] else ""
-        draw_curves(rows, title=str(title), xlabel=axis.label, ylabel=ylabel, xlog=True, ylog=True, axes=axes)
+        ylabel = LOG_TIME if axes is places[0] else ""
+        xlabel = f"{axis.label} (log)"
+        draw_curves(rows, title=str(title), xlabel=xlabel, ylabel=ylabel, xlog=True, ylog=True, axes=axes)
     order = style.ordered(cells.systems)
-    return drawn(canvas, table, cells, *notes, axis.omitted(cells.xs), others_note(cells), order=order)
+    return drawn(canvas, table, cells, *notes, axis.omitted(cells.xs), others_note(cells), order=order, finding=finding)
 
 
 def with_others(

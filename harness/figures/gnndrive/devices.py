@@ -10,6 +10,7 @@ from harness.figures import grids
 from harness.figures.base import FORMATS, Drawing, Sheet, figure_of_cells, paper_frame, sheet
 from harness.figures.draw.charts import Axis, bars
 from harness.figures.draw.panels import MARK
+from harness.figures.findings import span
 from harness.figures.gnndrive.grid import CPU, MARIUS, SYSTEMS, cpu_note, cpu_variant, in_bytes, on_both, with_run
 from workloads.units import format_bytes
 
@@ -61,7 +62,19 @@ def fig12(cells: Cells) -> Drawing:
     axis = Axis("feature buffer, times its own size", BUFFER_FACTORS, "buffer", FORMATS["times"])
     notes = ["one dataset of the paper's four", cpu_note(cells)]
     title = "Epoch time over feature buffer"
-    return bars(cells, axis, title=title, numbers=".2f", notes=notes, more=_with_buffers)
+    finding = _over_ends(cells, "With a buffer of {last:g}x epochs are {times} times as fast")
+    return bars(cells, axis, title=title, numbers=".2f", notes=notes, more=_with_buffers, finding=finding)
+
+
+def _over_ends(cells: Cells, text: str) -> str:
+    """Return the sentence on how many `times` as fast each variant is at the `last` x as at the first.
+
+    It is empty where no variant was measured at both.
+    """
+    first, last = min(cells.xs), max(cells.xs)
+    seconds = cells.medians().pivot(index="system", columns="x", values="value").astype(float)
+    gains = (seconds[first] / seconds[last]).dropna()
+    return text.format(last=last, times=span(gains)) if len(gains) and first != last else ""
 
 
 def over_processes(profile: Plain) -> Plan:
@@ -82,7 +95,8 @@ def fig13(cells: Cells) -> Drawing:
     cores = value_at(cells.runs["record"].iloc[0], "environment.cpu.usable")
     notes = ["each process has a device of its own", f"all processes share {cores} cores", cpu_note(cells)]
     axis = Axis("processes", RANKS, "processes")
-    return bars(cells, axis, title="Epoch time over processes", numbers=".2f", notes=notes)
+    finding = _over_ends(cells, "With {last} processes epochs are {times} times as fast")
+    return bars(cells, axis, title="Epoch time over processes", numbers=".2f", notes=notes, finding=finding)
 
 
 def budgets(profile: Plain) -> Plan:

@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
+import pandas as pd
+
 from harness.compare.cells import Cells
 from harness.compare.plan import Plain, Plan, as_entry, grid, joined
 from harness.compare.verdicts import NotDrawn
 from harness.figures import grids
 from harness.figures.accuracy_runs import accuracy_profile, draw_by_system
 from harness.figures.base import Drawing, figure_of_cells
+from harness.figures.draw import style
 from harness.figures.draw.captions import describe_memory
 from harness.figures.draw.charts import Axis, bars, curves, lines
+from harness.figures.draw.style import Look
+from harness.figures.findings import span
 from harness.figures.gnndrive.grid import (
     DIMS,
     REFERENCE,
@@ -30,6 +37,8 @@ MEMORY_FACTORS = [1.0, 2.0, 4.0, 8.0]
 MOST_MEMORY = 16.0
 # The paper's 500 to 4000 around its default of 1000.
 BATCH_FACTORS = [0.5, 1.0, 2.0, 4.0]
+#: Suffix of a colour that makes it paler.
+PALE = "66"
 ONE_DATASET = "one dataset of the paper's four"
 OVER_DIMS = Axis("feature dimension", DIMS, "dimension")
 
@@ -51,7 +60,27 @@ def fig2(cells: Cells) -> Drawing:
     if not any(name.endswith("-only") for name in cells.systems):
         raise NotDrawn("no runs with sampling only beside runs with all stages (run with --figures gnndrive-fig2)")
     title, ylabel = "Sampling alone (-only) and with all stages (-all)", "sampling time per epoch (s)"
-    return bars(cells, OVER_DIMS, title=title, column="stages_s.sample", ylabel=ylabel, notes=[device_note(cells)])
+    column = "stages_s.sample"
+    notes = [device_note(cells)]
+    finding = _slowed(cells.medians(column))
+    return bars(cells, OVER_DIMS, title=title, column=column, ylabel=ylabel, notes=notes, finding=finding, looks=_look)
+
+
+def _look(series: str) -> Look:
+    """Return the look of a series like `pyg+-only`: the system's, paler for sampling alone."""
+    system, _, stages = series.rpartition("-")
+    own = style.look(system)
+    return replace(own, color=f"{own.color}{PALE}", hatch="") if stages == "only" else own
+
+
+def _slowed(rows: pd.DataFrame) -> str:
+    """Return the sentence on how far the other stages slow sampling, most first; empty where none was compared."""
+    names = rows["system"].str.extract("(?P<name>.+)-(?P<stages>only|all)$")
+    seconds = rows.join(names).pivot(index=["name", "x"], columns="stages", values="value").astype(float)
+    times = (seconds["all"] / seconds["only"]).dropna().groupby("name")
+    most = times.max().sort_values(ascending=False)
+    slowed = [f"{name} {span(times.get_group(name))}x" for name in most.index]
+    return f"Other stages slow sampling: {', '.join(slowed)}" if slowed else ""
 
 
 def epochs(profile: Plain) -> Plan:
@@ -76,7 +105,19 @@ def epochs(profile: Plain) -> Plan:
 @figure_of_cells("gnndrive-fig8", epochs)
 def fig8(cells: Cells) -> Drawing:
     """Draw epochs over dimensions, a panel for each model."""
-    return curves(cells, OVER_DIMS, [device_note(cells), cpu_note(cells), ONE_DATASET])
+    notes = [device_note(cells), cpu_note(cells), ONE_DATASET]
+    return curves(cells, OVER_DIMS, notes, _over_others(cells))
+
+
+def _over_others(cells: Cells) -> str:
+    """Return the sentence on gnndrive's speed over the other systems'; empty where no cell has both."""
+    seconds = cells.medians().pivot_table(index=["panel", "x"], columns="system", values="value")
+    if "gnndrive" not in seconds:
+        return ""
+    others = [system for system in SYSTEMS if system in seconds and system != "gnndrive"]
+    times = {system: (seconds[system] / seconds["gnndrive"]).dropna() for system in others}
+    compared = [f"{span(own)} times as fast as {system}" for system, own in times.items() if len(own)]
+    return f"gnndrive is {' and '.join(compared)}" if compared else ""
 
 
 def _wide(profile: Plain) -> Plain:
@@ -114,7 +155,20 @@ def on_a_graph_that_fits(profile: Plain) -> list[Plain]:
 def fig9(cells: Cells) -> Drawing:
     """Draw epochs over host memory."""
     axis = Axis("host memory budget beyond floor and training", 5, "budgets", format_bytes)
-    return lines(cells, axis, "Epoch time over memory")
+    return lines(cells, axis, "Epoch time over memory", _fastest(cells, axis))
+
+
+def _fastest(cells: Cells, axis: Axis) -> str:
+    """Return the sentence on the fastest system over the axis; empty where no x has two systems."""
+    seconds = cells.medians().pivot(index="x", columns="system", values="value").astype(float)
+    compared = seconds[seconds.notna().sum(axis=1) > 1].sort_index()
+    best = compared.idxmin(axis=1)
+    spans = (best != best.shift()).cumsum()
+    parts = []
+    for _, own in best.groupby(spans):
+        ends = dict.fromkeys(axis.text(x) for x in own.index[[0, -1]])
+        parts.append(f"{own.iloc[0]} at {' to '.join(ends)}")
+    return f"Fastest: {', '.join(parts)}" if parts else ""
 
 
 def over_batches(profile: Plain) -> Plan:
@@ -128,7 +182,8 @@ def over_batches(profile: Plain) -> Plan:
 @figure_of_cells("gnndrive-fig10", over_batches)
 def fig10(cells: Cells) -> Drawing:
     """Draw epochs over mini-batch sizes."""
-    return lines(cells, Axis("mini-batch size (seed nodes)", 4, "sizes"), "Epoch time over mini-batch size")
+    axis = Axis("mini-batch size (seed nodes)", 4, "sizes")
+    return lines(cells, axis, "Epoch time over mini-batch size", _over_others(cells))
 
 
 def judged(profile: Plain) -> Plan:

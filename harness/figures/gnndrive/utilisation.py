@@ -12,6 +12,7 @@ from harness.compare.plan import Plain, Plan, first_setting, grid
 from harness.compare.verdicts import NotDrawn
 from harness.figures.accuracy_runs import failures
 from harness.figures.base import Drawing, drawn, figure_of_cells
+from harness.figures.draw.captions import row_texts
 from harness.figures.draw.panels import many_panels
 from harness.figures.gnndrive.grid import MARIUS, cpu_note, on_both
 from harness.figures.grids import gallery, only_systems
@@ -68,7 +69,16 @@ def _timelines(cells: Cells, *notes: str) -> Drawing:
         axes.set_title(run.system, loc="left")
     panels[-1].set_xlabel("time since the first epoch began (s)")
     how = f"warm-up epoch hatched, {SMOOTH_S:g} s rolling mean"
-    return drawn(canvas, data, cells, how, *notes, rows=runs, runs=list(shown["run"]))
+    return drawn(canvas, data, cells, how, *notes, rows=runs, runs=list(shown["run"]), finding=_waits(data))
+
+
+def _waits(telemetry: pd.DataFrame) -> str:
+    """Return the sentence on the mean share of I/O wait in each run's epochs; empty without this measure."""
+    if "iowait_percent" not in telemetry:
+        return ""
+    waits = telemetry.groupby("system", sort=False)["iowait_percent"].mean().dropna()
+    shares = row_texts(waits.reset_index(), "{system} {iowait_percent:.0f} %")
+    return f"Processor time spent waiting for I/O: {shares}" if shares else ""
 
 
 def _telemetry(run: Any) -> pd.DataFrame:
@@ -100,4 +110,4 @@ def _draw_lines(axes: Any, telemetry: pd.DataFrame) -> None:
             axes.plot(seconds, smooth, color=color, linestyle=line, label=label, linewidth=1.1)
     axes.set_xlim(seconds.min(), seconds.max())
     axes.set_ylim(0, 102)
-    axes.set_ylabel("%")
+    axes.set_ylabel("share (%)")

@@ -9,10 +9,13 @@ from harness.compare.plan import Plain, Plan, grid
 from harness.compare.verdicts import NotDrawn
 from harness.figures.base import Drawing, drawn, figure_of_cells
 from harness.figures.draw.bars import draw_bars
+from harness.figures.draw.captions import row_texts
 from harness.figures.grids import gallery
 from harness.results.table import measured_epochs
 
 WHOLE = "whole"
+#: Least factor on the epoch that the title reports.
+LEAST_TIMES = 1.05
 #: The part that each bar leaves out, and the options that switch it off; none is at its default.
 OUTCORE: dict[str, Plain] = {
     WHOLE: {},
@@ -70,9 +73,16 @@ def _ablation(cells: Cells, system: str, variants: list[str], note: str) -> Draw
     data["misses"] = [_misses(record) for record in found["record"]]
     data["run"] = found["run"]
     canvas, _ = draw_bars(data, title="What each part is worth", ylabel="epoch time (s)", numbers=".2f")
-    parts = data[(data["group"] != WHOLE) & data["times"].notna()]
+    parts = data[(data["group"] != WHOLE) & data["times"].notna()].astype({"times": float})
     factors = [f"{part} {times:.2f}x" for part, times in zip(parts["group"], parts["times"], strict=True)]
-    return drawn(canvas, data, cells, f"epoch time over the whole's: {', '.join(factors)}", note)
+    times = f"epoch time over the whole's: {', '.join(factors)}"
+    return drawn(canvas, data, cells, times, note, finding=_costliest(system, parts))
+
+
+def _costliest(system: str, parts: pd.DataFrame) -> str:
+    """Return the sentence on the part whose absence slows a system most; empty where none does."""
+    costly = parts[parts["times"] >= LEAST_TIMES].nlargest(1, "times")
+    return row_texts(costly, f"{system} loses most with “{{group}}”: {{times:.2g}} times the epoch")
 
 
 def _misses(record: Plain | float) -> int | None:

@@ -8,6 +8,7 @@ from harness.compare.evidence import Evidence
 from harness.compare.plan import Plain
 from harness.compare.verdicts import NotDrawn
 from harness.figures.base import Drawing, drawn, figure
+from harness.figures.draw.captions import row_texts
 from harness.figures.draw.curves import draw_curves
 from harness.figures.draw.panels import one_panel
 from harness.records.study import StudyRecord
@@ -16,6 +17,8 @@ from harness.results.table import each
 
 # Most lines of a panel: the cells with the largest ratio of their slowest epoch to their fastest.
 MOST_LINES = 10
+# Fewer commits show no trend.
+LEAST_COMMITS = 3
 NO_PROOF = "the gate was not proved on this machine: `python -m benchmarks.gate_proof collect`, then `judge --results`"
 NO_HISTORY = (
     "no history was looked at yet: `outcore bench --figures outcore-trend` looks at runs made from commits, "
@@ -40,18 +43,31 @@ def gate(evidence: Evidence) -> Drawing:
     blocks = f"{params['blocks']} blocks of real runs of {', '.join(params['systems'])} on machine {params['host']}"
     kept = f"{promises['kept'].sum()} of {len(promises)} promises kept"
     note = f"{params['trials']} comparisons a point, resampled from {blocks}; grey bars: promised; {kept}"
-    return drawn(canvas, data, note)
+    return drawn(canvas, data, note, finding=_power(data))
+
+
+def _power(curve: pd.DataFrame) -> str:
+    """Return the sentence on the share of the largest slowdown that most pairs find; empty without a slowdown."""
+    slowed = curve[curve["slowed"] > 0].sort_values(["pairs", "slowed"])
+    best = slowed.tail(1)
+    return row_texts(best, "{pairs:g} pairs find {regressed:.0%} of slowdowns by {slowed:.0%}")
 
 
 @figure("outcore-trend")
 def trend(evidence: Evidence) -> Drawing:
-    """Draw one line per cell over its first entry, one vertical line per step; raise NotDrawn without epoch times."""
+    """Draw one line per cell over its first entry, one vertical line per step.
+
+    Raises:
+        NotDrawn: there are no epoch times, or those of fewer than `LEAST_COMMITS` commits.
+    """
     record = _study(evidence, TREND, NO_HISTORY)
     epochs = [series for series in record.result["series"] if series["name"] == "epoch" and series["points"]]
     if not epochs:
         raise NotDrawn("the history holds no epoch time (outcore-trend)")
     data = pd.concat(map(_points, epochs), ignore_index=True)
     places, commits = data["commit"].factorize()
+    if len(commits) < LEAST_COMMITS:
+        raise NotDrawn(f"the history holds {len(commits)} of at least {LEAST_COMMITS} commits (outcore-trend)")
     by_cell = data.groupby("cell", sort=False)["seconds"]
     ratios = by_cell.max() / by_cell.min()
     most = ratios.nlargest(MOST_LINES)
@@ -74,7 +90,17 @@ def trend(evidence: Evidence) -> Drawing:
         f"machine {params['host']}, {len(commits)} commits; a point is the median of a session's runs; {steps}, dashed"
     )
     note += f"; drawn: of {len(ratios)} cells the {len(most)} that moved most"
-    return drawn(canvas, data, note)
+    return drawn(canvas, data, note, finding=_largest_step(data, len(commits)))
+
+
+def _largest_step(data: pd.DataFrame, commits: int) -> str:
+    """Return the sentence on the cell with the largest step; without a step, that no cell has one."""
+    steps = data.dropna(subset="step")
+    if steps.empty:
+        return f"No epoch time changed over {commits} commits"
+    size = steps["step"].astype(float).sub(1.0).abs()
+    largest = steps.loc[[size.idxmax()]].assign(change=steps["step"] - 1.0)
+    return row_texts(largest, "Largest change: {cell} {change:+.0%} per epoch, at {commits}")
 
 
 def _study(evidence: Evidence, name: str, missing: str) -> StudyRecord:

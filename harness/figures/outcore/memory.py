@@ -30,7 +30,7 @@ LEAST_FEATURES = 3.0
 #: Columns of both figures' tables.
 COLUMNS = ["system", "budget_bytes", "seconds", "low", "high", "once_s", "first_s", "each_s", "prepared_bytes"]
 COLUMNS += ["whole_training_s", "graph_over_budget", "status", "run"]
-AXES = ("Time against memory", "host memory beyond the floor (MiB)", "epoch with all of its work (s)")
+AXES = ("Time against memory", "host memory beyond the floor (MiB, log)", "epoch with all of its work (s, log)")
 
 
 def over_memory(profile: Plain) -> Plan:
@@ -106,7 +106,13 @@ def frontier(cells: Cells) -> Drawing:
     medians = cells.medians()
     measured = medians[medians["value"].notna()]
     table = data[[*COLUMNS, "pareto"]].reset_index(drop=True)
-    return drawn(canvas, table, cells, *notes, peak, rows=measured)
+    return drawn(canvas, table, cells, *notes, peak, rows=measured, finding=_leads(data))
+
+
+def _leads(data: pd.DataFrame) -> str:
+    """Return the sentence on the fastest systems by budget; empty where no budget has two systems."""
+    fastest_systems = fastest_text(data, factors=False)
+    return f"Fastest: {fastest_systems}" if fastest_systems else ""
 
 
 def _mib(size: float) -> str:
@@ -134,17 +140,22 @@ def fastest(data: pd.DataFrame) -> pd.DataFrame:
     return first.loc[first["next"].notna(), ["budget_bytes", "system", "times", "next"]]
 
 
-def fastest_text(data: pd.DataFrame) -> str:
-    """Return the fastest systems by budget: `a at 64 to 256 MiB (5.1 to 2 x the next), then b …`."""
+def fastest_text(data: pd.DataFrame, *, factors: bool = True) -> str:
+    """Return the fastest systems by budget: `a at 64 to 256 MiB (5.1 to 2 x the next), then b …`.
+
+    Args:
+        factors: whether to name the factors in brackets.
+    """
     leads = fastest(data)
     spans = (leads["system"] != leads["system"].shift()).cumsum()
     parts = []
     for _, span in leads.groupby(spans):
         sizes = [f"{size / MIB:,.0f}" for size in span["budget_bytes"].iloc[[0, -1]]]
-        factors = [f"{factor:.3g}" for factor in span["times"].iloc[[0, -1]]]
+        ends = [f"{factor:.3g}" for factor in span["times"].iloc[[0, -1]]]
         budgets = " to ".join(dict.fromkeys(sizes))
-        times = " to ".join(dict.fromkeys(factors))
-        parts.append(f"{span['system'].iloc[0]} at {budgets} MiB ({times} x the next)")
+        times = " to ".join(dict.fromkeys(ends))
+        more = f" ({times} x the next)" if factors else ""
+        parts.append(f"{span['system'].iloc[0]} at {budgets} MiB{more}")
     return ", then ".join(parts)
 
 
@@ -191,14 +202,19 @@ def training(cells: Cells) -> Drawing:
     left.set_yscale("log")
     plain_log(left.xaxis)
     plain_log(left.yaxis)
-    name_axes(left, f"A training, {format_bytes(budget)} budget", "epochs of the training, E", "T(E) / E (s)")
+    name_axes(
+        left, f"A training, {format_bytes(budget)} budget", "epochs of the training, E (log)", "T(E) / E (s, log)"
+    )
     memory = memory_rows(cells)
     draw_memory(right, memory)
-    notes = [f"least time: {leaders(costs)}", "marks: measured epochs with all work so far", "grey: the graph fits"]
+    best = leaders(costs)
+    notes = [f"least time: {best}", "marks: measured epochs with all work so far", "grey: the graph fits"]
     episodes = [(row.system, episode_epochs(row.record)) for row in each(here)]
     notes += [f"{system} prepared {count} epochs together" for system, count in episodes if count]
     table = pd.concat([curves.assign(panel="training"), memory[COLUMNS].assign(panel="memory")])
-    return drawn(canvas, table.reset_index(drop=True), cells, *notes, rows=done)
+    table = table.reset_index(drop=True)
+    finding = f"At {format_bytes(budget)}, least training time: {best}"
+    return drawn(canvas, table, cells, *notes, rows=done, finding=finding)
 
 
 def cost_of(row: Any) -> TrainingCost:

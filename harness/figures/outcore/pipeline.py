@@ -13,6 +13,7 @@ from harness.compare.verdicts import NotDrawn
 from harness.figures.accuracy_runs import failures
 from harness.figures.base import Drawing, drawn, figure_of_cells
 from harness.figures.draw import style
+from harness.figures.draw.captions import row_texts
 from harness.figures.draw.panels import many_panels, name_axes
 from harness.figures.grids import gallery, only_systems
 from harness.results import store as results
@@ -59,7 +60,18 @@ def pipeline(cells: Cells) -> Drawing:
     notes += missing
     drawn_runs = runs[shown]
     ids = list(drawn_runs["run"])
-    return drawn(canvas, spans[COLUMNS], cells, *notes, rows=drawn_runs, runs=ids)
+    return drawn(canvas, spans[COLUMNS], cells, *notes, rows=drawn_runs, runs=ids, finding=_longest(spans))
+
+
+def _longest(spans: pd.DataFrame) -> str:
+    """Return the sentence on the stage with most time of each system's epoch, of its threads together."""
+    stages = spans[~spans["stage"].str.startswith("lane:")]
+    open_s = (stages["end"] - stages["start"]).groupby([stages["system"], stages["stage"]], sort=False).sum()
+    longest = open_s.groupby(level="system", sort=False).idxmax()
+    named = pd.DataFrame(longest.tolist(), columns=["system", "stage"])
+    by_stage = named.groupby("stage", sort=False)["system"].agg(" and ".join)
+    named_stages = by_stage.reset_index().replace("_", " ", regex=True)
+    return f"Longest stage: {row_texts(named_stages, '{stage} in {system}')}"
 
 
 def _spans(run: Any) -> pd.DataFrame:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+import numpy as np
 import pandas as pd
 
 from harness.compare.cells import Cells
@@ -12,16 +13,27 @@ from harness.compare.plan import Plain, Plan, first_setting, grid
 from harness.compare.verdicts import NotDrawn
 from harness.figures.base import Drawing, drawn, figure_of_cells
 from harness.figures.draw import style
+from harness.figures.draw.captions import row_texts
 from harness.figures.draw.panels import many_panels, name_axes, plain_log
 from harness.figures.grids import gallery, only_systems
 from harness.figures.outcore.memory import cost_of
 from harness.records.cost import TrainingCost
 from harness.results.table import each, measured_epochs
+from workloads.units import format_bytes
 
 MIB = 2**20
 #: Systems that keep their features on disk: the device limits no others.
 ON_DISK = ["pyg+", "dgl-ondisk", "ali+pg", "ginex", "ginex-pg", "gnndrive", "diskgnn", "agnes", "outcore"]
 COLUMNS = ["panel", "name", "x", "y", "unit", "engine_efficiency", "limit_s", "least_s", "offline_s"]
+#: Labels of the marks beside the systems' dots.
+LIMIT = "device at that request size"
+LEAST = "least time of the trace"
+WHOLE = "with its share of offline work and the first epoch"
+MARKS = [LIMIT, LEAST, WHOLE]
+# A share of work before the epochs is drawn from this multiple of the epoch on.
+VISIBLE = 1.02
+# Share of an axis, in powers, that the texts beside its dots take.
+TEXT_SHARE = 0.5
 
 
 def of_the_bench(profile: Plain) -> Plan:
@@ -36,59 +48,72 @@ def of_the_gallery(profile: Plain) -> Plan:
 
 @figure_of_cells("outcore-roofline", of_the_bench, otherwise=of_the_gallery, least=1)
 def roofline(cells: Cells) -> Drawing:
-    """Draw the device's read rate over request size with each system's mean request (left).
+    """Draw each system's read rate beside the device's at the same request size (left).
 
-    Right: epochs over the least device time of their traces, engine efficiency. Raise NotDrawn without an epoch.
+    Right: epochs beside the least device time of their traces, engine efficiency. Raise NotDrawn without an epoch.
     """
     medians = cells.medians()
     measured = medians[medians["value"].notna()].set_index("system", drop=False)
     if measured.empty:
         raise NotDrawn("no capped run has a measured epoch")
     measured = measured.loc[style.ordered(list(measured.index))]
-    canvas, (left, right) = many_panels(2, height=3.1)
-    device = _draw_device(left, measured["record"].iloc[-1])
-    driven = _draw_requests(left, measured)
-    distances = _draw_distances(right, measured[measured["mean_epoch_s"].notna()])
-    # Above both panels: inside, its markers would look like measurements.
-    canvas.legend(*left.get_legend_handles_labels(), loc="outside upper center", ncols=5)
+    device = _device_rates(measured["record"].iloc[-1])
+    driven = _read_rates(measured)
+    distances = _distances(measured[measured["mean_epoch_s"].notna()])
+    height = 1.3 + 0.2 * len(measured)
+    canvas, (left, right) = many_panels(2, height=height, sharey=True)
+    systems = list(measured["system"])
+    _draw_rates(left, driven, device[device["name"] == "limited"], systems)
+    _draw_distances(right, distances, systems)
     absent = medians[medians["value"].isna()]
     failed = [f"{row.system} {row.status.upper()}" for row in each(absent)]
     table = pd.concat([device, driven, distances], ignore_index=True)[COLUMNS]
-    return drawn(canvas, table, cells, *failed, rows=measured)
+    return drawn(canvas, table, cells, *failed, rows=measured, order=MARKS, finding=_nearest(distances))
 
 
-def _draw_device(axes: Any, record: Plain) -> pd.DataFrame:
-    """Draw the read rate of the device over request size, under the run's limits and bare."""
+def _device_rates(record: Plain) -> pd.DataFrame:
+    """Return the read rate (`y`, MiB/s) of the device over request size (`x`), under the run's limits and bare."""
     found = []
-    for name, line, label in (("limited", "-", "device under the run's limits"), ("bare", ":", "bare device")):
+    for name in ("limited", "bare"):
         profile = record.get("disk", {}).get(name) or {}
         points = pd.DataFrame(profile.get("points", []), columns=["block_bytes", "bytes_per_s"])
         best = points.groupby("block_bytes")["bytes_per_s"].max() / MIB
-        if len(best):
-            axes.plot(best.index, best, color="black", linestyle=line, label=label)
         found.append(pd.DataFrame({"panel": "roof", "name": name, "x": best.index, "y": best, "unit": "MiB/s"}))
     return pd.concat(found)
 
 
-def _draw_requests(axes: Any, cells: pd.DataFrame) -> pd.DataFrame:
-    """Draw bytes a second of each system over its mean request."""
+def _read_rates(cells: pd.DataFrame) -> pd.DataFrame:
+    """Return the read rate (`y`, MiB/s) and mean request (`x`, bytes) of each system with requests of the device."""
     rows = []
     for cell in each(cells):
         epochs = pd.DataFrame(measured_epochs(cell.record))
         requests, moved, seconds = (epochs[name].sum() for name in ("device_requests", "device_bytes", "seconds"))
         if not requests or not seconds:
             continue
-        look = style.look(cell.system)
         size, rate = moved / requests, moved / seconds / MIB
-        border = {"markersize": 7, "markeredgecolor": "black", "markeredgewidth": 0.5}
-        axes.plot([size], [rate], marker=look.marker, color=look.color, linestyle="none", label=cell.system, **border)
         rows.append({"panel": "roof", "name": cell.system, "x": size, "y": rate, "unit": "MiB/s"})
-    axes.set_xscale("log", base=2)
-    axes.set_yscale("log")
-    axes.xaxis.set_major_formatter(lambda size, _: f"{size / 1024:g}K" if size >= 1024 else f"{size:g}")
-    plain_log(axes.yaxis)
-    name_axes(axes, "How hard the device is driven", "mean request size (bytes)", "read over the epoch (MiB/s)")
-    return pd.DataFrame(rows)
+    return pd.DataFrame(rows, columns=["panel", "name", "x", "y", "unit"])
+
+
+def _draw_rates(axes: Any, driven: pd.DataFrame, device: pd.DataFrame, systems: list[str]) -> None:
+    """Draw the read rate of each system, and a mark at the device's rate at the system's mean request size."""
+    for row in each(driven):
+        place = systems.index(row.name)
+        _dot(axes, row.y, place, row.name)
+        limit = _rate_at(device, row.x)
+        if limit is not None:
+            _mark(axes, limit, place, LIMIT)
+        _write(axes, max(row.y, limit or 0.0), place, f"{format_bytes(round(row.x))} requests")
+    _name_rows(axes, systems)
+    name_axes(axes, "How hard the device is driven", "read over the epoch (MiB/s, log)")
+
+
+def _rate_at(device: pd.DataFrame, size: float) -> float | None:
+    """Return the device's rate (MiB/s) at a request size (bytes), between the measured ones; None without any."""
+    if device.empty:
+        return None
+    exponent = np.interp(np.log(size), np.log(device["x"]), np.log(device["y"]))
+    return float(np.exp(exponent))
 
 
 def least_seconds(record: Mapping[str, Any]) -> float | None:
@@ -98,34 +123,71 @@ def least_seconds(record: Mapping[str, Any]) -> float | None:
     return None if distance is None or cost is None else distance * cost.share_s(record["config"]["epochs"])
 
 
-def _draw_distances(axes: Any, cells: pd.DataFrame) -> pd.DataFrame:
-    """Draw each system's epoch, its share of work before the epochs, and the least seconds that its trace needs."""
-    wholes = [cost_of(cell).share_s(cell.record["config"]["epochs"]) for cell in each(cells)]
-    longest = max(wholes, default=1.0)
+def _distances(cells: pd.DataFrame) -> pd.DataFrame:
+    """Return each system's epoch (`x`), its share of work before the epochs, and the least seconds of its trace."""
     rows = []
-    for at, (cell, whole) in enumerate(zip(each(cells), wholes, strict=True)):
+    for cell in each(cells):
         summary = cell.record["summary"]
-        look = style.look(cell.system)
-        epoch_s, before_s = cell.mean_epoch_s, whole - cell.mean_epoch_s
-        if before_s > 0.005 * longest:
-            axes.barh(at, before_s, 0.6, left=epoch_s, color="white", edgecolor="black", linewidth=0.5)
-        axes.barh(at, epoch_s, 0.6, color=look.color, edgecolor="black", linewidth=0.5, hatch=look.hatch, alpha=0.9)
-        least = least_seconds(cell.record)
-        if least is not None:
-            axes.plot([least, least], [at - 0.42, at + 0.42], color="black", linewidth=2.0)
-        distance, engine = summary.get("distance_to_limit"), summary.get("engine_efficiency")
-        beside: Any = {"xytext": (3, 0), "textcoords": "offset points", "va": "center", "fontsize": 6.5}
-        axes.annotate(f"distance {_percent(distance)}, engine {_percent(engine)}", (whole, at), **beside)
-        row = {"panel": "distance", "name": cell.system, "x": epoch_s, "y": distance, "unit": "s"}
-        row |= {"engine_efficiency": engine, "limit_s": summary.get("extra", {}).get("limit_s")}
-        rows.append({**row, "least_s": least, "offline_s": before_s})
-    axes.set_yticks(range(len(cells)), list(cells["system"]))
-    axes.invert_yaxis()
-    axes.set_xlim(0, longest * 1.75)
+        whole = cost_of(cell).share_s(cell.record["config"]["epochs"])
+        epoch_s = cell.mean_epoch_s
+        row = {"panel": "distance", "name": cell.system, "x": epoch_s, "y": summary.get("distance_to_limit")}
+        row |= {"unit": "s", "engine_efficiency": summary.get("engine_efficiency")}
+        row |= {"limit_s": summary.get("extra", {}).get("limit_s")}
+        rows.append({**row, "least_s": least_seconds(cell.record), "offline_s": whole - epoch_s})
+    return pd.DataFrame(rows, columns=COLUMNS)
+
+
+def _draw_distances(axes: Any, distances: pd.DataFrame, systems: list[str]) -> None:
+    """Draw each epoch, with its share of work before the epochs as a hollow dot, and the least seconds as a mark."""
+    for row in each(distances):
+        place = systems.index(row.name)
+        whole = row.x + row.offline_s
+        if whole > VISIBLE * row.x:
+            axes.plot([row.x, whole], [place, place], color="#555555", linewidth=0.8, zorder=1)
+            hollow = {"markerfacecolor": "white", "label": WHOLE}
+            _dot(axes, whole, place, row.name, **hollow)
+        _dot(axes, row.x, place, row.name)
+        if pd.notna(row.least_s):
+            _mark(axes, row.least_s, place, LEAST)
+        _write(axes, whole, place, f"{_percent(row.y)}, engine {_percent(row.engine_efficiency)}")
+    _name_rows(axes, systems)
+    name_axes(axes, "How far from the least time: distance, engine", "epoch (s, log)")
+
+
+def _nearest(distances: pd.DataFrame) -> str:
+    """Return the sentence on the system nearest to its least time; empty where no distance is known."""
+    known = distances.dropna(subset="y").astype({"y": float}).nlargest(1, "y")
+    nearest = known.assign(times=1 / known["y"])
+    return row_texts(nearest, "{name} comes nearest to the device's least time, at {times:.2g} times it")
+
+
+def _dot(axes: Any, x: float, place: int, system: str, **changes: Any) -> None:
+    look = style.look(system)
+    border = {"markersize": 6, "markeredgecolor": "black", "markeredgewidth": 0.5, **changes}
+    axes.plot([x], [place], marker=look.marker, color=look.color, linestyle="none", **border)
+
+
+def _mark(axes: Any, x: float, place: int, label: str) -> None:
+    known = axes.get_legend_handles_labels()[1]
+    own = None if label in known else label
+    look = {"marker": "|", "markersize": 12, "markeredgewidth": 2, "color": "black", "linestyle": "none"}
+    axes.plot([x], [place], label=own, **look)
+
+
+def _write(axes: Any, x: float, place: int, text: str) -> None:
+    beside: Any = {"xytext": (6, 0), "textcoords": "offset points", "va": "center", "fontsize": 6.5}
+    axes.annotate(text, (x, place), **beside)
+
+
+def _name_rows(axes: Any, systems: list[str]) -> None:
+    """Set a log axis with room for the texts beside its dots, and the systems from the top down."""
+    axes.set_xscale("log")
+    low, high = axes.get_xlim()
+    axes.set_xlim(low, high * (high / low) ** TEXT_SHARE)
+    plain_log(axes.xaxis)
+    axes.set_yticks(range(len(systems)), systems)
+    axes.set_ylim(len(systems) - 0.4, -0.6)
     axes.grid(axis="y", visible=False)
-    title = "How far from the least that the trace needs (mark)"
-    name_axes(axes, title, "epoch (s); in white its share of offline work and of the first epoch")
-    return pd.DataFrame(rows)
 
 
 def _percent(share: float | None) -> str:

@@ -12,8 +12,8 @@ from harness.compare.plan import Plain, Plan, grid
 from harness.compare.verdicts import NotDrawn
 from harness.figures.base import Drawing, drawn, figure_of_cells
 from harness.figures.draw import style
-from harness.figures.draw.bars import draw_bars
 from harness.figures.draw.captions import left_out
+from harness.figures.draw.dots import draw_dots
 from harness.figures.grids import gallery, only_systems, values
 
 SYSTEMS = ["pyg+", "ginex", "gnndrive", "diskgnn", "agnes", "outcore"]
@@ -31,7 +31,7 @@ def over_classes(profile: Plain) -> Plan:
 
 @figure_of_cells("outcore-ssd", over_classes)
 def ssd(cells: Cells) -> Drawing:
-    """Draw a group of bars for each class; raise NotDrawn below two measured classes."""
+    """Draw a group of dots for each class; raise NotDrawn below two measured classes."""
     medians = cells.medians()
     drives = pd.DataFrame(medians["record"].map(drive_rates).tolist()).groupby(medians["x"], sort=False).max()
     drives["bare"] = drives.index == BARE
@@ -45,14 +45,30 @@ def ssd(cells: Cells) -> Drawing:
     if data.loc[data["value"].notna(), "group"].nunique() < 2:
         raise NotDrawn("no measured runs under two SSD classes (outcore-ssd)")
     labels = {name: _label(name, drives.loc[name]) for name in order}
-    canvas, _ = draw_bars(data, tick=labels.__getitem__, title="Epoch time by SSD class", ylabel="epoch (s)", log=True)
+    ylabel = "epoch (s, log)"
+    canvas, _ = draw_dots(data, tick=labels.__getitem__, title="Epoch time by SSD class", ylabel=ylabel, joined=True)
     note = (
         "classes in order of 4 KiB random reads/s; beside it the bandwidth of large reads, which decides where systems "
         "read large requests; both as measured under each class"
     )
     every = order if SLOW in order else [*order, SLOW]
     measured = medians[medians["value"].notna()]
-    return drawn(canvas, data, cells, note, left_out(order, every, "SSD classes"), rows=measured)
+    omitted = left_out(order, every, "SSD classes")
+    return drawn(canvas, data, cells, note, omitted, rows=measured, finding=_gains(data, order[0], order[-1]))
+
+
+def _gains(data: pd.DataFrame, slowest: str, best: str) -> str:
+    """Return the sentence on the systems that gain most and least from the slowest to the fastest class.
+
+    It is empty where fewer than two systems were measured on both.
+    """
+    seconds = data.pivot(index="series", columns="group", values="value").astype(float)
+    gains = (seconds[slowest] / seconds[best]).dropna().sort_values()
+    if len(gains) < 2:
+        return ""
+    least, most = gains.index[[0, -1]]
+    name = "the bare device" if best == BARE else best
+    return f"On {name}, {most} is {gains[most]:.2g} times as fast as on {slowest}, {least} {gains[least]:.2g} times"
 
 
 def drive_rates(record: Mapping[str, Any]) -> dict[str, float]:

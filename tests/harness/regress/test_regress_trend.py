@@ -104,6 +104,9 @@ def test_the_figure_is_drawn_from_the_kept_trend_and_follows_it(kept: Path):
     evidence.study("regress-trend").result["series"][0]["points"][0]["value"] *= 2
     altered = figure.draw(evidence)
     assert altered.data["seconds"].iloc[0] != float(text.splitlines()[1].split(",")[2])
+    hashes = (kept / "hashes").read_text().split()
+    assert altered.finding.startswith("Largest change: diskgnn ")
+    assert altered.finding.endswith(f"{hashes[8][:12]}..{hashes[9][:12]}")
     import matplotlib.pyplot as plt
 
     plt.close("all")
@@ -146,6 +149,8 @@ def test_commits_without_an_order_stand_by_their_runs_dates(tmp_path: Path):
     keep_own(tmp_path, None)
     (epoch,) = (s for s in load_evidence(tmp_path).study("regress-trend").result["series"] if s["name"] == "epoch")
     assert [point["commit"][0] for point in epoch["points"]] == ["b", "a"]
+    with pytest.raises(NotDrawn, match="2 of at least 3 commits"):
+        catalogue()["outcore-trend"].draw(load_evidence(tmp_path))
 
 
 def test_runs_of_changed_files_alone_are_no_history(tmp_path: Path):
