@@ -16,6 +16,7 @@ import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
@@ -23,6 +24,7 @@ from harness.isolation import BACKENDS, mounts, select
 from harness.isolation.mounts import existing
 from harness.isolation.walls import sandbox
 from harness.records import environment
+from harness.run.places import Places, is_writable
 from harness.ssd.device import block_device, direct_block_bytes
 from harness.ssd.fio import INSTALL, best_engine, fio_path
 from workloads.errors import OutcoreError
@@ -49,10 +51,12 @@ class Finding:
     fix: str = ""
 
 
-def diagnose(data_root: Path) -> list[Finding]:
-    """Run every check in order; a check that fails is itself a finding."""
+def diagnose(data_root: Path, places: Places | None = None) -> list[Finding]:
+    """Run every check in order; a check that fails is itself a finding. `places`: by default under the data root."""
     findings = []
-    for name, function in CHECKS.items():
+    written = partial(_folders, places=places or Places.below(data_root))
+    checks: dict[str, Callable[[Path], Found]] = {**CHECKS, "folders": written}
+    for name, function in checks.items():
         try:
             findings.append(Finding(name, *function(data_root)))
         except ImportError as error:
@@ -212,6 +216,18 @@ def _space(root: Path) -> Found:
     if free >= _QUICK_BENCH_BYTES:
         return "ok", detail
     return "degraded", detail, f"free {format_bytes(_QUICK_BENCH_BYTES)} for the quick bench, or move the root"
+
+
+def _folders(root: Path, places: Places) -> Found:
+    """Check the folders that runs write to: that they can be written, and that they lie on the disk of the data."""
+    for folder, option in ((places.scratch, "--scratch"), (places.artefacts, "--artefacts")):
+        if not is_writable(existing(folder)):
+            said = f"runs cannot write to {folder}"
+            return "missing", said, f"give a folder that can be written by {option} ($OUTCORE_{option[2:].upper()})"
+        if block_device(existing(folder)).numbers != block_device(root).numbers:
+            said = f"{folder} is on another disk than the data: a run that reads data there is INVALID"
+            return "degraded", said, f"give a folder on the disk of the data by {option}"
+    return "ok", f"scratch files in {places.scratch}, artefacts in {places.artefacts}"
 
 
 def _pressure(_: Path) -> Found:

@@ -78,8 +78,6 @@ def io_failed(path: Path, offset: int, code: int, *, writing: bool = False) -> D
     reason, fix = "the file ends there", "verify the dataset with `outcore data verify`"
     if code:
         reason, fix = fault_of(code, "" if writing else "check the device")
-    if code == errno.ENOSPC:
-        fix = "make room on the disk of the results folder or lower the disk-space limit"
     message = f"{'writing' if writing else 'reading'} {path} failed at offset {offset}: {reason}"
     return DataIOError(message, path=str(path), offset=offset, errno=code, fix=fix)
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from harness.cli.common import OnBoth, takes_settings, unwind_on_signals
+from harness.cli.common import OnRuns, takes_settings, unwind_on_signals
 from harness.cli.table import Wide, print_lines, print_table
 from harness.plan.experiment import PlannedRun, resolve
 from harness.progress import Progress
@@ -32,7 +32,7 @@ def advise(
     dataset: Annotated[str, typer.Argument(help="name under the data root, or a path; with --published, of a graph")],
     settings: RunSettings,
     table: Wide,
-    call: OnBoth,
+    call: OnRuns,
     epochs: Annotated[int, typer.Option(help="of the whole training")] = 20,
     batches: Annotated[int, typer.Option(help="mini-batches of an epoch to sample and simulate")] = 40,
     system: Annotated[
@@ -114,7 +114,7 @@ def advise(
 
 
 def _measured(
-    settings: RunSettings, epochs: int, batches: int, drive: str | None, call: OnBoth, progress: Progress
+    settings: RunSettings, epochs: int, batches: int, drive: str | None, call: OnRuns, progress: Progress
 ) -> tuple[AdviceSetting, DiskProfile]:
     """Return the conditions for a stored dataset on this host, and the profile of its disk or of the drive named."""
     from harness.advise.advice import AdviceSetting, check_limit
@@ -125,7 +125,9 @@ def _measured(
 
     opened = find_dataset(str(settings.dataset), call.data_root)
     check_limit(settings.memory)
-    with Series(call.results_root, call.data_root, isolation=settings.isolation, progress=progress) as series:
+    with Series(
+        call.results_root, call.data_root, isolation=settings.isolation, progress=progress, places=call.places
+    ) as series:
         config = resolve(PlannedRun("gnndrive", settings), call.data_root, series.isolation.name)
         workload = workload_of_run(series, config, opened)
         # Calibrate on the sampled share alone: its largest mini-batch is about as large as the epoch's.

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from harness.cli.common import OnBoth, unwind_on_signals
+from harness.cli.common import OnRuns, unwind_on_signals
 from harness.cli.dry_run import Plans
 from harness.cli.run_tables import print_headline
 from harness.cli.table import Wide, print_lines
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 def bench(
     table: Wide,
-    call: OnBoth,
+    call: OnRuns,
     experiment: Annotated[Path | None, typer.Argument(help="an experiment in YAML or JSON; else a profile")] = None,
     profile: Annotated[str, typer.Option(help="smoke, quick, systems, standard or paper")] = "quick",
     figures: Annotated[str, typer.Option(help="headline, all, ids with commas; none: marks stale ones")] = "headline",
@@ -70,7 +70,7 @@ def bench(
     everything = [base, *(experiment for figure in wanted for experiment in figure.experiments(plain))]
     needs = [need for figure in wanted for need in figure.studies(plain)]
     sweep = Sweep(everything, results_root, call.data_root, progress, fresh=fresh, retry=retry, isolation=isolation)
-    studies = StudySweep(needs, results_root, call.data_root, progress, fresh=fresh)
+    studies = StudySweep(needs, results_root, call.data_root, progress, fresh=fresh, scratch=call.places.scratch)
     if dry_run:
         _tell_estimate(sweep, studies, call)
         return
@@ -91,7 +91,9 @@ def bench(
             print(f"hosts {label}: {problem}", file=sys.stderr)
         studied = Studied()
     else:
-        with Series(results_root, call.data_root, isolation=sweep.isolation, progress=progress) as series:
+        with Series(
+            results_root, call.data_root, isolation=sweep.isolation, progress=progress, places=call.places
+        ) as series:
             outcome = sweep.run(series, lambda record: progress.keep(_line(record)))
             studied = studies.run()
     drawn: list[Rendered] = []
@@ -212,7 +214,7 @@ def _line(record: Record) -> str:
     return f"{record.system} {record.config.memory}: {record.status}{reason}, {record.verdict}{time}"
 
 
-def _tell_estimate(sweep: Sweep, studies: StudySweep, call: OnBoth) -> None:
+def _tell_estimate(sweep: Sweep, studies: StudySweep, call: OnRuns) -> None:
     estimate, wanted = sweep.estimate(), studies.estimate()
     dataset_bytes = sweep.missing_bytes(studies.datasets())
     runs, lines = [], []

@@ -14,6 +14,7 @@ from typing import Annotated, Any, get_type_hints
 import typer
 
 from harness.progress import Progress as Progress
+from harness.run.places import ARTEFACTS_VARIABLE, SCRATCH_VARIABLE, Places
 from harness.settings import RunSettings, strict
 from workloads.errors import InputError
 from workloads.parsing import ParseError, parse_yaml
@@ -83,6 +84,30 @@ class OnData(Call):
 @dataclass(frozen=True, kw_only=True)
 class OnBoth(OnData, OnResults):
     """Options of a verb that uses both roots."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class OnPlaces(OnData):
+    """Options of a verb that writes scratch files and artefacts, or looks at them."""
+
+    scratch: Annotated[
+        Path | None,
+        typer.Option("--scratch", envvar=SCRATCH_VARIABLE, help="where runs put scratch files; else under the data"),
+    ] = None
+    artefacts_root: Annotated[
+        Path | None,
+        typer.Option("--artefacts", envvar=ARTEFACTS_VARIABLE, help="where systems keep what they prepare; else there"),
+    ] = None
+
+    @property
+    def places(self) -> Places:
+        """Folders of scratch files and artefacts."""
+        return Places.of(self.data_root, self.scratch, self.artefacts_root)
+
+
+@dataclass(frozen=True, kw_only=True)
+class OnRuns(OnPlaces, OnBoth):
+    """Options of a verb that makes runs."""
 
 
 def option(name: str, annotation: Any, default: Any = inspect.Parameter.empty) -> inspect.Parameter:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import typer
 
-from harness.cli.common import OnData
+from harness.cli.common import OnPlaces
 from harness.cli.table import print_table
 
 
-def doctor(call: OnData) -> None:
+def doctor(call: OnPlaces) -> None:
     """What this host can do: memory caps, direct I/O, io_uring, fio, GPU; each ok, degraded or missing with the fix.
 
     Exits with 3 where something is missing that no fallback replaces.
@@ -22,7 +22,7 @@ def doctor(call: OnData) -> None:
     from harness.doctor import as_dict, diagnose
 
     with call.working("looking at this host"):
-        findings = diagnose(call.data_root)
+        findings = diagnose(call.data_root, call.places)
     report = as_dict(findings)
     colours = {"ok": "green", "degraded": "yellow", "missing": "red"}
     rows = [(found.name, Text(found.status, colours[found.status]), found.detail, found.fix) for found in findings]

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from harness.cli.common import OnBoth, Progress, takes_settings, unwind_on_signals
+from harness.cli.common import OnRuns, Progress, takes_settings, unwind_on_signals
 from harness.cli.run import SETTINGS
 from harness.cli.table import print_lines, print_table
 from harness.plan.experiment import PlannedRun, resolve
@@ -28,7 +28,7 @@ _OF_RUNS = (
 def plan(
     system: Annotated[str, typer.Argument(help="a system of `outcore systems`, or module:Class")],
     settings: RunSettings,
-    call: OnBoth,
+    call: OnRuns,
     loader: Annotated[
         bool, typer.Option("--loader", help="plan outcore.loader, which hands rows out to a loop")
     ] = False,
@@ -54,7 +54,9 @@ def plan(
         content = _of_loader(system, settings, call.data_root, call.progress())
         call.tell(content, lambda: _print(content, system_info(system).options))
         return
-    with Series(call.results_root, call.data_root, isolation=settings.isolation, progress=call.progress()) as series:
+    with Series(
+        call.results_root, call.data_root, isolation=settings.isolation, progress=call.progress(), places=call.places
+    ) as series:
         config = resolve(PlannedRun(system, settings), call.data_root, series.isolation.name)
         opened = find_dataset(str(settings.dataset), call.data_root)
         if reason := series.unsupported(config):

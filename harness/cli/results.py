@@ -29,6 +29,7 @@ from harness.results.archive import STUDY_NAME, is_archive, pack
 from harness.results.incoming import merge
 from harness.results.reference import SAMPLES
 from harness.results.store import BadRecord, find, read_record, scan, short_ids
+from harness.run.places import Places
 from harness.settings import RunSettings, check_settings, strict, unknown_name
 from workloads.errors import InputError, require
 from workloads.units import format_bytes, parse_bytes
@@ -477,7 +478,7 @@ def gc(
         raise InputError("--keep and --unused-days are about artefacts", "add --artefacts")
     root = call.results_root
     with call.working("tidying"):
-        prepared = _artefacts(call.data_root, keep, unused_days, dry_run=dry_run) if artefacts else []
+        prepared = _artefacts(Places.of(call.data_root), keep, unused_days, dry_run=dry_run) if artefacts else []
         found = doomed(root, catalogue(), failed=failed, damaged=damaged)
         if not dry_run:
             remove(root, found)
@@ -494,11 +495,11 @@ def gc(
     call.tell(content, [] if call.quiet else lines)
 
 
-def _artefacts(data_root: Path, keep: str | None, days: float | None, *, dry_run: bool) -> list[ArtefactInfo]:
+def _artefacts(places: Places, keep: str | None, days: float | None, *, dry_run: bool) -> list[ArtefactInfo]:
     """Remove artefacts, except those of running systems, and return them; with `dry_run`, only list them."""
     from harness.results.gc import list_artefacts, remove_artefacts, stale
 
-    found = list_artefacts(data_root)
+    found = list_artefacts(places.artefacts, places.artefacts)
     if keep is not None or days is not None:
         found = stale(
             found,

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from harness.cli.common import OnBoth, takes_settings, unwind_on_signals
+from harness.cli.common import OnRuns, takes_settings, unwind_on_signals
 from harness.cli.rules import read_on
 from harness.cli.run_tables import print_epochs, summary_lines
 from harness.cli.table import Wide, print_lines
@@ -27,7 +27,7 @@ def run(
     system: Annotated[str, typer.Argument(help="a system of `outcore systems`, or module:Class")],
     settings: RunSettings,
     table: Wide,
-    call: OnBoth,
+    call: OnRuns,
 ) -> None:
     """Run one system on one dataset under a memory cap; print its epochs, memory and verdict.
 
@@ -42,7 +42,9 @@ def run(
     check_options(system, settings.options)
     unwind_on_signals()
     progress = call.progress()
-    with Series(call.results_root, call.data_root, isolation=settings.isolation, progress=progress) as series:
+    with Series(
+        call.results_root, call.data_root, isolation=settings.isolation, progress=progress, places=call.places
+    ) as series:
         config = resolve(PlannedRun(system, settings), call.data_root, series.isolation.name)
         opened = find_dataset(str(settings.dataset), call.data_root)
         series.prepare([config], opened)

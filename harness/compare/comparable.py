@@ -12,11 +12,11 @@ from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from harness.compare.newest import without_replaced
 from harness.compare.plan import Plain
 from harness.records.cell import cell_key
 from harness.records.hosts import measured_on
 from harness.records.record import RunConfig
+from harness.results.newest import without_replaced
 from harness.settings import complete_options, of_role
 from workloads.units import parse_bytes
 

@@ -6,8 +6,8 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from harness.compare.newest import without_replaced
 from harness.records.record import LABELS, Record
+from harness.results.newest import without_replaced
 
 if TYPE_CHECKING:
     from harness.plan.experiment import Experiment, PlannedRun

@@ -9,7 +9,7 @@ from harness.drives.whatif import only_alike
 from harness.records.hosts import host_fingerprint
 
 if TYPE_CHECKING:
-    from harness.drives.compare import DriveComparison, DriveSide
+    from harness.drives.comparison import DriveComparison, DriveSide
     from harness.drives.prices import Price
     from harness.records.record import Record
 

@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Any
 import pandas as pd
 
 from harness.atomic import whole_file
-from harness.drives.compare import DriveCell, DriveComparison, DriveSide, as_dict
+from harness.drives.compare import as_dict
+from harness.drives.comparison import DriveCell, DriveComparison, DriveSide
 from harness.drives.panels import panels_of
 from workloads.units import format_bytes
 

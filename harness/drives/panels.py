@@ -7,7 +7,8 @@ from typing import Any
 
 import pandas as pd
 
-from harness.drives.compare import DEEP, DriveComparison, latencies
+from harness.drives.compare import DEEP, latencies
+from harness.drives.comparison import DriveComparison
 from harness.figures.draw import style
 from harness.figures.draw.bars import draw_bars
 from harness.figures.draw.curves import draw_curves

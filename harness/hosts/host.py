@@ -22,6 +22,7 @@ from harness.progress import Progress
 from harness.records.environment import HOST_LABEL, code, this_host
 from harness.results.archive import pack
 from harness.results.store import runs_folder
+from harness.run.places import Places
 from harness.run.series import Series
 from harness.run.sweep import Sweep
 from harness.wire.pipes import die_with_parent
@@ -102,7 +103,7 @@ def obey(order: Order) -> dict[str, Any]:
             return {"configs": plain, "fingerprint": this_host(data_root)}
     except OutcoreError as error:
         return {"error": f"host {order.label}: {error.message}", "fix": error.fix, "kind": "datasets"}
-    with Series(results_root, data_root, isolation=sweep.isolation) as series:
+    with Series(results_root, data_root, isolation=sweep.isolation, places=Places.of(data_root)) as series:
         record = sweep.run(series, only=order.number).records[0]
     pack(results_root, [runs_folder(results_root) / record.run_id], [], Path(order.out))
     return {"run": record.run_id}

@@ -13,5 +13,8 @@ EDITIONS = (
     "2: T(E) = once + first + E x (each + epoch); rankings by each + epoch, the mean of the measured epochs; cores and "
     "the order of mini-batches are part of an experiment; the newest run of a round counts; test accuracy is measured "
     "outside the cap",
+    "3: workers are sandboxed, and one that is not has a caveat; a run is spoilt by its own waiting for processors and "
+    "by gaps in its samples, at any length of epoch; device bytes and processor time beyond the counted ones break a "
+    "rule",
 )
 EDITION = len(EDITIONS)

@@ -125,7 +125,9 @@ def _verdict(label: str, good: Sides) -> list[MetricResult]:
     elif before == "INVALID":
         decision = "undecided"
         named = ["both sides", *broken[1]]
-    return [MetricResult(label, "verdict", "status", "", before, after, decision, note=", ".join(named))]
+    return [
+        MetricResult(label, "verdict", "status", "", before, after, decision, note=", ".join(named).replace("_", " "))
+    ]
 
 
 def _exact(head: ConfigSamples, good: Sides, costs: bool, declared: frozenset[str]) -> tuple[list[MetricResult], bool]:

@@ -123,10 +123,13 @@ class ArtefactInfo:
     complete: bool = True
 
 
-def list_artefacts(data_root: Path) -> list[ArtefactInfo]:
-    """Return every artefact and all remains under a data root but those in preparation, least recently used first."""
+def list_artefacts(data_root: Path, artefacts: Path | None = None) -> list[ArtefactInfo]:
+    """Return every artefact and all remains but those in preparation, least recently used first.
+
+    They lie in the folder `artefacts`; None: under the data root.
+    """
     found = []
-    for folder in _folders(Path(data_root) / ARTEFACTS):
+    for folder in _folders(artefacts or Path(data_root) / ARTEFACTS):
         for path in _folders(folder):
             complete = not path.name.startswith(".")
             # Other processes may remove folders meanwhile.

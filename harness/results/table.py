@@ -14,10 +14,10 @@ from typing import Any
 
 import pandas as pd
 
-from harness.compare.newest import without_replaced
 from harness.records.cell import cell_key
 from harness.records.hosts import measured_on
 from harness.records.record import COUNTED, spread
+from harness.results.newest import without_replaced
 from harness.results.store import BadRecord, scan
 
 Plain = dict[str, Any]

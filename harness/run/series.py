@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
@@ -23,6 +22,7 @@ from harness.records.environment import describe
 from harness.records.record import RunConfig
 from harness.results import store as results
 from harness.run.holder import Holder
+from harness.run.places import Places
 from harness.run.turns import Turn
 from harness.ssd.classes import parse_disk_class
 from harness.ssd.device import block_device
@@ -36,17 +36,23 @@ from workloads.tempfolder import try_lock
 Progress = Callable[[str], None]
 
 _LOCK = ".lock"
-_SCRATCH = ".outcore"
 
 
 class Series:
     """Shared state of all runs of one `bench` or `run`; a context manager that cleans up."""
 
     def __init__(
-        self, results_root: Path, data_root: Path, *, isolation: str = "auto", progress: Progress = lambda text: None
+        self,
+        results_root: Path,
+        data_root: Path,
+        *,
+        isolation: str = "auto",
+        progress: Progress = lambda text: None,
+        places: Places | None = None,
     ) -> None:
         self.turn = Turn.of_environment()
         self.results_root, self.data_root, self.progress = results_root, data_root, progress
+        self.places = places or Places.below(data_root)
         selection = select(isolation)
         self.isolation, self.availability = selection.backend, selection.availability
         self.cache = Cache(results_root / "cache")
@@ -238,12 +244,12 @@ class Series:
     @property
     def hidden(self) -> tuple[Path, ...]:
         """Folders of data and results, of which a worker sees its own parts alone."""
-        return self.data_root, self.data_root / _SCRATCH, self.results_root
+        return self.data_root, self.places.scratch, self.places.artefacts, self.results_root
 
     @property
     def scratch_root(self) -> Path:
-        """Folder of the runs' scratch folders, on the disk of the data."""
-        return self._folder("scratch")
+        """Folder of the runs' scratch folders."""
+        return self.places.scratch_folder()
 
     @contextmanager
     def scratch(self) -> Iterator[Path]:
@@ -254,7 +260,7 @@ class Series:
             folder = Path(tempfile.mkdtemp(prefix=f"{cap_name('run')}-", dir=root))
         except OSError as error:
             said = f"no scratch folder can be made under {root}"
-            raise DataIOError.of(error, said, root, "choose another --data-root") from error
+            raise DataIOError.of(error, said, root, "choose another --scratch") from error
         try:
             yield folder
         finally:
@@ -262,13 +268,4 @@ class Series:
 
     def artefacts(self, system: str) -> Path:
         """Return the folder of a system's artefacts."""
-        return self._folder("artefacts", system.replace(":", "-").replace(os.sep, "-"))
-
-    def _folder(self, *names: str) -> Path:
-        folder = self.data_root.joinpath(_SCRATCH, *names)
-        try:
-            folder.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            said = f"data root {self.data_root} cannot be written"
-            raise InputError.from_os(error, said, "choose another --data-root") from error
-        return folder
+        return self.places.artefacts_of(system)

@@ -183,13 +183,19 @@ def find_record(need: StudyNeed, data_root: Path, results_root: Path) -> StudyRe
 
 
 def make_study(
-    need: StudyNeed, data_root: Path, results_root: Path, progress: Callable[[str], None] = lambda text: None
+    need: StudyNeed,
+    data_root: Path,
+    results_root: Path,
+    progress: Callable[[str], None] = lambda text: None,
+    *,
+    scratch: Path | None = None,
 ) -> StudyRecord:
     """Compute one study on an existing dataset and write its record.
 
     Args:
         need: study and parameters.
         progress: called with the current step.
+        scratch: folder for scratch files; None: under the data root.
 
     Raises:
         InputError, DatasetError, HostError: the study cannot be computed.
@@ -198,7 +204,7 @@ def make_study(
     from harness.records.environment import describe
 
     study, params = resolve_study(need)
-    scratch_root = data_root / ".outcore" / "scratch"
+    scratch_root = scratch or data_root / ".outcore" / "scratch"
     scratch_root.mkdir(parents=True, exist_ok=True)
     started = datetime.now(UTC)
     begin = time.perf_counter()

@@ -42,6 +42,7 @@ class StudySweep:
     Attributes:
         needs: studies with their parameters; equal ones are made once.
         fresh: whether to make studies again that have a record.
+        scratch: folder for scratch files; None: under the data root.
 
     Raises:
         InputError: a study is unknown or a parameter invalid.
@@ -53,6 +54,7 @@ class StudySweep:
     progress: Progress
     _: KW_ONLY
     fresh: bool = False
+    scratch: Path | None = None
 
     def __post_init__(self) -> None:
         self.needs = union_of(self.needs)
@@ -65,6 +67,9 @@ class StudySweep:
             if name in need.datasets:
                 found[str(name)] = strict(Recipe, need.datasets[str(name)], f"datasets.{name}")
         return found
+
+    def _made(self, need: StudyNeed) -> StudyRecord:
+        return make_study(need, self.data_root, self.results_root, self.progress, scratch=self.scratch)
 
     def estimate(self) -> StudyEstimate:
         """Estimate the remaining cost from each study's own rough model."""
@@ -95,7 +100,7 @@ class StudySweep:
                 name = getattr(params, "dataset", None)
                 if name in recipes:
                     ensure(str(name), recipes[str(name)], self.data_root, self.progress)
-                studied.records.append(make_study(need, self.data_root, self.results_root, self.progress))
+                studied.records.append(self._made(need))
             except OutcoreError as error:
                 studied.failed[study.id] = str(error)
                 self.progress.keep(f"study {study.id}: {error}")

@@ -13,11 +13,11 @@ from harness.cli.bench import figures_of
 from harness.cli.run_tables import print_headline
 from harness.compare.comparable import comparable
 from harness.compare.evidence import Evidence
-from harness.compare.newest import without_replaced
 from harness.compare.rows import rows_of
 from harness.plan.experiment import PlannedRun, cells, parse_experiment, resolve
 from harness.records.record import Record
 from harness.report.headline import who_is_ahead
+from harness.results.newest import without_replaced
 from harness.results.table import runs_table
 from tests.harness.records import make_record
 from tests.harness.run_tools import MISBEHAVING, SETTINGS, outcore, share_cache

@@ -127,7 +127,7 @@ def test_pages_of_files_are_no_floor_and_no_step(disk: Path, read_first: str, st
 def test_device_memory_that_training_took_is_subtracted_from_the_runs(tmp_path: Path) -> None:
     sizes = {"floor_bytes": 1, "training_bytes": 2, "training_device_bytes": 3 * MIB, "device_context_bytes": 4 * MIB}
     held = sizes | {"libraries": []}
-    cache = SimpleNamespace(get=lambda kind, key: held if kind == "empty-run" else {})
+    cache = SimpleNamespace(get=lambda kind, key, *age: held if kind == "empty-run" else {})
     series: Any = SimpleNamespace(cache=cache, isolation=SimpleNamespace(describe=dict))
     config = make_record("gnndrive", [1.0]).config
     spec: Any = SimpleNamespace(config=config, bounds=None)

@@ -31,6 +31,7 @@ EXPECTED = {
     "GPU",
     "Docker",
     "disk space",
+    "folders",
     "pressure",
 }
 

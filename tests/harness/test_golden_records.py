@@ -47,6 +47,10 @@ def holds(now: Any, then: Any, where: str = "") -> list[str]:
     return [] if now == then else [where]
 
 
+# Since edition 3 other programs' share of the processors is judged at any length of epoch.
+JUDGED_ANEW = {"processors_were_quiet"}
+
+
 @pytest.mark.parametrize("run", RUNS, ids=lambda run: run.name)
 def test_a_record_is_read_whole_and_judged_as_then(run: Path) -> None:
     then, record = upgraded(written(run), run.name), store.read_record(run)
@@ -55,7 +59,7 @@ def test_a_record_is_read_whole_and_judged_as_then(run: Path) -> None:
     now = outcomes([rule.model_dump() for rule in record.verdict_rules])
     younger = [rule for rule in now if rule[:2] not in {old[:2] for old in kept}]
     assert [rule for rule in now if rule not in younger] == kept
-    assert all(ok for _, _, ok, _ in younger)
+    assert all(ok or name in JUDGED_ANEW for _, name, ok, _ in younger)
     changed = holds(record.to_json() | {"verdict_rules": []}, then | {"verdict_rules": []})
     # Since schema 5 the distance is over T(E) / E, by the mean epoch, where it was over a median one.
     assert set(changed) <= {".summary.distance_to_limit"}

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from harness.claims.published import FILE, Claim, claims
+from harness.claims.published import FILE, Claim, claims, verdict_of
 
 FIGURES = sorted(path for path in FILE.parent.glob("*.csv") if path != FILE)
 # Units of numbers in tables of the papers.
@@ -109,3 +109,11 @@ def test_every_value_beside_a_figure_is_in_its_paper(path: Path) -> None:
             assert places(row["value"], text), row
         else:
             assert re.search(r"fig\d+", row["source"]), row
+
+
+def test_a_saving_is_not_reproduced_by_a_loss() -> None:
+    savings = [claim for claim in claims().values() if claim.unit == "%" and " save" in claim.claim]
+    assert "gx-12" in {claim.id for claim in savings}
+    assert {claim.id: verdict_of(claim, -0.1) for claim in savings} == dict.fromkeys(
+        (claim.id for claim in savings), "not reproduced"
+    )

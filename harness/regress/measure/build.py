@@ -209,5 +209,13 @@ def _base_python() -> str:
 
 def clean_environment() -> dict[str, str]:
     """Return the environment variables without variables that make one commit import or read another's files."""
-    leave_out = ("PYTHONPATH", "PYTHONHOME", "VIRTUAL_ENV", "OUTCORE_DATA", "OUTCORE_RESULTS")
+    leave_out = (
+        "PYTHONPATH",
+        "PYTHONHOME",
+        "VIRTUAL_ENV",
+        "OUTCORE_DATA",
+        "OUTCORE_RESULTS",
+        "OUTCORE_SCRATCH",
+        "OUTCORE_ARTEFACTS",
+    )
     return {key: value for key, value in os.environ.items() if key not in leave_out}

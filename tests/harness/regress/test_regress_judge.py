@@ -216,7 +216,7 @@ def test_a_head_whose_run_became_invalid_regresses_though_every_counter_is_the_s
     found = compare(cells([made()]), cells([made(broken=broken)]), Rules(gate_times=False), paired=True)
     verdict = _metric(found, "verdict")
     assert (verdict.decision, verdict.base, verdict.head) == ("regressed", "VALID", "INVALID")
-    assert "features_equal_the_dataset" in verdict.note
+    assert "features equal the dataset" in verdict.note
     assert found.exit_code == 1
 
 

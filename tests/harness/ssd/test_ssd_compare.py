@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from harness.cli import main
-from harness.drives.compare import DriveCell, DriveComparison, compare
+from harness.drives.compare import compare
+from harness.drives.comparison import DriveCell, DriveComparison
 from harness.drives.notes import BEATEN, BURST
 from harness.drives.page import CELLS, CLASSES, DRIVES, matrix, sentences, tables, write_page
 from harness.drives.prices import Price, load_prices, price_of
