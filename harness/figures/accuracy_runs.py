@@ -172,8 +172,10 @@ def _first_at(reached: pd.DataFrame, target: float) -> str:
     by_time = reached.sort_values("seconds")
     if len(by_time) < 2:
         return ""
-    ends = row_texts(by_time.iloc[[0, -1]], "{series} in {seconds:.1f} s")
-    return f"An accuracy of {target:.1f} % is reached by {ends}"
+    first = row_texts(by_time.head(1), "{series} is the first to reach")
+    after = row_texts(by_time.head(1), "after {seconds:.1f} s")
+    last = row_texts(by_time.tail(1), "{series} the last, after {seconds:.1f} s")
+    return f"{first} {target:.1f} % accuracy, {after}, {last}"
 
 
 def _draw_curves(table: pd.DataFrame, titles: Sequence[str], target: float) -> Canvas:

@@ -214,8 +214,9 @@ def _limited(data: pd.DataFrame) -> str:
     if len(ours) < 2 or "no limit" not in ours:
         return ""
     least = ours.index[-1]
-    slower = f"With {least} of the features' space, diskgnn takes {ours[least] / ours['no limit']:.2g} times its epoch"
-    return f"{slower}, ginex {seconds['ginex'] / ours['no limit']:.2g}" if "ginex" in seconds else slower
+    unlimited = ours["no limit"]
+    slower = f"Limited to {least} of the features, diskgnn takes {ours[least] / unlimited:.2g} times its epoch"
+    return f"{slower}, ginex {seconds['ginex'] / unlimited:.2g} times" if "ginex" in seconds else slower
 
 
 def on_classes(profile: Plain) -> Plan:
@@ -288,7 +289,7 @@ def fig17(cells: Cells) -> Drawing:
     alone = row_texts(packing_x, "{x:.0%} {times:.1f}x")
     note = f"individual over batched: {whole}; packing alone: {alone}"
     paper = paper_note("diskgnn-fig17")
-    finding = f"Batched packing prepares {span(whole_x.times)} times as fast" if len(whole_x) else ""
+    finding = f"Batched packing prepares {span(whole_x.times)} times as fast as individual" if len(whole_x) else ""
     return drawn(canvas, data, cells, note, paper, finding=finding)
 
 
@@ -331,7 +332,7 @@ def _gain(data: pd.DataFrame) -> str:
         return ""
     largest = str(gains.idxmax())
     name = largest.removeprefix("+ ")
-    return f"All parts gain {times.iloc[0]:.2g} times, {name} most ({gains.max():.2g} times)"
+    return f"All parts make diskgnn {times.iloc[0]:.2g} times as fast, {name} most ({gains.max():.2g} times)"
 
 
 def sequential(profile: Plain) -> Plan:
@@ -368,5 +369,6 @@ def _largest_parts(data: pd.DataFrame) -> str:
     parts = data.dropna(subset="value").astype({"value": float})
     sums = parts.groupby("bar")["value"].transform("sum")
     largest = parts.assign(share=parts.value / sums).sort_values("share").drop_duplicates("bar", keep="last")
-    shares = row_texts(largest.sort_index(), "{bar} {part} ({share:.0%})")
-    return f"Largest part: {shares}"
+    percent_of = largest.assign(share=100 * largest["share"]).sort_index()
+    shares = row_texts(percent_of, "{bar} {part} ({share:.0f} %)")
+    return f"Largest part: {shares}" if shares else ""

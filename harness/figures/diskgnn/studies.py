@@ -155,7 +155,7 @@ def fig13(evidence: Evidence) -> Drawing:
     paper = "paper: below 2x from 20 % on"
     small = data[data.y < 2.0].sort_values("x").drop_duplicates("series")
     shares = row_texts(small.sort_index(), "{x:g} % ({series})")
-    finding = f"Below 2x the features from {shares} of the rows in memory on" if shares else ""
+    finding = f"Below 2x the features with {shares} in memory" if shares else ""
     return drawn(canvas, data, records[0], "one epoch, no limit", "feature rows alone", paper, finding=finding)
 
 

@@ -62,19 +62,19 @@ def fig12(cells: Cells) -> Drawing:
     axis = Axis("feature buffer, times its own size", BUFFER_FACTORS, "buffer", FORMATS["times"])
     notes = ["one dataset of the paper's four", cpu_note(cells)]
     title = "Epoch time over feature buffer"
-    finding = _over_ends(cells, "With a buffer of {last:g}x epochs are {times} times as fast")
+    finding = _over_ends(cells, "With a buffer of {last:g}x epochs are {times} times as fast as with {first:g}x")
     return bars(cells, axis, title=title, numbers=".2f", notes=notes, more=_with_buffers, finding=finding)
 
 
 def _over_ends(cells: Cells, text: str) -> str:
-    """Return the sentence on how many `times` as fast each variant is at the `last` x as at the first.
+    """Return the sentence on how many `times` as fast each variant is at the `last` x as at the `first`.
 
     It is empty where no variant was measured at both.
     """
     first, last = min(cells.xs), max(cells.xs)
     seconds = cells.medians().pivot(index="system", columns="x", values="value").astype(float)
     gains = (seconds[first] / seconds[last]).dropna()
-    return text.format(last=last, times=span(gains)) if len(gains) and first != last else ""
+    return text.format(first=first, last=last, times=span(gains)) if len(gains) and first != last else ""
 
 
 def over_processes(profile: Plain) -> Plan:
@@ -95,7 +95,7 @@ def fig13(cells: Cells) -> Drawing:
     cores = value_at(cells.runs["record"].iloc[0], "environment.cpu.usable")
     notes = ["each process has a device of its own", f"all processes share {cores} cores", cpu_note(cells)]
     axis = Axis("processes", RANKS, "processes")
-    finding = _over_ends(cells, "With {last} processes epochs are {times} times as fast")
+    finding = _over_ends(cells, "With {last} processes epochs are {times} times as fast as with {first}")
     return bars(cells, axis, title="Epoch time over processes", numbers=".2f", notes=notes, finding=finding)
 
 

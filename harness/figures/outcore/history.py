@@ -49,8 +49,8 @@ def gate(evidence: Evidence) -> Drawing:
 def _power(curve: pd.DataFrame) -> str:
     """Return the sentence on the share of the largest slowdown that most pairs find; empty without a slowdown."""
     slowed = curve[curve["slowed"] > 0].sort_values(["pairs", "slowed"])
-    best = slowed.tail(1)
-    return row_texts(best, "{pairs:g} pairs find {regressed:.0%} of slowdowns by {slowed:.0%}")
+    best = slowed.tail(1).assign(found=100 * slowed["regressed"], size=100 * slowed["slowed"])
+    return row_texts(best, "With {pairs:g} pairs the gate finds {found:.0f} % of slowdowns by {size:g} %")
 
 
 @figure("outcore-trend")

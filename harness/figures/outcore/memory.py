@@ -111,8 +111,8 @@ def frontier(cells: Cells) -> Drawing:
 
 def _leads(data: pd.DataFrame) -> str:
     """Return the sentence on the fastest systems by budget; empty where no budget has two systems."""
-    fastest_systems = fastest_text(data, factors=False)
-    return f"Fastest: {fastest_systems}" if fastest_systems else ""
+    best = fastest_text(data, factors=False)
+    return f"Fastest: {best}" if best else ""
 
 
 def _mib(size: float) -> str:

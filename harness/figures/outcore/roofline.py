@@ -170,7 +170,7 @@ def _dot(axes: Any, x: float, place: int, system: str, **changes: Any) -> None:
 def _mark(axes: Any, x: float, place: int, label: str) -> None:
     known = axes.get_legend_handles_labels()[1]
     own = None if label in known else label
-    look = {"marker": "|", "markersize": 12, "markeredgewidth": 2, "color": "black", "linestyle": "none"}
+    look = {"marker": "|", "markersize": 8, "markeredgewidth": 2, "color": "black", "linestyle": "none"}
     axes.plot([x], [place], label=own, **look)
 
 
