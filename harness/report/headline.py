@@ -9,13 +9,12 @@ from dataclasses import dataclass, field
 from harness.compare.epochs import part_of_epoch, with_part
 from harness.compare.plan import Plain
 from harness.compare.verdicts import uncounted_text
-from harness.figures.draw.captions import broken_rules, describe_memory, graph_size
+from harness.figures.draw.captions import broken_rules
 from harness.records.cost import episode_epochs, leaders, leading
 from harness.records.record import COUNTED, Spread, class_of
+from harness.report.setting_words import in_words
 from harness.report.standings import RankedSetting, Standing, settings_of, times_as_fast, without_cap
 from harness.settings import complete_options
-from workloads.errors import InputError
-from workloads.units import format_bytes
 
 #: Outcomes of systems without a time, in words.
 OUTCOMES = {
@@ -147,7 +146,7 @@ def tell(setting: RankedSetting, settings: Sequence[RankedSetting]) -> Told:
     told = (best.system, place, with_part(lead, part) + ".", sure)
     trainings = [with_part(sentence, part) for sentence in _trainings(setting)]
     notes = [with_part(note, part) for note in _notes(setting, settings)]
-    return Told(_describe(setting.shared), *told, trainings, notes, _rows(setting), part, _option_sets(setting))
+    return Told(in_words(setting.shared), *told, trainings, notes, _rows(setting), part, _option_sets(setting))
 
 
 def _is_open(best: Standing, second: Standing, ratio: Spread) -> bool:
@@ -168,7 +167,7 @@ def _sure(best: Standing, second: Standing, ratio: Spread) -> str:
     else:
         few = f"a range of {ours} and {theirs} epochs, too few for a confidence interval"
         sentence = f"Over every pair of epochs {between} ({few})"
-        ending = f"every epoch of {best.system} was faster than every one of {second.system}."
+        ending = f"every measured epoch of {best.system} was faster than every one of {second.system}."
     if low <= 1:
         ending = "the interval includes 1, so either of the two may be the faster."
     return f"{sentence}: {ending}"
@@ -183,6 +182,7 @@ def _notes(setting: RankedSetting, settings: Sequence[RankedSetting]) -> list[st
         if standing.epoch_s is None:
             ended.setdefault(OUTCOMES.get(standing.status, standing.status), []).append(standing.system)
     notes = [f"{_and(systems)} {outcome}." for outcome, systems in ended.items()]
+    notes += [sentence for standing in setting.timed for sentence in _lost(standing)]
     free = without_cap(setting, settings)
     if free is not None and free.cost is not None and best.cost is not None:
         behind = _times(best.cost.fresh_epoch_s / max(free.cost.fresh_epoch_s, 1e-9))
@@ -209,6 +209,15 @@ def _notes(setting: RankedSetting, settings: Sequence[RankedSetting]) -> list[st
         verb = "were" if len(setting.uncounted) > 1 else "was"
         notes.append(f"{uncounted_text(setting.uncounted)} {verb} left out.")
     return notes
+
+
+def _lost(standing: Standing) -> list[str]:
+    """Return a sentence for each way in which some runs of a system with a time ended without one."""
+    count = len(standing.runs)
+    return [
+        f"{number} of {count} runs of {standing.system} {OUTCOMES.get(status, status)}: its time is of the others."
+        for status, number in sorted(standing.lost.items())
+    ]
 
 
 def _trainings(setting: RankedSetting) -> list[str]:
@@ -271,37 +280,6 @@ def _rows(setting: RankedSetting) -> list[Row]:
         share = cost.fresh_epoch_s / slowest if slowest > 0 else 0.0
         rows.append(Row(*head, epoch, _interval(standing), times, each, before, share))
     return rows
-
-
-def _describe(shared: Plain) -> str:
-    data, device = shared["dataset"], str(shared["device"])
-    memory = shared.get("device_memory_bytes")
-    emulated = device.startswith("emulated:")
-    named = f"EMULATED {device.removeprefix('emulated:')}" if emulated else device
-    parts = [
-        f"{data['name']} ({graph_size(data['num_nodes'], data['num_edges'])}, {data['dim']} {data['dtype']} features)",
-        f"{shared['model']} of {shared['layers']} layers",
-        f"fan-out {','.join(map(str, shared['fanout']))}",
-        f"batch {shared['batch_size']}" + (f", {part} of an epoch" if (part := part_of_epoch(shared)) else ""),
-        f"device {named}" + (f" with {format_bytes(memory)}" if memory else ""),
-        "no memory cap" if shared["memory"] == "none" else f"memory {_memory(shared['memory'])}",
-        "bare SSD" if shared["disk_class"] == "none" else f"SSD class {shared['disk_class']}",
-    ]
-    if shared.get("sampler", "neighbor") != "neighbor":
-        parts.insert(2, f"{shared['sampler']} sampling")
-    if shared.get("ranks", 1) != 1:
-        parts.append(f"{shared['ranks']} processes")
-    if shared.get("host"):
-        parts.append(f"host {shared['host']}")
-    return "; ".join(parts)
-
-
-def _memory(text: str) -> str:
-    """Return `describe_memory` of a setting, or the text itself where it is no size (an imported record)."""
-    try:
-        return describe_memory(text)
-    except InputError:
-        return text
 
 
 def _seconds(value: float) -> str:

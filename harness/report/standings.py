@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from harness.compare.comparable import comparable, differing_options
@@ -29,6 +29,7 @@ class Standing:
         replays: whether epochs train on mini-batches sampled for an earlier epoch, which is another workload.
         own_batches: whether the system trained on other mini-batches than most systems of the setting.
         others: number of further option sets of the system in this setting, left out.
+        lost: number of its runs without a time, by status.
     """
 
     system: str
@@ -43,6 +44,7 @@ class Standing:
     runs: list[str]
     own_batches: bool = False
     others: int = 0
+    lost: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -162,6 +164,7 @@ def _standing(system: str, records: list[Plain], common: Mapping[_Draw, str], ot
         runs=sorted(map(_run_id, records)),
         own_batches=any(common.get(draw, own) != own for one in ok for draw, own in _digests(one).items()),
         others=others,
+        lost=Counter(str(record["status"]) for record in records if record["status"] != "ok"),
     )
 
 

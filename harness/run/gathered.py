@@ -20,8 +20,8 @@ from harness.isolation.walls.sandbox import Walls
 from harness.records.record import EvictionReading, GateReading, PlannedBuffer, RunConfig
 from harness.results.store import BATCH_COLUMNS, STAGE_COLUMNS
 from harness.run import cold, opened
-from harness.run.waiting import Waiting
 from harness.telemetry.frame import align, with_busy_lanes
+from harness.telemetry.waiting import Waiting
 from harness.wire.protocol import Batches, Checks, EpochDone, Event, Gate, Planned, Prepared, ProtocolError, Spans
 from harness.wire.spots import NONCE_BYTES, Spot
 from systems.readings import StageSpan

@@ -91,7 +91,7 @@ def test_below_five_epochs_a_range_is_given_and_said_to_be_one() -> None:
     story = told(make_record("gnndrive", [10.0, 11.0]), make_record("ginex", [20.0, 22.0])).first
     assert story is not None
     assert "between 1.82 and 2.20" in story.sure and "too few for a confidence interval" in story.sure
-    assert "every epoch of gnndrive was faster" in story.sure
+    assert "every measured epoch of gnndrive was faster" in story.sure
 
 
 def test_an_order_that_the_epochs_do_not_decide_is_said_to_be_open() -> None:

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 import psutil
 import pytest
 
-from harness.run.waiting import Waiting
+from harness.telemetry.waiting import Waiting
 
 # Prints a line for each part of its work: one thread on processor 0, or a new thread for each part.
 _LOOP = """
