@@ -85,7 +85,7 @@ class DevicePool:
     def attach(cls, name: str, *, hidden: bool = False) -> DevicePool:
         """Map the pool that another process of this user made under `name` and still holds.
 
-        A `name` that begins with `INHERITED` is a descriptor that this process, or the launcher of its ranks, inherited.
+        A `name` that begins with `INHERITED` is a descriptor that this process, or its ranks' launcher, inherited.
         An absolute path is the socket that passes the pool on, for containers, which inherit no descriptors.
         `hidden`: the processor can neither read nor write tables, as on a GPU; the accelerator does (`seen_by_device`).
         Raises HostError where no such pool exists, or its owner's open files cannot be read.
