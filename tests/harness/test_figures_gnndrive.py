@@ -149,6 +149,28 @@ def test_the_gpu_variant_and_the_cpu_variant_stand_side_by_side(made: dict[float
     assert [axes.get_title(loc="left") for axes in panels("gnndrive-fig11", made[1.0])] == ["gnndrive", CPU]
 
 
+def test_sampling_is_drawn_only_where_it_ran_alone_and_beside_other_stages(tmp_path: Path) -> None:
+    for stages in ("sample", "all"):
+        root = tmp_path / stages
+        keep_profile(root, short=BASE, **AXES)
+        for dim in (64, 128):
+            save(root, make_record("ginex", [2.0], sample_s=0.5, stages=stages, **of_dim(dim)))
+        with pytest.raises(NotDrawn, match="sampling only beside"):
+            drawn("gnndrive-fig2", load_evidence(root))
+
+
+def test_the_caption_counts_the_epochs_that_have_the_drawn_stage(tmp_path: Path) -> None:
+    keep_profile(tmp_path, short=BASE, **AXES)
+    for dim in (64, 128):
+        for stages in ("sample", "all"):
+            sampled = make_record("ginex", [2.0, 2.0], sample_s=0.5, stages=stages, **of_dim(dim))
+            sampled.epochs[-1].stages_s.pop("sample")  # sampled with the epoch before
+            save(tmp_path, sampled)
+    result = drawn("gnndrive-fig2", load_evidence(tmp_path))
+    assert list(result.data["samples"]) == [1, 1, 1, 1]
+    assert "of 1 epoch;" in result.caption
+
+
 def panels(figure: str, evidence: Evidence) -> list[Any]:
     result = drawn(figure, evidence)
     assert isinstance(result, Drawing)

@@ -112,7 +112,8 @@ def bars(
     table = with_others(cells, column, more)
     rows = table.rename(columns={"x": "group", "system": "series"})
     canvas, _ = draw_bars(rows, title=title, ylabel=ylabel, xlabel=axis.label, tick=axis.text, numbers=numbers, **how)
-    return drawn(canvas, table, cells, *notes, axis.omitted(cells.xs), others_note(cells), finding=finding)
+    every = [*notes, axis.omitted(cells.xs), others_note(cells)]
+    return drawn(canvas, table, cells, *every, rows=cells.medians(column), finding=finding)
 
 
 def curves(cells: Cells, axis: Axis, notes: Sequence[str] = (), finding: str = "") -> Drawing:

@@ -57,7 +57,8 @@ def sampling(profile: Plain) -> Plan:
 @figure_of_cells("gnndrive-fig2", sampling)
 def fig2(cells: Cells) -> Drawing:
     """Draw seconds of sampling, alone and beside the other stages; raise NotDrawn unless both were measured."""
-    if not any(name.endswith("-only") for name in cells.systems):
+    stages = {name.rpartition("-")[2] for name in cells.systems}
+    if stages != {"only", "all"}:
         raise NotDrawn("no runs with sampling only beside runs with all stages (run with --figures gnndrive-fig2)")
     title, ylabel = "Sampling alone (-only) and with all stages (-all)", "sampling time per epoch (s)"
     column = "stages_s.sample"
