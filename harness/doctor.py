@@ -227,7 +227,7 @@ def _folders(root: Path, places: Places) -> Found:
         if block_device(existing(folder)).numbers != block_device(root).numbers:
             said = f"{folder} is on another disk than the data: a run that reads data there is INVALID"
             return "degraded", said, f"give a folder on the disk of the data by {option}"
-    return "ok", f"scratch files in {places.scratch}, artefacts in {places.artefacts}"
+    return "ok", "scratch files and artefacts are on the disk of the datasets"
 
 
 def _pressure(_: Path) -> Found:
