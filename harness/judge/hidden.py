@@ -1,17 +1,19 @@
-"""Rules 4, 9, 14 and 15: work, reads and memory that the numbers of a run would not show."""
+"""Rules 15 and 17: work and reads that the numbers of a run would not show."""
 
 from __future__ import annotations
 
 import statistics
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from harness.foreign import is_foreign
+from harness.judge.metrics import usable_processors
+from harness.judge.noise import BUSY
 from harness.judge.registry import Finding, RunContext, rule
 from harness.records.record import EpochRecord, Record
 from workloads.units import format_bytes
 
 # An epoch is another kind of work beyond this many medians; beside it, what the counters grow by by chance.
-MEDIANS, CHANCE_S, CHANCE_BYTES = 2.0, 0.1, 1 << 20
+MEDIANS, CHANCE_S, CHANCE_BYTES, BUSY_S = 2.0, 0.1, 1 << 20, 0.5
 # Topology that is read through the page cache, in no counter of a system: a page for each node whose neighbours are
 # drawn, and an id of 8 bytes for each edge. In the reference runs it is less than half of that.
 PAGE_BYTES, ID_BYTES = 4096, 8
@@ -25,28 +27,62 @@ def measured_epochs_are_alike(record: Record, context: RunContext) -> Finding | 
     """Work for several epochs within one of them is hidden by every median, and an epoch costs what the mean costs.
 
     Checks that no measured epoch takes more than twice the median and 0.1 s (without the offline work that the harness
-    times in it) and at the same time works that much more than the median epoch by the kernel's counters: bytes read
-    or written, more than 1 MiB beyond, or processor seconds in user mode, more than 0.1 s beyond. Other programs slow
-    an epoch, but do not make it read or compute twice as much. Applies from three measured epochs on.
+    times in it) and at the same time works that much more than the median epoch by the kernel's counters: bytes
+    written, more than 1 MiB beyond; bytes read, more than its own mini-batches' rows and topology take if each is read
+    at every use, since a cache may still fill; or processor seconds in user mode, more than 0.5 s beyond, if other
+    programs used less than a fifth of the processors. Applies from three measured epochs on.
     """
     measured = record.measured
     if len(measured) < 3:
         return None
-    counters: list[tuple[str, Callable[[EpochRecord], float | None], float]] = [
-        ("bytes read", lambda epoch: epoch.device_bytes, CHANCE_BYTES),
-        ("bytes written", lambda epoch: epoch.device_written_bytes, CHANCE_BYTES),
-        ("processor seconds", lambda epoch: epoch.user_s, CHANCE_S),
-    ]
-    usual_s = statistics.median(epoch.online_s for epoch in measured)
-    long = [epoch for epoch in measured if epoch.online_s > MEDIANS * usual_s + CHANCE_S]
-    for epoch in long:
-        for name, count, chance in counters:
-            known = [found for one in measured if (found := count(one)) is not None]
-            usual = statistics.median(known) if known else 0.0
-            if (count(epoch) or 0) > MEDIANS * usual + chance:
-                more = f"{count(epoch):,.6g} {name}, {usual:,.6g} usual"
-                return Finding(False, f"epoch {epoch.epoch}: {epoch.online_s:.2f} s, {usual_s:.2f} s usual; {more}")
+    usual_s = _usual(measured, lambda epoch: epoch.online_s)
+    for epoch in measured:
+        more = _more_work(record, epoch) if epoch.online_s > MEDIANS * usual_s + CHANCE_S else ""
+        if more:
+            return Finding(False, f"epoch {epoch.epoch}: {epoch.online_s:.2f} s, {usual_s:.2f} s usual; {more}")
     return Finding(True, f"median {usual_s:.2f} s")
+
+
+def _usual(epochs: Sequence[EpochRecord], count: Callable[[EpochRecord], float | None]) -> float:
+    """Return the median of a number over the epochs in which it is known; 0 if it is known in none."""
+    known = [found for epoch in epochs if (found := count(epoch)) is not None]
+    return statistics.median(known) if known else 0.0
+
+
+def _more_work(record: Record, epoch: EpochRecord) -> str:
+    """Return by how much an epoch worked for others than itself; empty if it did not."""
+    written = _usual(record.measured, lambda one: one.device_written_bytes)
+    if (epoch.device_written_bytes or 0) > MEDIANS * written + CHANCE_BYTES:
+        return f"{format_bytes(epoch.device_written_bytes or 0)} written, {format_bytes(int(written))} usual"
+    read = _usual(record.measured, lambda one: one.device_bytes)
+    own = _rows_bytes(record, epoch) + _topology_bytes(record, epoch)
+    if (epoch.device_bytes or 0) > max(MEDIANS * read + CHANCE_BYTES, own):
+        return f"{format_bytes(epoch.device_bytes or 0)} read, {format_bytes(int(read))} usual"
+    user_s = _usual(record.measured, lambda one: one.user_s)
+    if _is_quiet(record, epoch) and (epoch.user_s or 0.0) > MEDIANS * user_s + BUSY_S:
+        return f"{epoch.user_s or 0.0:.2f} processor seconds, {user_s:.2f} usual"
+    return ""
+
+
+def _rows_bytes(record: Record, epoch: EpochRecord) -> int:
+    """Return the bytes of an epoch's feature rows if each is read at every use, in whole pages."""
+    pages = -(-record.config.dataset.row_bytes // PAGE_BYTES) + (record.config.dataset.row_bytes % PAGE_BYTES > 0)
+    return (epoch.nodes or 0) * pages * PAGE_BYTES
+
+
+def _topology_bytes(record: Record, epoch: EpochRecord) -> int:
+    """Return the bytes of topology that may be read through the page cache in an epoch."""
+    dataset = record.config.dataset
+    whole = ID_BYTES * (dataset.num_nodes + 1 + dataset.num_edges)
+    return whole + PAGE_BYTES * (epoch.nodes or 0) + ID_BYTES * (epoch.edges or 0)
+
+
+def _is_quiet(record: Record, epoch: EpochRecord) -> bool:
+    """Return whether other programs used less than a fifth of the processors in an epoch."""
+    processors = usable_processors(record)
+    if not processors or epoch.host_user_s is None or epoch.user_s is None:
+        return False
+    return epoch.host_user_s - epoch.user_s <= BUSY * epoch.wall_s * processors
 
 
 @rule("17", of=["ok"], evidence=True, capped=True, reads=True, faithful=True)
@@ -61,15 +97,12 @@ def reads_are_counted(record: Record, context: RunContext) -> Finding | None:
     counted = [epoch for epoch in record.epochs if epoch.device_bytes is not None and _counts_rows(epoch)]
     if not counted or is_foreign(record.system) or any(gate.io_bytes is None for gate in record.readings.gates):
         return None
-    dataset = record.config.dataset
-    topology_bytes = ID_BYTES * (dataset.num_nodes + 1 + dataset.num_edges)
     for epoch in counted:
         own_bytes, own_requests = _counted(epoch)
         read_bytes, read_requests = epoch.device_bytes or 0, epoch.device_requests or 0
         beside_bytes, beside_requests = read_bytes - own_bytes, read_requests - own_requests
-        pages = PAGE_BYTES * (epoch.nodes or 0) + ID_BYTES * (epoch.edges or 0)
         chance = CHANCE_BYTES + int(UNCOUNTED_SHARE * read_bytes)
-        allowed = chance + topology_bytes + pages
+        allowed = chance + _topology_bytes(record, epoch)
         told = (
             f"epoch {epoch.epoch}: {format_bytes(max(0, beside_bytes))} in {max(0, beside_requests):,} uncounted reads"
         )

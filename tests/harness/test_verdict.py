@@ -508,6 +508,26 @@ def test_every_rule_is_broken_by_a_run_that_breaks_it(name: str, sound: Run) -> 
     assert verdict == BREAKS[name][0]
 
 
+@pytest.mark.parametrize(
+    ("first", "held"),
+    [
+        ({}, False),
+        ({"nodes": 4000}, True),
+        ({"device_bytes": 100_000, "device_written_bytes": 4 * MIB}, False),
+        ({"device_bytes": 100_000, "user_s": 1.9, "host_user_s": 2.0}, False),
+        ({"device_bytes": 100_000, "user_s": 1.9, "host_user_s": 3.8}, True),
+    ],
+    ids=["reads for others", "fills a cache", "writes", "computes", "computes beside other programs"],
+)
+def test_an_epoch_that_works_for_others_is_told_from_a_cache_that_fills_and_from_noise(
+    sound: Run, first: dict[str, Any], held: bool
+) -> None:
+    one_long_epoch(sound)
+    changed(sound, {f"epochs.1.{name}": value for name, value in first.items()})
+    outcomes = {outcome.name: outcome for outcome in judge(*sound)[1]}
+    assert outcomes["measured_epochs_are_alike"].ok is held, outcomes["measured_epochs_are_alike"].detail
+
+
 @pytest.mark.parametrize(("share", "held"), [(0.91, True), (0.89, False)])
 def test_a_foreign_systems_reads_cover_what_a_sampler_like_it_needs(sound: Run, share: float, held: bool) -> None:
     changed(sound, DRAWN)
