@@ -176,7 +176,7 @@ def one_long_epoch(run: Run) -> None:
     record, _ = run
     first = record.epochs[1]
     for number in (2, 3):
-        less = {"epoch": number, "seconds": 0.8, "device_bytes": 100_000, "user_s": 0.3}
+        less = {"epoch": number, "seconds": 0.8, "device_bytes": 100_000, "device_written_bytes": 0, "user_s": 0.3}
         record.epochs.append(first.model_copy(update=less))
     first.device_bytes = 4 * MIB
 
