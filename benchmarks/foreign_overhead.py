@@ -68,8 +68,9 @@ def pair(series: Series, config: RunConfig, mine: Dataset, theirs: Dataset, cap_
     evict_files(dataset_files(theirs), "before")
     with series.isolation.create("by-hand", Limits(cap_bytes, series.limits(config))) as cap:
         cap.bring(Needs(read_only=(theirs.path, *folder.needed())))
-        argv = cap.worker_command([*folder.command(), str(theirs.path), *words, "--wait"])
-        with subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        argv, handed = cap.worker_command([*folder.command(), str(theirs.path), *words, "--wait"])
+        pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+        with subprocess.Popen(argv, **pipes, pass_fds=handed, text=True) as process:
             turn = ByHand(process)
             record = execute(series, config, mine, turn=turn)
             process.kill()
