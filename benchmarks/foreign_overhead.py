@@ -69,8 +69,8 @@ def pair(series: Series, config: RunConfig, mine: Dataset, theirs: Dataset, cap_
     with series.isolation.create("by-hand", Limits(cap_bytes, series.limits(config))) as cap:
         cap.bring(Needs(read_only=(theirs.path, *folder.needed())))
         argv, handed = cap.worker_command([*folder.command(), str(theirs.path), *words, "--wait"])
-        pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
-        with subprocess.Popen(argv, **pipes, pass_fds=handed, text=True) as process:
+        pipe = subprocess.PIPE
+        with subprocess.Popen(argv, stdin=pipe, stdout=pipe, pass_fds=handed, text=True) as process:
             turn = ByHand(process)
             record = execute(series, config, mine, turn=turn)
             process.kill()
