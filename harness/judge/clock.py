@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from harness.judge.memory import files_within
-from harness.judge.metrics import usable_processors
+from harness.judge.metrics import REPORT_S, usable_processors
 from harness.judge.registry import Finding, RunContext, rule, unknown
 from harness.records.record import Record, spread
 from systems.readings import DiskProfile
@@ -16,7 +16,6 @@ AGREES_S, AGREES_SHARE = 0.1, 0.05
 NEAR_S, NEAR_SHARE = 0.02, 0.02
 # Time to send tables and to ask for counters, on a busy machine.
 BETWEEN_S, BETWEEN_SHARE = 0.25, 0.10
-REPORT_S = 50e-6  # of the harness, for each mini-batch in its tables
 PREPARING_S, PREPARING_SHARE = 0.5, 0.10
 # A system's own threads continue while the clock is stopped.
 CHECKING_SHARE = 0.02

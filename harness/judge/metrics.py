@@ -20,6 +20,8 @@ from workloads.accelerators.profile import profile_of
 #: Metrics that need no trace of the workload.
 DERIVED_ANEW = ("once_s", "first_s", "each_s", "mean_epoch_s", "fresh_epoch_s", "prepared_bytes", "distance_to_limit")
 STORAGE_BOUND = 2.0
+# Seconds that the harness needs to report an epoch and to end a worker, and more for each mini-batch in its tables.
+CLOSING_S, REPORT_S = 0.25, 50e-6
 FITS = 1.0
 
 
@@ -239,6 +241,7 @@ class RunNumbers:
         once = self.record.preprocess.whole_s
         if self.record.preprocess.offline is not None:
             once -= self.record.preprocess.offline.whole_s
+        once += self.closing_s
         mean_epoch_s = statistics.fmean(epoch.online_s for epoch in self.measured)
         return TrainingCost(
             once_s=max(0.0, once),
@@ -246,6 +249,13 @@ class RunNumbers:
             each_s=sum(work.whole_s for work in offline) / served if served else 0.0,
             mean_epoch_s=mean_epoch_s,
         )
+
+    @property
+    def closing_s(self) -> float:
+        """Seconds of the work after the last gate, beyond what the harness needs to report the last epoch."""
+        closing = self.record.readings.closing
+        report_s = CLOSING_S + REPORT_S * self.record.epochs[-1].batches
+        return max(0.0, closing.seconds - report_s) if closing else 0.0
 
     @cached_property
     def usual_bytes(self) -> int | None:
@@ -291,7 +301,7 @@ class RunNumbers:
     @metric("once s", unit="s", better="lower", heading="once")
     def once_s(self) -> float | None:
         """Seconds of offline work whatever the number of epochs (rankings, partitions, tables), whichever run spent
-        them."""
+        them, and of what a system does after its last epoch."""
         return self.cost.once_s if self.cost else None
 
     @metric("first s", unit="s", better="lower", heading="first")
@@ -319,14 +329,16 @@ class RunNumbers:
 
     @metric("prepared bytes read", unit="bytes", better="lower", heading="prep. read")
     def prepared_bytes(self) -> int | None:
-        """Bytes read by the offline work of the run's epochs and by the surplus of its warm-up, whichever run read
-        them."""
+        """Bytes read by the offline work of the run's epochs, by the surplus of its warm-up, whichever run read them,
+        and after its last epoch."""
         if not self.measured:
             return None
         further = [self._surplus_bytes(epoch) for epoch in self.record.epochs if epoch.warmup]
         known = [nbytes for nbytes in further if nbytes is not None]
         within = sum(epoch.offline.whole_bytes_read for epoch in self.record.epochs if epoch.offline)
-        whole = self.record.preprocess.whole_bytes_read + within + sum(known)
+        closing = self.record.readings.closing
+        after = closing.bytes_read or 0 if closing else 0
+        whole = self.record.preprocess.whole_bytes_read + within + after + sum(known)
         return whole if len(known) == len(further) else None
 
     @metric("predicted s", unit="s", better="lower")

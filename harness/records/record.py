@@ -363,6 +363,15 @@ class Sandbox(_Part):
     missing: str = ""
 
 
+class Closing(_Part):
+    """What the worker did from the opening of its last gate until its last event: seconds on the orchestrator's clock,
+    and bytes that its cap read from and wrote to devices; None: unknown to the backend."""
+
+    seconds: float
+    bytes_read: int | None = None
+    bytes_written: int | None = None
+
+
 class FeatureCheck(_Part):
     """Comparison of one mini-batch's feature rows in training with the dataset's (methodology rule 26).
 
@@ -408,6 +417,7 @@ class RawReadings(_Part):
         unknown_code: files of code that the worker had loaded and that no fingerprint is made from, without libraries.
         uncharged_bytes: most bytes of memory between gates that the cap was not charged for; None: not looked at.
         enclosing_bytes: least memory limit of the groups that hold the cap; None: no such limit is known.
+        closing: work after the last gate; None in records from before this was read.
     """
 
     isolation: str = ""
@@ -437,6 +447,7 @@ class RawReadings(_Part):
     unknown_code: list[str] = Field(default_factory=list)
     uncharged_bytes: int | None = None
     enclosing_bytes: int | None = None
+    closing: Closing | None = None
     in_turns: bool = False
     free_device_memory: bool = False
 

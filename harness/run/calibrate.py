@@ -92,7 +92,7 @@ def calibrate(
         keep(series, config, memory)
         if times is None:
             times = keep_times(cache, times_key, reading.times)
-    elif config.device.startswith("cuda"):
+    if config.device.startswith("cuda"):
         copy_kernels(kernels_of(cache, key), Path(spec.artefacts))
     # The series' holder has the libraries of our own interpreter alone.
     populate_libraries(memory.get("libraries", ()))
@@ -121,13 +121,16 @@ def _empty_run(series: Series, spec: WorkerSpec, folder: Path, *, time_training:
     with series.isolation.create(f"calibrate-{key}", Limits()) as cap:
         gpus = gpus_of(config.device, config.ranks)
         reading = GateMemory(cap, with_libraries=libraries, gpus=gpus, features=features)
-        wanted = spec.model_copy(update={"mode": "calibrate", "time_training": time_training})
+        own_artefacts = folder / "calibration"  # a calibration leaves nothing to a run but compiled kernels
+        own_artefacts.mkdir(exist_ok=True)
+        update = {"mode": "calibrate", "time_training": time_training, "artefacts": str(own_artefacts)}
+        wanted = spec.model_copy(update=update)
         with Worker(cap, wanted, folder, log, series.hidden) as worker:
 
             def heard(event: Event) -> None:
                 reading(event)
                 if isinstance(event, Gate) and event.at == "imports":  # the system's code is not loaded yet
-                    copy_kernels(Path(spec.artefacts), kernels_of(cache, key))
+                    copy_kernels(own_artefacts, kernels_of(cache, key))
 
             ending = worker.watch(min(CALIBRATION_TIMEOUT_S, max(_LEAST_TIMEOUT_S, config.timeout_s)), heard)
     if ending.status != "ok":

@@ -17,7 +17,7 @@ import psutil
 
 from harness.isolation.base import Cap, IoStats, MemoryStats
 from harness.isolation.walls.sandbox import Walls
-from harness.records.record import EvictionReading, GateReading, PlannedBuffer, RunConfig
+from harness.records.record import Closing, EvictionReading, GateReading, PlannedBuffer, RunConfig
 from harness.results.store import BATCH_COLUMNS, STAGE_COLUMNS
 from harness.run import cold, opened
 from harness.telemetry.frame import align, with_busy_lanes
@@ -42,6 +42,7 @@ class Gathered:
         zero: monotonic seconds of the first epoch's begin; None before.
         memory: reading of the cap after the worker's end.
         nonces: number drawn for the spot checks of each epoch, by epoch.
+        closing: what the worker did after its last gate; None before its end.
         planned: monotonic seconds of the plan's arrival; None before.
         walls: walls between the worker and the host.
         limits, sampled_s: memory limits seen in force (0: none), and monotonic seconds of each sample of the cap.
@@ -80,6 +81,7 @@ class Gathered:
     spawned: float = 0.0
     planned: float | None = None
     calibrate_s: float = 0.0
+    closing: Closing | None = None
     challenge: bool = False
     forgetful: list[DevicePool] = field(default_factory=list)
     given: list[Path] = field(default_factory=list)
@@ -232,6 +234,21 @@ class Gathered:
             )
         )
         return behind
+
+    def close(self, cap: Cap, ended: float | None) -> None:
+        """Store what the worker did from its last gate until its last event, which came at `ended` (monotonic s)."""
+        io = cap.io()
+        if ended is None or not self.gates or not self.gates[-1].at.endswith("end"):
+            return
+        last = self.gates[-1]
+        now = io and io.of(self.disks)
+        read = written = None
+        if now and last.io_bytes is not None:
+            read = now.read_bytes - last.io_bytes
+        if now and last.io_written_bytes is not None:
+            written = now.write_bytes - last.io_written_bytes
+        seconds = max(0.0, ended - last.opened_s)
+        self.closing = Closing(seconds=seconds, bytes_read=read, bytes_written=written)
 
     def _counts(self, cap: Cap) -> dict[str, Any]:
         """Return the counters of a gate's reading: of the cap, the disk and the processors."""

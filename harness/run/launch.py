@@ -65,7 +65,7 @@ class Ending:
 
 class Worker:
     """A running worker. Use as a context manager: leaving it kills all processes in the cap and closes the pipes.
-    `left_files`: names of its temporary files, after `watch`.
+    `left_files`: names of its temporary files, after `watch`. `ended`: monotonic seconds of its last event, or None.
 
     Args:
         cap, spec: cap and spec of the worker.
@@ -139,6 +139,7 @@ class Worker:
             for pool in handed:
                 pool.close()
         self._pipes.spawned()
+        self.ended: float | None = None
         self.left_files: list[str] = []
         self._reader = EventReader(self._pipes.events, self._order)
 
@@ -166,7 +167,7 @@ class Worker:
             exited = self._process.poll() is not None
             for event in self._reader.poll(0.0 if exited else min(left, _POLL_SECONDS)):
                 if isinstance(event, Done | Failed):
-                    last = event
+                    last, self.ended = event, time.monotonic()
                     break
                 reached = time.monotonic()
                 more = on_event(event)

@@ -33,6 +33,7 @@ from harness.records.record import (
 from harness.results import store as results
 from harness.run import calibrate
 from harness.run.evaluate import add_test_accuracy
+from harness.run.frozen import freeze, refuse_changed
 from harness.run.gathered import Gathered
 from harness.run.launch import Ending, Worker
 from harness.run.series import Progress, Series
@@ -102,6 +103,7 @@ class _Execution:
     _partition: MadePartition | None = None
     _caveats: list[str] = field(default_factory=list)
     _test_clock: str = ""
+    _refused: dict[str, str] = field(default_factory=dict)
     _phase: str = "starting"
 
     def __post_init__(self) -> None:
@@ -138,6 +140,9 @@ class _Execution:
                 self._seen.forgetful = pools
             self._seen.folders.append(Path(spec.scratch))
             remove_unfinished(Path(spec.artefacts))
+            self._refused = refuse_changed(series.frozen, Path(spec.artefacts))
+            for reason in self._refused.values():
+                self._progress(reason)
             began = time.monotonic()
             held = self._calibration = calibrate.calibrate(series, spec, folder, self._progress)
             asked = self._asked = Memory.model_validate(held.memory)
@@ -194,6 +199,7 @@ class _Execution:
                     recorder.start()
                     ending = worker.watch(self._config.timeout_s, lambda event: self._hear(event, cap))
                     self._seen.memory, self._seen.enclosing_bytes = cap.memory(), cap.enclosing_bytes()
+                    self._seen.close(cap, worker.ended)
             finally:
                 self._telemetry = recorder.stop()
         self._caveats += cap.caveats
@@ -208,6 +214,9 @@ class _Execution:
         elif isinstance(event, Prepared):
             self._phase = "evicting what was prepared"
         answer = self._seen.take(event, cap, reached)
+        if isinstance(event, Gate) and not event.is_epoch_start:
+            system = self._config.system
+            freeze(self._series.frozen, self._series.artefacts(system), self._refused)
         if isinstance(event, Planned):
             self._phase = "preparing"
         elif isinstance(event, Gate):
@@ -223,6 +232,8 @@ class _Execution:
         # Notes and facts of the harness replace what the worker says under the same names.
         notes = dict(ending.notes)
         notes[ORIGIN] = self._dataset.origin
+        if self._refused:
+            notes["refused_artefacts"] = "; ".join(self._refused.values())
         if made is not None:
             whose = "by an earlier run" if made.reused else "for this run"
             notes["partition"] = f"self-reliant, made in {made.seconds:.3g} s {whose}, outside the cap"
@@ -300,6 +311,7 @@ class _Execution:
                 if not (config.device.startswith("cuda") and calibrate.compiled(series.cache, file))
             ],
             enclosing_bytes=seen.enclosing_bytes,
+            closing=seen.closing,
             uncharged_bytes=seen.uncharged,
             sandbox=Sandbox(kind=seen.walls.kind, walls=list(seen.walls.walls), missing=seen.walls.missing),
             samples=len(seen.sampled_s),

@@ -269,3 +269,8 @@ class Series:
     def artefacts(self, system: str) -> Path:
         """Return the folder of a system's artefacts."""
         return self.places.artefacts_of(system)
+
+    @property
+    def frozen(self) -> Cache:
+        """State of frozen artefacts (`harness/run/frozen.py`); no worker sees its folder."""
+        return Cache(self.places.artefacts_of(".frozen"))

@@ -74,14 +74,15 @@ class Run:
         # Each rank has its own device and an equal part of the host's budget.
         host = spec.budget_host if spec.budget_host is None else spec.budget_host // joint.world
         self._bytes = host, self._accelerator.memory_bytes
+        # Preparation counts from here on, options, constructor and plan included, plus the loading of the system's
+        # libraries.
+        self._began = time.monotonic() - parts.libraries_s
+        read, written = artefacts.process_io()
+        self._io_before = read - parts.libraries_io[0], written - parts.libraries_io[1]
         options = parts.system_class.info.options.model_validate(spec.config.options)
         cap = parse_memory(spec.config.memory, parts.workload.dataset.feature_bytes).cap_bytes
         rest = None if cap is None or host is None else cap - host
         self._planner = Planner(parts.system_class, parts.workload, runtime, options, spec.config.device, rest=rest)
-        # Preparation counts from here on, constructor and plan included, plus the loading of the system's libraries.
-        self._began = time.monotonic() - parts.libraries_s
-        read, written = artefacts.process_io()
-        self._io_before = read - parts.libraries_io[0], written - parts.libraries_io[1]
         self._system: System = self._planner.make(*self._bytes, self._clock)
         self._episodes = EpisodeTimer(self._system, spec.config.epochs)
 

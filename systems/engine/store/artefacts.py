@@ -203,12 +203,25 @@ def _place(root: Path, name: str, key: Mapping[str, Any]) -> tuple[Path, str]:
 
 
 def _complete(folder: Path, text: str) -> dict[str, Any] | None:
-    """Return the facts of a finished folder of this key whose files still have their sizes; else None."""
+    """Return the facts of a finished folder of this key that holds the listed files alone, of their sizes; else
+    None."""
     with suppress(OSError, ValueError, KeyError, TypeError):
         seal = json.loads((folder / _SEAL).read_text(encoding="utf-8"))
-        if seal["key"] == text and all((folder / file).stat().st_size == size for file, size in seal["files"].items()):
+        same_sizes = all((folder / file).stat().st_size == size for file, size in seal["files"].items())
+        if seal["key"] == text and same_sizes and not unlisted(folder):
             return dict(seal["facts"])
     return None
+
+
+def listed(folder: Path) -> set[str]:
+    """Return the files that a finished artefact lists, by their paths in it."""
+    return set(json.loads((folder / _SEAL).read_text(encoding="utf-8"))["files"])
+
+
+def unlisted(folder: Path) -> list[str]:
+    """Return what a finished artefact holds beside the files that it lists and folders, sorted."""
+    found = {str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_symlink() or not path.is_dir()}
+    return sorted(found - listed(folder) - {_SEAL})
 
 
 def reused() -> dict[Path, Cost]:

@@ -180,7 +180,7 @@ class HalfBesideTheDataset(_HalfOfAFile):
         self.open(Path(self.system.options.place))
 
 
-@cheat(BEFORE)
+@cheat("")
 class HalfOfTheCalibration(_HalfOfAFile):
     """Reads a file that the run's calibration made, when no clock ran (`CopiesInLibraries`)."""
 

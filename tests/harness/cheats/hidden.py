@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, ClassVar
@@ -10,8 +11,10 @@ from typing import Any, ClassVar
 import numpy as np
 import numpy.typing as npt
 
+from systems.engine.store import artefacts
 from systems.interface import Counters
 from tests.harness.cheats.act import Act, Ids, cheat
+from tests.harness.cheats.elsewhere import KEY
 
 
 @cheat("measured_epochs_are_alike")
@@ -59,6 +62,47 @@ class PacksInOneEpoch(Act):
         counters.bytes_read += nbytes
         counters.bytes_useful += nbytes
         return rows.reshape(len(nodes), dim)
+
+
+@cheat("")
+class PacksWhileClosing(Act):
+    """Keeps prepared work for the next run in a finished artefact, once its last epoch is over."""
+
+    def prepare(self) -> None:
+        """Make an artefact, and work unless an earlier run left its work there."""
+        made = artefacts.prepare(self.system.runtime.artefacts, "kept", KEY, lambda folder: {})
+        self._extra = made.path / "extra.bin"
+        if not self._extra.exists():
+            time.sleep(1.5)
+
+    def close(self) -> None:
+        """Leave the work to the next run."""
+        self._extra.write_bytes(b"work")
+
+
+@cheat("")
+class WorksWhileClosing(Act):
+    """Works on no clock, once its last epoch is over."""
+
+    def close(self) -> None:
+        """Work for 1.5 seconds."""
+        time.sleep(1.5)
+
+
+@cheat("")
+class FinishesWhileClosing(Act):
+    """Makes an artefact for the next run once its last epoch is over, and says that it took no time."""
+
+    def prepare(self) -> None:
+        """Work unless an earlier run did."""
+        found = artefacts.find(self.system.runtime.artefacts, "late", KEY)
+        self._made = found is not None
+        time.sleep(0.0 if self._made else 1.5)
+
+    def close(self) -> None:
+        """Make the artefact, at no cost."""
+        if not self._made:
+            artefacts.prepare(self.system.runtime.artefacts, "late", KEY, lambda folder: {})
 
 
 @cheat("counters_add_up")

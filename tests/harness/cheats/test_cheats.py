@@ -30,6 +30,7 @@ from harness.records.code import code_of
 from harness.records.record import Record
 from harness.results import store as results
 from harness.run import cold, orchestrator
+from harness.run.frozen import freeze
 from harness.run.orchestrator import execute
 from harness.run.series import Series
 from harness.run.spec import setting_of
@@ -50,7 +51,7 @@ COUNTED = pytest.mark.slow("harness/run", "harness/worker", "harness/judge", "sy
 #: Cheats that are caught by the rule of others, which run in every `make test`, or that take long.
 LIKE_OTHERS = frozenset(
     "computes_after_the_preparation computes_behind_the_gate counts_larger_requests device_memory_as_cache "
-    "half_beside_the_dataset half_of_the_calibration half_precision "
+    "half_beside_the_dataset half_precision "
     "honest_while_warming_up mini_batches_without_rows no_labels one_seed_node one_table other_seed "
     "prefetch_between_gates prepares_on_both_sides reads_nothing repeated_seeds same_every_epoch stale_rows "
     "wrong_rows".split()
@@ -226,6 +227,7 @@ def kept_artefact(series: Series, features: Path, **setting: Any) -> Iterator[No
     with mock.patch.dict(artefacts._UNDER):
         artefacts.work_under(setting_of(series, wanted(series, "honest", **setting)), code_of(NAME).system)
         made = artefacts.prepare(series.artefacts(NAME), "half", KEY, make)
+        freeze(series.frozen, series.artefacts(NAME))
     try:
         yield
     finally:
@@ -418,6 +420,11 @@ def test_a_worker_can_write_to_nothing_that_judges_it(series: Series) -> None:
     assert record.status == "ok", record.reason
 
 
+def test_a_calibration_cannot_leave_anything_among_the_artefacts(series: Series) -> None:
+    record = run(series, "half_of_the_calibration")
+    assert record.status == "failed" and "No such file" in record.reason
+
+
 @pytest.mark.parametrize(
     ("cheat", "refusal"),
     [
@@ -523,12 +530,29 @@ def test_preparing_in_the_plan_counts_as_preparing(counted: Record) -> None:
 
 
 @COUNTED
-@pytest.mark.parametrize("cheat", ["keeps_what_it_prepared", "keeps_what_it_prepared_at_home"])
+@pytest.mark.parametrize(
+    "cheat",
+    ["keeps_what_it_prepared", "keeps_what_it_prepared_at_home", "packs_while_closing", "finishes_while_closing"],
+)
 def test_preparing_for_the_next_run_does_not_help_it(series: Series, cheat: str) -> None:
     for record in (run(series, cheat), run(series, cheat)):
         assert record.status == "ok", record.reason
         assert record.preprocess.seconds >= 1.5
         assert set(broken(record)) <= OF_THE_MACHINE, broken(record)
+
+
+def test_work_after_the_last_epoch_is_part_of_what_a_training_costs_once(series: Series) -> None:
+    record = run(series, "works_while_closing")
+    assert record.status == "ok", record.reason
+    assert record.readings.closing is not None and record.readings.closing.seconds >= 1.5
+    assert record.summary.once_s is not None
+    assert record.summary.once_s >= record.preprocess.seconds + 1.2
+
+
+def test_a_file_that_was_added_to_an_artefact_is_named_by_the_next_run(series: Series) -> None:
+    run(series, "packs_while_closing")
+    said = run(series, "packs_while_closing").notes["refused_artefacts"]
+    assert "extra.bin" in said and "made anew" in said
 
 
 @COUNTED
