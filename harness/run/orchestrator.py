@@ -31,9 +31,9 @@ from harness.records.record import (
     Sandbox,
 )
 from harness.results import store as results
+from harness.results.frozen import freeze, refuse_changed
 from harness.run import calibrate
 from harness.run.evaluate import add_test_accuracy
-from harness.run.frozen import freeze, refuse_changed
 from harness.run.gathered import Gathered
 from harness.run.launch import Ending, Worker
 from harness.run.series import Progress, Series

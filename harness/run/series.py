@@ -272,5 +272,5 @@ class Series:
 
     @property
     def frozen(self) -> Cache:
-        """State of frozen artefacts (`harness/run/frozen.py`); no worker sees its folder."""
+        """State of frozen artefacts (`harness/results/frozen.py`); no worker sees its folder."""
         return Cache(self.places.artefacts_of(".frozen"))

@@ -29,8 +29,8 @@ from harness.records import seal
 from harness.records.code import code_of
 from harness.records.record import Record
 from harness.results import store as results
+from harness.results.frozen import freeze
 from harness.run import cold, orchestrator
-from harness.run.frozen import freeze
 from harness.run.orchestrator import execute
 from harness.run.series import Series
 from harness.run.spec import setting_of
