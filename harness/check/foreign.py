@@ -7,9 +7,8 @@ from __future__ import annotations
 
 import os
 import tempfile
-import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -51,7 +50,6 @@ _SETTINGS: dict[str, Any] = {
     "hidden": 16,
     "timeout": "300s",
 }
-_SHARED = Path("/dev/shm")
 COUNT, SEEDS, SIZES = "number of mini-batches", "each training node a seed once an epoch", "sizes of mini-batches"
 DRAWS, DIGESTS = "neighbours drawn alike, anew, along in-edges", "digests equal the workload's"
 ROWS, LOSSES, LEFT = "feature rows equal the dataset's", "losses are finite", "nothing is left behind"
@@ -147,11 +145,7 @@ def check_foreign(
 
 def _run(series: Series, config: RunConfig, dataset: Dataset, log: Path) -> tuple[Ending, _Told]:
     told = _Told()
-    with (
-        series.scratch() as folder,
-        worker_spec(series, config, dataset, folder, folder.name) as (spec, _),
-        _leaks(told),
-    ):
+    with series.scratch() as folder, worker_spec(series, config, dataset, folder, folder.name) as (spec, _):
         try:
             held = calibrate.calibrate(series, spec, folder)
         except OutcoreError:
@@ -182,34 +176,6 @@ def _run(series: Series, config: RunConfig, dataset: Dataset, log: Path) -> tupl
                 ending = worker.watch(config.timeout_s, hear)
             told.left += [f"temporary file {name}" for name in worker.left_files]
     return ending, told
-
-
-@contextmanager
-def _leaks(told: _Told) -> Iterator[None]:
-    """Note what is left in shared memory."""
-    before, began = set(_shared()), time.time()
-    yield
-    told.left += [f"shared memory {path}" for path in sorted(set(_shared()) - before) if _is_orphan(path, began)]
-
-
-def _shared() -> list[Path]:
-    return list(_SHARED.iterdir()) if _SHARED.is_dir() else []
-
-
-def _is_orphan(path: Path, began: float) -> bool:
-    """Return whether shared memory was made since `began` and no living process, of another run perhaps, has it."""
-    name = str(path)
-    with suppress(OSError):
-        if path.stat().st_ctime < began - 1:
-            return False
-        for process in Path("/proc").glob("[0-9]*"):
-            with suppress(OSError):
-                if name in (process / "maps").read_text(errors="replace"):
-                    return False
-                if any(os.readlink(link) == name for link in (process / "fd").iterdir()):  # noqa: PTH115
-                    return False
-        return True
-    return False
 
 
 def _judge(series: Series, config: RunConfig, dataset: Dataset, ending: Ending, told: _Told) -> Iterator[CheckResult]:
@@ -255,7 +221,7 @@ def _judge(series: Series, config: RunConfig, dataset: Dataset, ending: Ending, 
     read = told.feature_read_bytes
     loaded = [f"{format_bytes(read)} of features are read while floor and training are measured"]
     yield result(MEMORY, loaded if read > WARM_BYTES else [], "measured before the run")
-    yield result(LEFT, told.left, "no process, temporary file or shared memory")
+    yield result(LEFT, told.left, "no process, no temporary file")
 
 
 def _count_faults(rows: Sequence[Sequence[BatchRow]], wanted: int) -> Iterator[str]:

@@ -78,8 +78,6 @@ class Faulty(_TEMPLATE.NewSystem):
             subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"], start_new_session=True)
         if self.fault == "file":
             Path(tempfile.gettempdir(), "forgotten").write_text("x")
-        if self.fault == "shared memory":
-            Path(f"/dev/shm/outcore-forgotten-{os.getpid()}").write_bytes(b"x" * 100)
 
     def none(self, log: Log) -> Any:
         rows = np.zeros((0, self.run.data.dim), np.float32)
