@@ -440,6 +440,15 @@ class System(ABC):
         """
         return 0
 
+    def shared_s(self) -> float:
+        """Return the seconds of the last `prepare_epochs` that epochs share, however many it serves, as measured by
+        the system: one pass over the features for all of them, for example, whichever run made it.
+
+        A training of more epochs spends them once (T(E), rule 14). The cost of a fresh epoch, by which systems are
+        ranked, holds this epoch's part of them.
+        """
+        return 0.0
+
     @abstractmethod
     def epoch(self, k: int) -> Iterator[Batch]:
         """Yield every mini-batch of epoch `k` exactly once. Counters restart here."""

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 #: Columns that name a cell: the series of its figure, its place on the axis, and its panel.
 PLACE = ("system", "x", "panel")
 #: Terms of T(E), as columns of `Cells.medians`.
-TERMS = ("once_s", "first_s", "each_s", "mean_epoch_s")
+TERMS = ("once_s", "first_s", "each_s", "mean_epoch_s", "shared_s", "shared_each_s")
 NO_CELLS = pd.DataFrame(columns=[*PLACE, "status", *STATISTICS, "verdict", "run", "record", "path", *TERMS])
 
 

@@ -1,4 +1,9 @@
-"""Cost of a training of E epochs: T(E) = once + first + E x (each + epoch) (rules 14 and 15)."""
+"""Cost of a training of E epochs: T(E) = once + first + E x (each + epoch) (rules 14 and 15).
+
+Epochs whose offline work is done together may share a part of it, such as one pass over the features. `each` holds an
+epoch's share of it in an episode as long as the run's, and systems are ranked by that; T(E) counts it once, since a
+training of E epochs prepares all of them together.
+"""
 
 from __future__ import annotations
 
@@ -9,32 +14,38 @@ from dataclasses import dataclass, fields
 from typing import Any
 
 from harness.records.record import COUNTED
+from workloads.units import format_bytes
 
 
 @dataclass(frozen=True)
 class TrainingCost:
-    """The four terms of T(E), in seconds, as metrics of a run's summary hold them (`harness/judge/metrics.py`).
+    """The terms of T(E), in seconds, as metrics of a run's summary hold them (`harness/judge/metrics.py`).
 
     Attributes:
         once_s: offline work whatever the number of epochs (rankings, partitions, tables), whichever run spent it.
         first_s: surplus of the warm-up epochs over the mean of the measured ones.
-        each_s: offline work that one fresh epoch needs, such as sampling and packing it beforehand.
+        each_s: offline work that one fresh epoch needs, such as sampling and packing it beforehand, in episodes as long
+            as the run's.
         mean_epoch_s: mean of the measured epochs, without the offline work within them.
+        shared_s: offline work that epochs share, however many are prepared together.
+        shared_each_s: the part of `each_s` that is an epoch's share of it.
     """
 
     once_s: float
     first_s: float
     each_s: float
     mean_epoch_s: float
+    shared_s: float = 0.0
+    shared_each_s: float = 0.0
 
     @classmethod
     def of(cls, record: Mapping[str, Any]) -> TrainingCost | None:
         """Return the cost of a run (plain data); None where no epoch was measured."""
         summary = record.get("summary") or {}
-        terms = {field.name: summary.get(field.name) for field in fields(cls)}
-        if any(term is None for term in terms.values()):
+        if summary.get("mean_epoch_s") is None:
             return None
-        return cls(**{name: float(term) for name, term in terms.items() if term is not None})
+        known = {name: summary.get(name) for name in (field.name for field in fields(cls))}
+        return cls(**{name: float(term) for name, term in known.items() if term is not None})
 
     @classmethod
     def of_runs(cls, records: Sequence[Mapping[str, Any]]) -> TrainingCost | None:
@@ -56,6 +67,8 @@ class TrainingCost:
             first_s=statistics.median(cost.first_s for cost in costs),
             each_s=statistics.median(cost.each_s for cost in costs),
             mean_epoch_s=statistics.fmean(epochs_s),
+            shared_s=statistics.median(cost.shared_s for cost in costs),
+            shared_each_s=statistics.median(cost.shared_each_s for cost in costs),
         )
 
     @property
@@ -68,9 +81,19 @@ class TrainingCost:
         """Seconds that a training spends once: `once` and `first`."""
         return self.once_s + self.first_s
 
+    @property
+    def begin_s(self) -> float:
+        """Seconds of a training that do not depend on its number of epochs: `once`, `first` and `shared`."""
+        return self.before_s + self.shared_s
+
+    @property
+    def further_epoch_s(self) -> float:
+        """Seconds that a further epoch adds to a training."""
+        return self.fresh_epoch_s - self.shared_each_s
+
     def total_s(self, epochs: int) -> float:
         """Return T(E): the seconds of a training of `epochs` epochs."""
-        return self.before_s + epochs * self.fresh_epoch_s
+        return self.begin_s + epochs * self.further_epoch_s
 
     def share_s(self, epochs: int) -> float:
         """Return T(E) / E: the seconds of an epoch with its share of what is spent once."""
@@ -78,8 +101,8 @@ class TrainingCost:
 
     def ahead_from(self, other: TrainingCost) -> int | None:
         """Return the least number of epochs from which on this training takes less time than `other`; None: never."""
-        saved = other.fresh_epoch_s - self.fresh_epoch_s
-        more = self.before_s - other.before_s
+        saved = other.further_epoch_s - self.further_epoch_s
+        more = self.begin_s - other.begin_s
         if saved <= 0:
             return 1 if saved == 0 and more < 0 else None
         return max(1, math.floor(more / saved) + 1)
@@ -104,13 +127,28 @@ def _is_timed(record: Mapping[str, Any]) -> bool:
 
 
 def episode_epochs(record: Mapping[str, Any]) -> int:
-    """Return the number of epochs whose offline work a run (plain data) did together; 0 without such work.
-
-    Epochs of an episode share work, such as one pass over the features, so `each` falls with this number and foretells
-    only trainings in episodes of this length.
-    """
+    """Return the number of epochs whose offline work a run (plain data) did together; 0 without such work."""
     offline = (record.get("preprocess") or {}).get("offline") or {}
     return int(offline.get("epochs", 0))
+
+
+def shared_work(record: Mapping[str, Any]) -> list[str]:
+    """Return a sentence on the offline work that a run (plain data) did for several epochs together; none without."""
+    count = episode_epochs(record)
+    if count == 0:
+        return []
+    together = f"{record['config']['system']} did the offline work of {count} epochs together"
+    cost = TrainingCost.of(record)
+    if cost is None or cost.shared_s == 0:
+        return [
+            f"{together}. Work that they share was not measured: beyond {count} epochs its T(E) is an upper estimate."
+        ]
+    offline = record["preprocess"]["offline"]
+    nbytes = (offline["bytes_written"] + offline["made_bytes_written"]) / count
+    return [
+        f"{together}: {cost.shared_s:.3g} s of {count * cost.each_s:.3g} s are shared, and T(E) counts them once. "
+        f"E epochs prepared together need E x {format_bytes(nbytes)} of disk."
+    ]
 
 
 def leading(costs: Mapping[str, TrainingCost]) -> Iterator[tuple[str, int]]:
@@ -121,16 +159,16 @@ def leading(costs: Mapping[str, TrainingCost]) -> Iterator[tuple[str, int]]:
     if not costs:
         return
     first = 1
-    leader = min(costs, key=lambda system: (costs[system].total_s(1), costs[system].fresh_epoch_s, system))
+    leader = min(costs, key=lambda system: (costs[system].total_s(1), costs[system].further_epoch_s, system))
     yield leader, first
     while True:
         turns = []
         for system, cost in costs.items():
             ahead = cost.ahead_from(costs[leader])
-            if ahead is not None and cost.fresh_epoch_s < costs[leader].fresh_epoch_s:
+            if ahead is not None and cost.further_epoch_s < costs[leader].further_epoch_s:
                 turn = max(ahead, first + 1)
                 # Of several that pass the leader at the same number of epochs the one with the least time is next.
-                turns.append((turn, cost.total_s(turn), cost.fresh_epoch_s, system))
+                turns.append((turn, cost.total_s(turn), cost.further_epoch_s, system))
         if not turns:
             return
         first, _, _, leader = min(turns)

@@ -188,9 +188,11 @@ class OfflineWork(_Work):
 
     Attributes:
         epochs: number of the run's epochs that the work serves.
+        shared_s: seconds of it that these epochs share and that more of them would share too, by the system's measure.
     """
 
     epochs: int = Field(ge=1, lt=2**31)
+    shared_s: float = Field(default=0.0, ge=0)
 
     @classmethod
     def joined(cls, parts: Sequence[OfflineWork]) -> OfflineWork:
@@ -200,6 +202,7 @@ class OfflineWork(_Work):
             raise ValueError(f"ranks prepare for different numbers of epochs: {sorted(counts)}")
         return cls(
             epochs=counts.pop(),
+            shared_s=min(part.shared_s for part in parts),
             seconds=max(part.seconds for part in parts),
             made_s=max(part.made_s for part in parts),
             bytes_read=sum(part.bytes_read for part in parts),
@@ -511,6 +514,8 @@ class Summary(BaseModel):
     once_s: float | None = None
     first_s: float | None = None
     each_s: float | None = None
+    shared_s: float | None = None
+    shared_each_s: float | None = None
     mean_epoch_s: float | None = None
     fresh_epoch_s: float | None = None
     prepared_bytes: int | None = None

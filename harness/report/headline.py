@@ -10,7 +10,7 @@ from harness.compare.epochs import part_of_epoch, with_part
 from harness.compare.plan import Plain
 from harness.compare.verdicts import uncounted_text
 from harness.figures.draw.captions import broken_rules
-from harness.records.cost import episode_epochs, leaders, leading
+from harness.records.cost import leaders, leading, shared_work
 from harness.records.record import COUNTED, Spread, class_of
 from harness.report.setting_words import in_words
 from harness.report.standings import RankedSetting, Standing, settings_of, times_as_fast, without_cap
@@ -230,13 +230,7 @@ def _trainings(setting: RankedSetting) -> list[str]:
             f"In a training of E epochs, with all work counted, the least time is that of: {leaders(costs)}."
         )
     for standing in setting.timed:
-        count = episode_epochs(standing.record)
-        if count:
-            sentences.append(
-                f"{standing.system} did the offline work of {count} epochs together. Work that these share may be much "
-                "of it, so a longer training may cost less an epoch than this says: its totals beyond "
-                f"{count} epochs are upper estimates."
-            )
+        sentences += shared_work(standing.record)
     return sentences
 
 

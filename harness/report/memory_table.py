@@ -15,7 +15,7 @@ from harness.figures.draw import style
 from harness.figures.draw.captions import graph_size
 from harness.figures.draw.panels import MARK
 from harness.figures.outcore.memory import cost_of, memory_rows, over_memory
-from harness.records.cost import episode_epochs, leaders, leading
+from harness.records.cost import leaders, leading, shared_work
 from harness.results.reference import Reference
 from harness.results.table import each
 from workloads.units import format_bytes, row_bytes
@@ -116,11 +116,9 @@ def _fastest(rows: pd.DataFrame) -> Iterator[str]:
 
 def _trainings(rows: pd.DataFrame) -> Iterator[str]:
     """Yield a sentence on the budgets where it depends on the number of epochs which training takes the least time."""
-    episodes = {row.system: episode_epochs(row.record) for row in each(rows)}
-    for system, count in episodes.items():
-        if count:
-            together = f"`{system}` prepared {count} epochs together"
-            yield f"{together}: more at once may cost less an epoch than the table says."
+    prepared_together = {row.system: shared_work(row.record) for row in each(rows)}
+    for sentences in prepared_together.values():
+        yield from sentences
     turns = []
     for share, found in rows[rows["mean_epoch_s"].notna()].groupby("share", sort=False):
         costs = {f"`{row.system}`": cost_of(row) for row in each(found)}

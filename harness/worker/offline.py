@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 
 from harness.records.record import OfflineWork
@@ -14,6 +15,7 @@ class EpisodeTimer:
     """Timer of `System.prepare_epochs`, which calls it for the first epoch that no earlier call serves."""
 
     def __init__(self, system: System, epochs: int) -> None:
+        self._system = system
         self._work = EpochWork(system)
         self._epochs = epochs
 
@@ -32,13 +34,18 @@ class EpisodeTimer:
         read, written = artefacts.process_io()
         if served == 0:
             return None
+        shared_s = self._system.shared_s()
+        if not math.isfinite(shared_s) or shared_s < 0:
+            raise ValueError(f"shared_s() returned {shared_s!r}: return seconds, 0 where epochs share no work")
         reused = [cost for path, cost in artefacts.reused().items() if path not in reused_before]
+        made_s = sum(cost.seconds for cost in reused)
         return OfflineWork(
             epochs=min(served, self._epochs - epoch),
+            shared_s=min(shared_s, seconds + made_s),
             seconds=seconds,
             bytes_read=read - read_before,
             bytes_written=written - written_before,
-            made_s=sum(cost.seconds for cost in reused),
+            made_s=made_s,
             made_bytes_read=sum(cost.bytes_read for cost in reused),
             made_bytes_written=sum(cost.bytes_written for cost in reused),
         )

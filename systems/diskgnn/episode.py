@@ -6,6 +6,8 @@ All mini-batches of an episode are prepared together: one ranking, one set of ca
 from __future__ import annotations
 
 import math
+import statistics
+import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing
 from dataclasses import asdict, dataclass
@@ -40,6 +42,7 @@ from systems.engine.store.artefacts import Prepared, identity, prepare
 from systems.engine.store.batch_store import BatchReader, BatchWriter
 from systems.engine.store.packed_layout import arrays_bytes
 from systems.engine.store.packed_writer import PackedWriter
+from systems.engine.store.packing import PackStats
 from systems.interface import StageClock
 from workloads.direct_files import padded
 from workloads.sampling.batch import SampledBatch
@@ -118,7 +121,7 @@ class Episodes:
     def _make(self, folder: Path, epochs: tuple[int, ...]) -> Mapping[str, Any]:
         dataset, options, samples = self.sizes.workload.dataset, self.sizes.options, folder / "samples"
         counts = AccessCounts(dataset.num_nodes)
-        graph_bytes, index = self._sample(samples, epochs, counts)
+        graph_bytes, index, sampling_s = self._sample(samples, epochs, counts)
         give_back_free_memory()
         with closing(BatchReader(samples, index)) as reader:
             with self.clock.stage("inspect"):
@@ -153,15 +156,24 @@ class Episodes:
             "fit": asdict(found),
             "samples_bytes": index.nbytes,
             "pack": asdict(stats),
+            "shared_s": _first_surplus(sampling_s) + _one_pass(stats),
             **simulated,
         }
 
-    def _sample(self, path: Path, epochs: tuple[int, ...], counts: AccessCounts) -> tuple[Ids, RegionIndex]:
-        """Sample all mini-batches to disk, counting accesses; return the bytes of each graph, and the index."""
+    def _sample(
+        self, path: Path, epochs: tuple[int, ...], counts: AccessCounts
+    ) -> tuple[Ids, RegionIndex, dict[int, float]]:
+        """Sample all mini-batches to disk, counting accesses.
+
+        Returns:
+            The bytes of each graph, the index, and the seconds of each sampled epoch.
+        """
         workload = self.sizes.workload
         sampler, plan = mapped_sampler(workload), make_seed_plan(workload)
         jobs = [(epoch, batch, nodes) for epoch in epochs for batch, nodes in enumerate(plan.batches(epoch))]
         graph_bytes = np.zeros(len(jobs), dtype=np.int64)
+        began = time.monotonic()
+        ended: dict[int, float] = {}
         writer = BatchWriter(path, fix="make room on the disk of the results folder")
 
         def sample(_: int, job: tuple[int, int, Ids]) -> SampledBatch:
@@ -179,7 +191,10 @@ class Episodes:
                     counts.add(batch.nodes)
                     graph_bytes[number] = arrays_bytes(graph_arrays(batch))
                     writer.append(batch)
-            return graph_bytes, writer.close()
+                    ended[batch.epoch] = time.monotonic()
+            begins = [began, *ended.values()]
+            seconds = {epoch: end - begin for (epoch, end), begin in zip(ended.items(), begins, strict=False)}
+            return graph_bytes, writer.close(), seconds
         except BaseException:
             writer.abandon()
             raise
@@ -210,6 +225,21 @@ class Episodes:
             granularity=self.sizes.options.io_granularity,
             logical_bytes=self.block_bytes,
         )
+
+
+def _first_surplus(sampling_s: Mapping[int, float]) -> float:
+    """Return the seconds by which the first epoch's sampling takes longer than the others': it reads the graph."""
+    first_s, *others_s = sampling_s.values()
+    return max(0.0, first_s - statistics.fmean(others_s)) if others_s else 0.0
+
+
+def _one_pass(stats: PackStats) -> float:
+    """Return the seconds of packing that reading the table took, if one pass over it served all epochs.
+
+    More epochs in the same memory are packed in more passes, which then grow with their number.
+    """
+    moved = stats.bytes_read + stats.bytes_written
+    return stats.seconds * stats.bytes_read / moved if stats.passes == 1 and moved else 0.0
 
 
 class _Layout:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from functools import cached_property
 from pathlib import Path
@@ -67,6 +68,7 @@ class DiskGnn(SizedSystem):
     _singles: ReaderPool[RowReader] | None = None
     _episodes: Episodes | None = None
     _reused = False
+    _load_s = 0.0
 
     @classmethod
     def is_faithful(cls, options: Options) -> bool:
@@ -98,6 +100,13 @@ class DiskGnn(SizedSystem):
         end = episode[-1] + every
         return (min(end, known) if known else end) - first
 
+    def shared_s(self) -> float:
+        """Return the seconds of reading the graph for the first epoch, of one pass over the features and of loading the
+        caches; none where the number of epochs of an episode is an option."""
+        if self._ready is None or self.options.episode:
+            return 0.0
+        return float(self._ready.facts["shared_s"]) + self._load_s
+
     def _drawn(self, epoch: int) -> int:
         """Return the epoch whose samples epoch `epoch` trains on."""
         every = self.options.resample_every
@@ -124,6 +133,7 @@ class DiskGnn(SizedSystem):
         # Preparation's freed arrays stay on the heap, and training needs their memory.
         give_back_free_memory()
         options, sizes = self.options, self._sizes
+        began = time.monotonic()
         with self.clock.stage("switch"):
             self._reader = PackedReader(ready.path, request_bytes=options.request_bytes, depth=options.request_depth)
             if self.runtime.stages != "sample":
@@ -136,6 +146,7 @@ class DiskGnn(SizedSystem):
                         self._memory.load(name, row_pieces(ready.path, name))
                 self._singles = ReaderPool(lambda: self._single_reader(ready), readers)
             self._trainer = EpisodeLoader(sizes, ready, self._reader, self._memory, self._singles, self.clock)
+        self._load_s = time.monotonic() - began
         return ready
 
     def _single_reader(self, ready: Ready) -> RowReader:

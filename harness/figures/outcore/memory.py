@@ -7,7 +7,7 @@ from typing import Any
 
 import pandas as pd
 
-from harness.compare.cells import Cells
+from harness.compare.cells import TERMS, Cells
 from harness.compare.plan import Plain, Plan, first_setting, grid, joined
 from harness.compare.verdicts import NotDrawn
 from harness.figures.base import Drawing, drawn, figure_of_cells
@@ -219,7 +219,7 @@ def training(cells: Cells) -> Drawing:
 
 def cost_of(row: Any) -> TrainingCost:
     """Return the terms of T(E) in a row of `Cells.medians`."""
-    return TrainingCost(row.once_s, row.first_s, row.each_s, row.mean_epoch_s)
+    return TrainingCost(**{term: float(getattr(row, term)) for term in TERMS})
 
 
 def paper_budget(rows: pd.DataFrame) -> int | None:
@@ -259,12 +259,12 @@ def _draw_training(axes: Any, row: Any, cost: TrainingCost) -> pd.DataFrame:
 
 def _so_far(record: Plain, cost: TrainingCost) -> pd.DataFrame:
     """Return seconds of an epoch with all work so far, after each measured epoch of a run."""
-    spent = cost.before_s
+    spent = cost.begin_s
     rows = []
     for number, epoch in enumerate(record["epochs"], start=1):
         offline = float((epoch.get("offline") or {}).get("seconds", 0.0))
         seconds = cost.mean_epoch_s if epoch["warmup"] else float(epoch["seconds"]) - offline
-        spent += cost.each_s + seconds
+        spent += cost.each_s - cost.shared_each_s + seconds
         if not epoch["warmup"]:
             rows.append((number, spent / number))
     return pd.DataFrame(rows, columns=["epochs", "seconds"])
