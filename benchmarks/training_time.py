@@ -1,10 +1,10 @@
 """Does T(E) from a record of two epochs foretell a training of eight, for every system?
 
-    python -m benchmarks.training_time [--rounds N] [--data FOLDER] [SYSTEM ...]
+    python benchmarks/training_time.py [--rounds N] [--data FOLDER] [SYSTEM ...]
 
 Runs every system with 2 and with 8 epochs in turns (fresh artefacts each time), and prints T(8) from the record of two
 epochs over the seconds that eight epochs took with all of their preparation. Exit 1 if a median is off by over a tenth.
-A system that prepares epochs together shares work among them, so two foretell too much for eight (`diskgnn`).
+Systems that prepare epochs together say which seconds these share, and T(E) counts them once (`diskgnn`).
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ FEW, MANY = 2, 8
 
 def run(root: Path, system: str, epochs: int, chosen: argparse.Namespace) -> dict[str, Any]:
     """Run a system once, without artefacts of earlier runs; return its record."""
-    shutil.rmtree(root / "results" / "artefacts", ignore_errors=True)
+    shutil.rmtree(root / "data" / ".outcore" / "artefacts", ignore_errors=True)
     setting = {
         "--dataset": "foretold",
         "--memory": chosen.memory,

@@ -15,6 +15,7 @@ EDITIONS = (
     "outside the cap",
     "3: workers are sandboxed, and one that is not has a caveat; a run is spoilt by its own waiting for processors and "
     "by gaps in its samples, at any length of epoch; device bytes and processor time beyond the counted ones break a "
-    "rule; artefacts are frozen at the last gate, and work after it is part of once",
+    "rule; artefacts are frozen at the last gate, and work after it is part of once; T(E) counts once what "
+    "epochs prepared together share",
 )
 EDITION = len(EDITIONS)

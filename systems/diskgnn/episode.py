@@ -6,9 +6,8 @@ All mini-batches of an episode are prepared together: one ranking, one set of ca
 from __future__ import annotations
 
 import math
-import statistics
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import asdict, dataclass
 from functools import partial
@@ -121,7 +120,7 @@ class Episodes:
     def _make(self, folder: Path, epochs: tuple[int, ...]) -> Mapping[str, Any]:
         dataset, options, samples = self.sizes.workload.dataset, self.sizes.options, folder / "samples"
         counts = AccessCounts(dataset.num_nodes)
-        graph_bytes, index, sampling_s = self._sample(samples, epochs, counts)
+        graph_bytes, index, sampled_s = self._sample(samples, epochs, counts)
         give_back_free_memory()
         with closing(BatchReader(samples, index)) as reader:
             with self.clock.stage("inspect"):
@@ -156,24 +155,24 @@ class Episodes:
             "fit": asdict(found),
             "samples_bytes": index.nbytes,
             "pack": asdict(stats),
-            "shared_s": _first_surplus(sampling_s) + _one_pass(stats),
+            "shared_s": reading_the_graph(sampled_s, len(epochs)) + _one_pass(stats),
             **simulated,
         }
 
     def _sample(
         self, path: Path, epochs: tuple[int, ...], counts: AccessCounts
-    ) -> tuple[Ids, RegionIndex, dict[int, float]]:
+    ) -> tuple[Ids, RegionIndex, list[float]]:
         """Sample all mini-batches to disk, counting accesses.
 
         Returns:
-            The bytes of each graph, the index, and the seconds of each sampled epoch.
+            The bytes of each graph, the index, and the seconds from the begin until each mini-batch was written.
         """
         workload = self.sizes.workload
         sampler, plan = mapped_sampler(workload), make_seed_plan(workload)
         jobs = [(epoch, batch, nodes) for epoch in epochs for batch, nodes in enumerate(plan.batches(epoch))]
         graph_bytes = np.zeros(len(jobs), dtype=np.int64)
         began = time.monotonic()
-        ended: dict[int, float] = {}
+        sampled_s: list[float] = []
         writer = BatchWriter(path, fix="make room on the disk of the results folder")
 
         def sample(_: int, job: tuple[int, int, Ids]) -> SampledBatch:
@@ -191,10 +190,8 @@ class Episodes:
                     counts.add(batch.nodes)
                     graph_bytes[number] = arrays_bytes(graph_arrays(batch))
                     writer.append(batch)
-                    ended[batch.epoch] = time.monotonic()
-            begins = [began, *ended.values()]
-            seconds = {epoch: end - begin for (epoch, end), begin in zip(ended.items(), begins, strict=False)}
-            return graph_bytes, writer.close(), seconds
+                    sampled_s.append(time.monotonic() - began)
+            return graph_bytes, writer.close(), sampled_s
         except BaseException:
             writer.abandon()
             raise
@@ -227,19 +224,30 @@ class Episodes:
         )
 
 
-def _first_surplus(sampling_s: Mapping[int, float]) -> float:
-    """Return the seconds by which the first epoch's sampling takes longer than the others': it reads the graph."""
-    first_s, *others_s = sampling_s.values()
-    return max(0.0, first_s - statistics.fmean(others_s)) if others_s else 0.0
+def reading_the_graph(sampled_s: Sequence[float], epochs: int) -> float:
+    """Return the seconds of sampling all epochs that bring the graph into memory, which a further epoch finds there.
+
+    The second half of the last epoch's mini-batches shows the seconds of sampling itself.
+
+    Args:
+        sampled_s: seconds from the begin until each mini-batch of all epochs was sampled, ascending.
+    """
+    half = len(sampled_s) // epochs // 2
+    if epochs < 2 or half == 0:
+        return 0.0
+    steady_s = (sampled_s[-1] - sampled_s[-1 - half]) / half
+    return max(0.0, sampled_s[-1] - steady_s * len(sampled_s))
 
 
 def _one_pass(stats: PackStats) -> float:
-    """Return the seconds of packing that reading the table took, if one pass over it served all epochs.
+    """Return the seconds of packing that a further epoch does not lengthen, if one pass over the table served all.
 
-    More epochs in the same memory are packed in more passes, which then grow with their number.
+    Writes run beside the pass's reads, so they lengthen it only where they are more. More epochs than fit one pass are
+    packed in several, whose number grows with theirs.
     """
-    moved = stats.bytes_read + stats.bytes_written
-    return stats.seconds * stats.bytes_read / moved if stats.passes == 1 and moved else 0.0
+    if stats.passes != 1:
+        return 0.0
+    return stats.seconds * min(1.0, stats.bytes_read / max(1, stats.bytes_written))
 
 
 class _Layout:

@@ -49,8 +49,9 @@ class GinexOptions(RowReadOptions):
     superbatch: int = Field(
         0,
         ge=0,
-        description="mini-batches of a superbatch, over the ends of epochs; 0: as many as the runtime files' budget "
-        "and memory allow, at most those of an epoch, so that each epoch inspects as much as it trains",
+        description="mini-batches of a superbatch, which crosses the ends of epochs if it is longer than one; 0: as "
+        "many as the runtime files' budget and memory allow, at most those of an epoch, so that each epoch inspects as "
+        "much as it trains",
     )
     runtime_files: str = size("100GB", description="disk for the runtime files (Section 3.5)")
     neighbour_cache: str = size(
@@ -108,7 +109,7 @@ class GinexSizes(Sizes):
     """Sizes of a run's superbatches, caches and buffers.
 
     Attributes:
-        superbatch: mini-batches of a superbatch, over the ends of epochs.
+        superbatch: mini-batches of a superbatch, over the ends of epochs if it is longer than one.
         runtime_bytes: most bytes of the runtime files of all superbatches on disk at once.
         capacity: rows of the feature cache.
         kept: cached rows that fit beside sampling and planning.

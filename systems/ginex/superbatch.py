@@ -286,7 +286,7 @@ Policy = Belady | Static
 
 
 def superbatch_misses(trace: Trace, superbatch: int, capacity: int) -> int:
-    """Forecast the rows read over superbatches of a trace, which may cross epochs; fills of the cache count."""
+    """Forecast the rows read over superbatches of a trace; fills of the cache count."""
     nodes, counted = trace.workload.dataset.num_nodes, trace.counted
     step = max(1, superbatch)
     cold = 0

@@ -2,8 +2,8 @@
 
 A superbatch's changesets are planned while the next one is sampled. Sampling and gathering take turns, each with all of
 the memory (Section 3); only rows that fit beside sampling stay cached. A superbatch's data goes to runtime files.
-Superbatches cross the ends of epochs, up to the run's last: their stages count for the epoch in which they run, and
-nothing runs between two epochs.
+Superbatches end with their epoch, so that epochs do equal work. Only those that are asked to be longer than an epoch
+cross its end: their stages count for the epoch in which they run. Nothing runs between two epochs.
 """
 
 from __future__ import annotations
@@ -91,7 +91,7 @@ class Ginex(SizedSystem):
     def epoch(self, k: int) -> Iterator[Batch]:
         """Return the mini-batches of epoch `k` in the seed plan's order.
 
-        Successive epochs share superbatches; any other epoch begins a new one.
+        Successive epochs share superbatches that are longer than an epoch; any other epoch begins a new one.
         """
         if self._indptr is None:
             raise RuntimeError("prepare() comes before epoch()")
@@ -102,8 +102,8 @@ class Ginex(SizedSystem):
     def _run(self, epoch: int, tally: Tally) -> Iterator[Batch]:
         batches = self._sizes.num_batches
         at, end = epoch * batches, (epoch + 1) * batches
-        # In a run of unknown length, superbatches end with their epoch.
-        last = max(end, self.runtime.epochs * batches)
+        # Superbatches end with their epoch, so that epochs do equal work, except those asked to be longer.
+        last = max(end, self.runtime.epochs * batches) if self._sizes.superbatch > batches else end
         if self._follows != at:
             self._drop()
         self._turn += 1

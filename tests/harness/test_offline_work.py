@@ -19,11 +19,15 @@ class Episodic:
 
     def __init__(self, length: Any) -> None:
         self.length = length
+        self.shared = 0.0
         self.calls: list[int] = []
 
     def prepare_epochs(self, first: int) -> Any:
         self.calls.append(first)
         return self.length
+
+    def shared_s(self) -> float:
+        return self.shared
 
 
 def timed(length: Any, epochs: int) -> tuple[Episodic, list[OfflineWork | None]]:
@@ -54,9 +58,28 @@ def test_any_whole_number_of_epochs_is_one(served: object) -> None:
     assert [work.epochs for work in timed(served, 2)[1] if work] == [2]
 
 
+@pytest.mark.parametrize("shared", [-1.0, float("nan"), float("inf")])
+def test_shared_seconds_that_are_none_are_a_fault_of_the_system(shared: float) -> None:
+    system = Episodic(2)
+    system.shared = shared
+    with pytest.raises(ValueError, match=r"shared_s\(\) returned .*: return seconds, 0 where epochs share no work"):
+        EpisodeTimer(cast(System, system), 2).prepare(0)
+
+
+def test_shared_seconds_are_at_most_those_of_the_work() -> None:
+    system = Episodic(2)
+    system.shared = 1e6
+    work = EpisodeTimer(cast(System, system), 2).prepare(0)
+    assert work is not None and work.shared_s == work.whole_s
+
+
 def test_work_of_ranks_is_the_longest_and_the_sum_of_bytes() -> None:
-    parts = [OfflineWork(epochs=2, seconds=1.0, bytes_read=3), OfflineWork(epochs=2, seconds=4.0, bytes_read=5)]
+    parts = [
+        OfflineWork(epochs=2, seconds=1.0, bytes_read=3, shared_s=0.5),
+        OfflineWork(epochs=2, seconds=4.0, bytes_read=5, shared_s=3.0),
+    ]
     joined = OfflineWork.joined(parts)
+    assert joined.shared_s == 0.5
     assert (joined.epochs, joined.seconds, joined.bytes_read) == (2, 4.0, 8)
     with pytest.raises(ValueError, match="different numbers of epochs"):
         OfflineWork.joined([parts[0], OfflineWork(epochs=1)])

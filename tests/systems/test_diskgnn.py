@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import time
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 
 from harness.check.case import Case
 from harness.check.stage import make_dataset
+from systems.diskgnn.episode import reading_the_graph
 from systems.diskgnn.planner import DiskGnnOptions
 from systems.diskgnn.system import DiskGnn
 from systems.interface import MemoryBudget
@@ -216,6 +219,26 @@ def test_every_epoch_is_prepared_for_itself_whatever_their_number(workload: Work
     assert [served for served, _ in four] == [1, 1, 1, 1]
     assert [size for _, size in four[:2]] == pytest.approx([size for _, size in two], abs=64), "but for recorded times"
     assert [served for served, _ in _packed(workload, tmp_path / "whole", 4, host_cache="64KiB")] == [4]
+
+
+def test_epochs_of_an_episode_share_a_pass_and_those_of_set_length_nothing(workload: Workload, tmp_path: Path) -> None:
+    with prepared(workload, tmp_path / "whole", epochs=4, prepare=False, host_cache="64KiB") as system:
+        system.prepare()
+        began = time.monotonic()
+        assert system.prepare_epochs(0) == 4
+        assert system.facts().pack_s is not None
+        assert system.facts().pack_s / 8 < system.shared_s() < time.monotonic() - began
+    with prepared(workload, tmp_path / "one", epochs=4, prepare=False, episode=1, host_cache="64KiB") as system:
+        system.prepare()
+        assert system.prepare_epochs(0) == 1 and system.shared_s() == 0.0
+
+
+def test_sampling_that_reads_the_graph_is_told_from_sampling_itself() -> None:
+    """Two epochs of four mini-batches: the first three take 1 s each, the others 0.25 s."""
+    seconds = np.cumsum([1.0, 1.0, 1.0, 0.25, 0.25, 0.25, 0.25, 0.25]).tolist()
+    assert reading_the_graph(seconds, 2) == pytest.approx(4.25 - 8 * 0.25)
+    assert reading_the_graph(seconds[:4], 1) == 0.0
+    assert reading_the_graph([1.0, 1.5], 2) == 0.0
 
 
 def test_a_replay_is_prepared_once(workload: Workload, tmp_path: Path) -> None:

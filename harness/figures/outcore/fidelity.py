@@ -25,7 +25,7 @@ SYSTEMS = [
         "each row is one direct read, no page cache; draws keyed by node",
     ),
     ("dgl", ["env:dgl", "DGL"], "DGL 1.1.3 loads; draws keyed by node unless its own sampler is chosen"),
-    ("ginex", ["Ginex"], "io_uring, superbatches cross the ends of epochs; draws keyed by node"),
+    ("ginex", ["Ginex"], "io_uring, superbatches end with their epoch; draws keyed by node"),
     ("gnndrive", ["GNNDrive"], "requests merged, at the device's block; draws keyed by node"),
     ("mariusgnn", ["MariusGNN"], "sampling in native code of ours, within the buffered partitions as there"),
     ("diskgnn", ["DiskGNN"], "packs by one stream over the table; an epoch's samples may be drawn anew"),
