@@ -10,6 +10,7 @@ import os
 import re
 import stat
 import sys
+import sysconfig
 from collections.abc import Collection, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
@@ -22,6 +23,8 @@ _LEAST_BYTES = 1 << 20  # files that are smaller, all small ones together, are n
 _STATX_BTIME = 0x800
 # Databases of the C library, files of the kernel, and memory, of which a sandbox shows none but the run's own.
 _NO_DATA = ("/usr/lib/locale/", "/proc/", "/sys/", "/dev/", "/memfd:", "/SYSV", "/anon_hugepage")
+# Folders of libraries, which no worker may write to.
+_LIBRARIES = tuple(f"{sysconfig.get_path(kind)}/" for kind in ("stdlib", "platlib", "purelib"))
 
 
 @dataclass(frozen=True)
@@ -41,6 +44,8 @@ def open_files(pids: Iterable[int]) -> list[OpenFile]:
     code = set[tuple[int, int]]()
     for link, name, runs in (entry for pid in pids for entry in (*_descriptors(pid), *_mappings(pid))):
         path, status = _status(link, Path(name))
+        if link.parent.name == "fd" and is_another(link, name):
+            continue  # its number was used again meanwhile
         if status is None or not stat.S_ISREG(status.st_mode):
             continue
         key = status.st_dev, status.st_ino
@@ -53,14 +58,15 @@ def open_files(pids: Iterable[int]) -> list[OpenFile]:
 
 
 def _descriptors(pid: int) -> Iterator[tuple[Path, str, bool]]:
-    """Yield the link to each open file of a process, its name, and False."""
+    """Yield the link to each open file of a process, its name, and whether it may be a library's code."""
     # The process may end, or close a file, meanwhile, or belong to another user: the others count.
     with suppress(OSError):
         for link in Path(f"/proc/{pid}/fd").iterdir():
             with suppress(OSError):
                 name = str(link.readlink())
                 if name.startswith("/") and not name.startswith(_NO_DATA):
-                    yield link, name, False
+                    # A library is opened before it is mapped as code.
+                    yield link, name, name.startswith(_LIBRARIES)
 
 
 def _mappings(pid: int) -> Iterator[tuple[Path, str, bool]]:
@@ -73,6 +79,13 @@ def _mappings(pid: int) -> Iterator[tuple[Path, str, bool]]:
             seen.add((name, runs))
             begin, end = (int(address, 16) for address in place.split("-"))
             yield Path(f"/proc/{pid}/map_files/{begin:x}-{end:x}"), name, runs
+
+
+def is_another(link: Path, name: str) -> bool:
+    """Return whether a descriptor is no longer that of the file `name`."""
+    with suppress(OSError):
+        return str(link.readlink()) != name
+    return True
 
 
 def _status(link: Path, name: Path) -> tuple[Path, os.stat_result | None]:

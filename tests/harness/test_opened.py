@@ -12,6 +12,7 @@ from pathlib import Path
 
 import psutil
 import pytest
+import torch
 
 from harness.isolation.walls import sandbox
 from harness.isolation.walls.needs import Needs
@@ -34,6 +35,23 @@ def test_a_library_of_ones_own_is_no_data_and_data_mapped_as_code_is(tmp_path: P
     with mapped:
         found = found_data()
     assert data in found and library not in found
+
+
+def test_a_library_that_is_opened_and_not_mapped_yet_is_no_data() -> None:
+    """A look while `dlopen` reads the header of torch's library found 24 MiB of data from before the run."""
+    library = max(Path(torch.__file__).parent.glob("lib/*.so"), key=lambda path: path.stat().st_size)
+    with library.open("rb"):
+        found = found_data()
+    assert library.stat().st_size > 1 << 20 and library not in found
+
+
+def test_a_number_of_a_file_that_is_used_again_is_not_taken_for_the_first_file(tmp_path: Path) -> None:
+    data = tmp_path / "features.bin"
+    data.write_bytes(bytes(1 << 20))
+    with data.open("rb") as file:
+        link = Path(f"/proc/self/fd/{file.fileno()}")
+        assert opened.is_another(link, str(tmp_path)) and not opened.is_another(link, str(data))
+    assert opened.is_another(link, str(data))
 
 
 def test_a_file_is_as_old_as_it_is_whatever_its_times_say(tmp_path: Path) -> None:
