@@ -314,7 +314,8 @@ class GateReading(_Part):
         io_bytes, io_requests: bytes and requests read from devices by the cap so far; None: unknown to the backend.
         io_written_bytes: bytes written to devices by the cap so far; None: unknown to the backend.
         disk_bytes, disk_requests: reads of the dataset's device by all processes since boot; None: unknown.
-        page_cache_bytes: bytes of file pages charged to the cap.
+        page_cache_bytes: bytes of file pages charged to the cap, before or after `resident_bytes` was read, whichever
+            is more.
         resident_bytes: bytes of the run's own files in the page cache, whatever cgroup is charged; None: not measured.
         uncharged_bytes: bytes of memory in use that the cap was not charged for: queues of sockets, in older records
             huge pages and memory of other processes too; None: not looked at.

@@ -212,6 +212,8 @@ class Gathered:
         looked_at = [*cold.dataset_files(self.dataset), *self.folders, *own]
         self.held.append(memory)
         resident = cold.resident(looked_at)
+        # The system's threads read on meanwhile, so pages are counted before and after the look at the files.
+        page_cache = max(memory.page_cache, cap.memory().page_cache)
         behind = b""
         if starts:
             for pool in self.forgetful:
@@ -224,7 +226,7 @@ class Gathered:
             GateReading(
                 at=at,
                 reached_s=reached,
-                page_cache_bytes=memory.page_cache,
+                page_cache_bytes=page_cache,
                 resident_bytes=resident,
                 uncharged_bytes=opened.queued_bytes(pids),
                 swap_bytes=memory.swap,
