@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from harness.cli.common import Call
-from harness.cli.table import print_lines, print_table
+from harness.cli.table import print_lines, print_prose, print_table
 from harness.judge.page import reason_of
 from harness.judge.registry import rules as every_rule
 from harness.records.record import Record
@@ -36,7 +36,8 @@ def rules(
     def shown() -> None:
         if wanted:
             for entry in found:
-                print_lines(f"rule {entry.number} {entry.name} ({entry.severity} if broken)", "", reason_of(entry), "")
+                print_lines(f"rule {entry.number} {entry.name} ({entry.severity} if broken)", "")
+                print_prose(reason_of(entry))
             return
         rows = [(entry.number, entry.name, entry.severity, reason_of(entry).partition("\n")[0]) for entry in found]
         print_table(("rule", "name", "broken", "why"), rows, prose=("name", "why"))

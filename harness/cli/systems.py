@@ -58,13 +58,19 @@ def list_(
         print(f"{entry['name']} ({entry['paper']}): {entry['summary']}")
         # Spaces, so that a long choice is folded between two values.
         options = [
-            (option["name"], f"{option['default']} ({option['type'].replace('|', ' | ')})", option["description"])
+            (option["name"], f"{_default(option)} ({option['type'].replace('|', ' | ')})", option["description"])
             for option in entry["options"]
         ]
         heads = ("option", "default (type)", "meaning")
         print_table(heads, options, f"-o key=value of {entry['name']}", prose=heads[1:])
 
     call.tell({"systems": described}, one if name else listed)
+
+
+def _default(option: dict[str, Any]) -> str:
+    """Return an option's default in words: 0 where the meaning of 0 is `auto`."""
+    is_auto = option["default"] == 0 and "auto:" in option["description"]
+    return "0, auto" if is_auto else str(option["default"])
 
 
 @app.verb

@@ -102,6 +102,14 @@ def _widths(columns: Sequence[tuple[str, Sequence[str], bool]], room: int) -> li
     return least
 
 
+def print_prose(text: str) -> None:
+    """Print paragraphs, which empty lines divide, wrapped at the console's width."""
+    out = console()
+    for paragraph in text.split("\n\n"):
+        out.print(" ".join(paragraph.split()), markup=False, highlight=False)
+        out.print()
+
+
 def print_lines(*lines: Any) -> None:
     """Print lines of plain text, which are neither wrapped nor coloured."""
     out = console()

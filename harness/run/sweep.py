@@ -262,7 +262,12 @@ class Sweep:
             place = f"run {number + 1}/{len(todo)}"
             left.begin(number, place)
             self._progress.title(f"{place} {config.system} {config.memory} round {config.round}", left)
-            record = execute(series, config, dataset, self._progress)
+            try:
+                record = execute(series, config, dataset, self._progress)
+            except (KeyboardInterrupt, SystemExit):
+                done_runs = f"{outcome.skipped + number} of {outcome.skipped + len(todo)} runs are done"
+                self._progress.keep(f"{done_runs}; the same command goes on")
+                raise
             outcome.records.append(record)
             on_record(record)
         return outcome

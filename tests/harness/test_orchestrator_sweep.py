@@ -48,12 +48,13 @@ class Sweep:
         self.arguments = ("bench", str(self.file), "--figures", "none", "--no-retry", "--json")
 
     def start(self) -> subprocess.Popen[bytes]:
-        return subprocess.Popen(
-            command(*self.arguments),
-            env=environment(self.data, self.results),
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-        )
+        with (self.root / "progress.txt").open("wb") as progress:
+            return subprocess.Popen(
+                command(*(word for word in self.arguments if word != "--json")),  # which shows no progress
+                env=environment(self.data, self.results),
+                stdout=subprocess.DEVNULL,
+                stderr=progress,
+            )
 
     def finish(self) -> dict[str, Any]:
         done = outcore(*self.arguments, data=self.data, results=self.results)
@@ -160,5 +161,7 @@ def test_a_sweep_that_is_told_to_end_cleans_up(sweep: Sweep) -> None:
     wait_for(sweep.running)
     process.send_signal(signal.SIGTERM)
     assert process.wait(timeout=15) == 128 + signal.SIGTERM
+    said = (sweep.root / "progress.txt").read_text()
+    assert "0 of 3 runs are done; the same command goes on" in said, said
     assert not workers_of(sweep.data) and sweep.leftovers() == []
     assert set(caps_of()) <= caps_before
