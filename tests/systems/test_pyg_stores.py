@@ -257,7 +257,7 @@ def forks_while_threads_read(path: str, mode: str) -> None:
             sound = store.counters()["rows"] == 0
             sound &= torch.equal(store.get_tensor(None, "x", uncached), rows[uncached])
             os._exit(0 if sound and store.counters()["misses"] == len(uncached) else 1)
-        assert os.waitpid(child, 0)[1] == 0
+        assert (ended := os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])) == 0, f"the child ended with {ended}"
     done.set()
     for thread in threads:
         thread.join()
