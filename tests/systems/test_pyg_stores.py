@@ -233,29 +233,36 @@ def test_a_node_loader_over_the_stores_gives_the_tensors_of_one_in_memory(
 
 
 def forks_while_threads_read(path: str, mode: str) -> None:
-    """Fork while two threads read; each child reads too."""
+    """Fork while two threads read; each child reads too.
+
+    Rows are compared by NumPy, and an operation of torch is first used before the threads begin: torch holds a lock in
+    its first use of an operation (`rows[nodes]` was one), for which a child forked meanwhile waits for ever.
+    """
     pyg_stores.RowReader.__init__ = functools.partialmethod(pyg_stores.RowReader.__init__, mode=mode)  # type: ignore[method-assign,assignment]
     dataset = Dataset.open(path)
-    rows, store = torch.from_numpy(dataset.load("features")), FeatureStore(dataset, memory=SMALL)
+    rows, store = dataset.load("features"), FeatureStore(dataset, memory=SMALL)
     done, wrong = threading.Event(), list[int]()
+
+    def equal(nodes: np.ndarray[Any, Any]) -> bool:
+        return np.array_equal(store.get_tensor(None, "x", torch.from_numpy(nodes)).numpy(), rows[nodes])
 
     def read(seed: int) -> None:
         draw = np.random.default_rng(seed)
         while not done.is_set():
-            nodes = torch.from_numpy(draw.integers(0, dataset.num_nodes, 3000))
-            if not torch.equal(store.get_tensor(None, "x", nodes), rows[nodes]):
+            if not equal(draw.integers(0, dataset.num_nodes, 3000)):
                 wrong.append(seed)
 
+    uncached = np.flatnonzero(store._cache.lookup(np.arange(dataset.num_nodes)).slots < 0)[:200]
+    assert equal(uncached)
     threads = [threading.Thread(target=read, args=(seed,), daemon=True) for seed in range(2)]
     for thread in threads:
         thread.start()
-    uncached = torch.from_numpy(np.flatnonzero(store._cache.lookup(np.arange(dataset.num_nodes)).slots < 0))[:200]
     for _ in range(8):
         child = os.fork()
         if child == 0:
             signal.alarm(60)  # ends a child that hangs, not one on a busy machine
             sound = store.counters()["rows"] == 0
-            sound &= torch.equal(store.get_tensor(None, "x", uncached), rows[uncached])
+            sound &= equal(uncached)
             os._exit(0 if sound and store.counters()["misses"] == len(uncached) else 1)
         assert (ended := os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])) == 0, f"the child ended with {ended}"
     done.set()
