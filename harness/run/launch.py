@@ -26,6 +26,7 @@ from harness.wire.protocol import Done, Event, EventReader, Failed, Gate, Order,
 from systems.options import Facts
 from workloads.accelerators.pool import HIDDEN, INHERITED, DevicePool
 from workloads.errors import BudgetError, DataIOError, DatasetError, HostError, InputError, OutcoreError
+from workloads.making.salt import FOLDER as SALT_FOLDER
 from workloads.units import format_bytes
 
 PLAN_REFUSED = "the plan does not fit"
@@ -115,7 +116,7 @@ class Worker:
             needs = Needs(
                 read_only=(Path(spec.dataset), folder, *partition, *sources),
                 writable=(Path(spec.artefacts), Path(spec.scratch), *own),
-                hidden=tuple(hidden),
+                hidden=(*hidden, Path(spec.dataset).parent / SALT_FOLDER),
                 gpu=spec.config.device.startswith("cuda"),
                 sockets="loopback" if ranks > 1 else "unix" if is_foreign(system) else "none",
                 image=image_of(system),

@@ -232,6 +232,8 @@ class _Execution:
         # Notes and facts of the harness replace what the worker says under the same names.
         notes = dict(ending.notes)
         notes[ORIGIN] = self._dataset.origin
+        if self._dataset.salt:
+            notes["salt"] = self._dataset.salt
         if self._refused:
             notes["refused_artefacts"] = "; ".join(self._refused.values())
         if made is not None:
