@@ -416,6 +416,16 @@ def test_a_worker_cannot_raise_its_cap_or_write_to_its_dataset(series: Series, c
     assert "Read-only file system" in record.reason or "No such file" in record.reason
 
 
+@SANDBOXED
+def test_the_salt_is_hidden_where_the_data_root_is_the_current_folder(
+    series: Series, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PYTHONPATH", str(Path.cwd()))
+    monkeypatch.chdir(series.data_root)
+    record = execute(series, wanted(series, "reads_the_salt"), table(series))
+    assert record.status == "failed" and CHEATS["reads_the_salt"].wall in record.reason, (record.status, record.reason)
+
+
 def test_rows_without_a_salt_can_be_computed_and_the_record_says_so(
     series: Series, monkeypatch: pytest.MonkeyPatch
 ) -> None:
