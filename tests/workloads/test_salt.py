@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import json
 import threading
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pytest
 
 from workloads.dataset import Dataset
@@ -17,91 +20,127 @@ from workloads.making.node_data import FeatureSource
 from workloads.making.salt import FOLDER, Salt
 
 SPEC = MakeSpec("kronecker", nodes=3000, edges=20_000, dim=6, classes=3)
-ONE, TWO = Salt(b"1" * 32), Salt(b"2" * 32)
+ONE = Salt(b"1" * 32)
+TWO = Salt(b"2" * 32)
+
+
+def kept_in(root: Path) -> Path:
+    return root / FOLDER / "salt"
+
+
+def edge_list(path: Path) -> Path:
+    path.write_text("0 1\n1 2\n")
+    return path
 
 
 def test_equal_salts_give_equal_bytes_in_any_data_root(tmp_path: Path) -> None:
     here = make_dataset(tmp_path / "here" / "a", SPEC)
-    file = tmp_path / "here" / FOLDER / "salt"
-    there = make_dataset(tmp_path / "there" / "b", SPEC, salt=Salt.given(str(file)))
-    assert here.manifest.files == there.manifest.files and here.content == there.content
-    assert here.salt == there.salt == Salt.of_root(tmp_path / "here").digest
-    again = make_dataset(tmp_path / "here" / "c", SPEC)
-    assert again.content == here.content, "a data root has one salt"
+    salt = Salt.given(str(kept_in(tmp_path / "here")))
+    there = make_dataset(tmp_path / "there" / "b", SPEC, salt=salt)
+    assert here.manifest.files == there.manifest.files
+    assert here.content == there.content
+    assert here.salt == there.salt == salt.digest
+
+
+def test_a_data_root_has_one_salt(tmp_path: Path) -> None:
+    first = make_dataset(tmp_path / "a", SPEC)
+    second = make_dataset(tmp_path / "b", SPEC)
+    assert first.content == second.content
 
 
 def test_each_data_root_draws_its_own_salt_and_the_workload_is_the_same(tmp_path: Path) -> None:
-    here, there = (make_dataset(tmp_path / root / "a", SPEC) for root in ("here", "there"))
-    assert here.salt != there.salt and here.content != there.content
+    here = make_dataset(tmp_path / "here" / "a", SPEC)
+    there = make_dataset(tmp_path / "there" / "a", SPEC)
+    assert here.salt != there.salt
+    assert here.content != there.content
     assert here.fingerprint == there.fingerprint
-    differing = [part for part in here.manifest.parts if here.manifest.files[part] != there.manifest.files[part]]
-    assert differing == ["features"]
     assert here.manifest.settings == there.manifest.settings
+    files, others = here.manifest.files, there.manifest.files
+    assert [part for part in files if files[part] != others[part]] == ["features"]
 
 
-def test_other_settings_of_features_are_another_workload(tmp_path: Path) -> None:
+@pytest.mark.parametrize("changed", [{"features": "random"}, {"dtype": "float16"}, {"seed": 1}])
+def test_other_settings_of_features_are_another_workload(tmp_path: Path, changed: dict[str, Any]) -> None:
     made = make_dataset(tmp_path / "a", SPEC, salt=ONE)
-    for number, changed in enumerate(({"features": "random"}, {"dtype": "float16"}, {"seed": 1})):
-        spec = MakeSpec(**{**SPEC.__dict__, **changed})
-        assert make_dataset(tmp_path / f"{number}", spec, salt=ONE).fingerprint != made.fingerprint
+    other = make_dataset(tmp_path / "b", replace(SPEC, **changed), salt=ONE)
+    assert other.fingerprint != made.fingerprint
+
+
+def test_an_expansion_of_a_salted_base_is_one_workload_for_every_salt(tmp_path: Path) -> None:
+    expansion = replace(SPEC, base="base", nodes=0, edges=0, classes=0, expand=2)
+    made = []
+    for salt in (ONE, TWO):
+        root = tmp_path / salt.digest
+        make_dataset(root / "base", SPEC, salt=salt)
+        made.append(make_dataset(root / "expanded", expansion, data_root=root, salt=salt))
+    assert made[0].fingerprint == made[1].fingerprint
+    assert made[0].content != made[1].content
 
 
 @pytest.mark.parametrize("features", ["learnable", "random"])
 def test_a_row_needs_the_salt(tmp_path: Path, features: str) -> None:
-    spec = MakeSpec(**{**SPEC.__dict__, "features": features})
-    table = make_dataset(tmp_path / "a", spec, salt=ONE).load("features")
-    labels, ids = Dataset.open(tmp_path / "a").load("labels"), np.arange(3000)
+    dataset = make_dataset(tmp_path / "a", replace(SPEC, features=features), salt=ONE)
+    labels, table = dataset.load("labels"), dataset.load("features")
 
-    def rows(salt: Salt | None) -> np.ndarray:
+    def rows(salt: Salt | None) -> npt.NDArray[Any]:
         if features == "random":
-            return FeatureSource.random(3000, 6, salt=salt).rows(ids)
-        return FeatureSource.of_classes(labels, 3, 6, salt=salt).rows(ids)
+            source = FeatureSource.random(len(labels), 6, salt=salt)
+        else:
+            source = FeatureSource.of_classes(labels, 3, 6, salt=salt)
+        return source.rows(np.arange(len(labels)))
 
     np.testing.assert_array_equal(rows(ONE), table)
     for other in (None, TWO):
-        assert not (rows(other) == table).all(axis=1).any()
+        equal = rows(other) == table
+        assert not equal.all(axis=1).any()
 
 
-def test_an_import_is_salted_where_features_are_generated_alone(tmp_path: Path) -> None:
-    source = tmp_path / "g.npz"
-    graph = {"edge_index": np.array([[0, 1], [1, 2]]), "y": np.array([0, 1, 1]), "train_mask": np.ones(3, bool)}
-    np.savez(source, **graph, x=np.ones((3, 2)))
-    own = import_dataset(source, tmp_path / "own" / "g", ImportSpec("pyg"))
-    assert own.salt == "" and own.fingerprint == own.content and not (tmp_path / "own" / FOLDER).exists()
-    (tmp_path / "e.txt").write_text("0 1\n1 2\n")
-    made = [
-        import_dataset(tmp_path / "e.txt", tmp_path / "d" / f"{one.digest}", ImportSpec("snap"), salt=one)
-        for one in (ONE, TWO)
-    ]
-    assert [one.salt for one in made] == [ONE.digest, TWO.digest]
-    assert made[0].fingerprint == made[1].fingerprint and made[0].content != made[1].content
-    assert not (tmp_path / "d" / FOLDER).exists(), "a given salt is not kept"
+def test_an_import_of_given_features_has_no_salt(tmp_path: Path) -> None:
+    arrays = {"edge_index": np.array([[0, 1], [1, 2]]), "x": np.ones((3, 2)), "y": np.array([0, 1, 1])}
+    np.savez(tmp_path / "g.npz", **arrays, train_mask=np.ones(3, bool))
+    dataset = import_dataset(tmp_path / "g.npz", tmp_path / "data" / "g", ImportSpec("pyg"))
+    assert dataset.salt == ""
+    assert dataset.fingerprint == dataset.content
+    assert not (tmp_path / "data" / FOLDER).exists()
 
 
-def test_a_name_of_a_source_is_no_part_of_the_workload(tmp_path: Path) -> None:
-    made = []
-    for name in ("a.txt", "b.txt"):
-        (tmp_path / name).write_text("0 1\n1 2\n")
-        made.append(import_dataset(tmp_path / name, tmp_path / f"{name}-set", ImportSpec("snap")))
-    assert made[0].fingerprint == made[1].fingerprint
+def test_features_generated_for_an_import_are_salted_and_a_given_salt_is_not_kept(tmp_path: Path) -> None:
+    source = edge_list(tmp_path / "edges.txt")
+    one = import_dataset(source, tmp_path / "data" / "one", ImportSpec("snap"), salt=ONE)
+    two = import_dataset(source, tmp_path / "data" / "two", ImportSpec("snap"), salt=TWO)
+    assert (one.salt, two.salt) == (ONE.digest, TWO.digest)
+    assert one.fingerprint == two.fingerprint
+    assert one.content != two.content
+    assert not (tmp_path / "data" / FOLDER).exists()
+
+
+def test_the_name_of_a_source_is_no_part_of_the_workload(tmp_path: Path) -> None:
+    one = import_dataset(edge_list(tmp_path / "a.txt"), tmp_path / "one", ImportSpec("snap"))
+    two = import_dataset(edge_list(tmp_path / "b.txt"), tmp_path / "two", ImportSpec("snap"))
+    assert one.fingerprint == two.fingerprint
 
 
 def test_an_older_dataset_without_a_salt_keeps_its_fingerprint(tmp_path: Path) -> None:
-    folder = make_dataset(tmp_path / "a", SPEC).path
-    raw = json.loads((folder / "dataset.json").read_text())
+    manifest = make_dataset(tmp_path / "a", SPEC).path / "dataset.json"
+    raw = json.loads(manifest.read_text())
     del raw["recipe"]["salt"]
-    (folder / "dataset.json").write_text(json.dumps(raw))
-    older = Dataset.open(folder)
-    assert older.salt == "none" and older.fingerprint == older.content and older.verify() == []
+    manifest.write_text(json.dumps(raw))
+    older = Dataset.open(tmp_path / "a")
+    assert older.salt == "none"
+    assert older.fingerprint == older.content
+    assert older.verify() == []
 
 
 def test_a_salt_is_readable_by_its_owner_alone_and_no_text_shows_it(tmp_path: Path) -> None:
     dataset = make_dataset(tmp_path / "a", SPEC)
-    file = tmp_path / FOLDER / "salt"
+    file = kept_in(tmp_path)
     secret = file.read_text().strip()
-    assert file.stat().st_mode & 0o777 == 0o600 and file.parent.stat().st_mode & 0o777 == 0o700
-    assert len(secret) == 64 and secret not in (dataset.path / "dataset.json").read_text()
-    assert secret not in repr(Salt.given(secret)) and Salt.given(secret) == Salt.given(str(file))
+    assert len(secret) == 64
+    assert file.stat().st_mode & 0o777 == 0o600
+    assert file.parent.stat().st_mode & 0o777 == 0o700
+    assert secret not in (dataset.path / "dataset.json").read_text()
+    assert secret not in repr(Salt.given(secret))
+    assert Salt.given(secret) == Salt.given(str(file))
 
 
 def test_makers_at_one_time_use_one_salt(tmp_path: Path) -> None:
@@ -111,7 +150,8 @@ def test_makers_at_one_time_use_one_salt(tmp_path: Path) -> None:
         thread.start()
     for thread in threads:
         thread.join()
-    assert len(found) == 8 and len(set(found)) == 1
+    assert len(found) == 8
+    assert len(set(found)) == 1
 
 
 @pytest.mark.parametrize("content", ["", "secret words", "ab" * 15, "ab" * 65, "é" * 32])
@@ -120,11 +160,10 @@ def test_a_text_or_file_without_a_salt_is_refused_and_not_shown(tmp_path: Path, 
     file.write_text(content)
     with pytest.raises(InputError, match="the file of --salt holds no salt; give 32 to 128 hexadecimal digits"):
         Salt.given(str(file))
-    with pytest.raises(InputError, match="--salt is no salt and no readable file"):
+    with pytest.raises(InputError, match=r"--salt is no salt and no readable file: .*; "):
         Salt.given(f"{content}!")
-    kept = tmp_path / FOLDER / "salt"
-    kept.parent.mkdir()
-    kept.write_text(content)
+    kept_in(tmp_path).parent.mkdir()
+    kept_in(tmp_path).write_text(content)
     with pytest.raises(DatasetError, match="holds no salt; remove it"):
         make_dataset(tmp_path / "a", SPEC)
     assert not (tmp_path / "a").exists()
