@@ -21,6 +21,7 @@ from harness.progress import during
 from harness.records.code import code_of, unknown_of
 from harness.records.record import (
     ORIGIN,
+    SALT,
     EpochRecord,
     Memory,
     Preprocess,
@@ -233,7 +234,7 @@ class _Execution:
         notes = dict(ending.notes)
         notes[ORIGIN] = self._dataset.origin
         if self._dataset.salt:
-            notes["salt"] = self._dataset.salt
+            notes[SALT] = self._dataset.salt
         if self._refused:
             notes["refused_artefacts"] = "; ".join(self._refused.values())
         if made is not None:
