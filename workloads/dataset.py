@@ -39,14 +39,17 @@ class Dataset:
         row_bytes: bytes of one feature row.
         feature_bytes, topology_bytes: bytes of the feature table and of the neighbour lists (the data of `indices`).
         total_bytes: bytes of all `.npy` files.
-        fingerprint: digest of the content, 16 hexadecimal digits, equal for equal bytes under any name or path.
+        content: digest of the content, 16 hexadecimal digits, equal for equal bytes under any name or path.
+        fingerprint: digest of the workload, 16 hexadecimal digits: `content`, but equal for every salt of generated
+            features, whose values decide no read and no time.
         origin: `generated (KIND)`, `imported (FORMAT)`, or `unknown` for a dataset that other code wrote.
     """
 
     def __init__(self, path: Path, manifest: Manifest) -> None:
         self.path, self.name, self.manifest = path, path.name, manifest
         self.num_nodes, self.num_edges, self.dim = manifest.num_nodes, manifest.num_edges, manifest.dim
-        self.num_classes, self.fingerprint = manifest.num_classes, manifest.fingerprint
+        self.num_classes = manifest.num_classes
+        self.fingerprint, self.content = manifest.fingerprint, manifest.content
         self.feature_dtype: np.dtype[Any] = np.dtype(manifest.feature_dtype)
         self.index_dtype: np.dtype[Any] = np.dtype(manifest.index_dtype)
         self.row_bytes = self.dim * self.feature_dtype.itemsize
@@ -63,6 +66,13 @@ class Dataset:
         if recipe.get("how") == "import":
             return f"imported ({recipe.get('format')})"
         return "unknown"
+
+    @property
+    def salt(self) -> str:
+        """Digest of the salt of generated features; `none` for those of an older Outcore, which a worker can compute;
+        empty for features that were not generated."""
+        without = "none" if self.manifest.generates_features else ""
+        return self.manifest.salt or without
 
     @classmethod
     def open(cls, path: Path | str) -> Dataset:

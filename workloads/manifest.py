@@ -22,6 +22,10 @@ PARTS: tuple[Part, ...] = tuple(part for part in get_args(Part) if part not in O
 MANIFEST_NAME = "dataset.json"
 RENUMBERED = "ids numbered anew"
 """Begin of the note of an import that numbered the nodes anew; before `ids`, nothing kept their original ids."""
+FEATURES_GENERATED = "features generated"
+"""Begin of the note of an import that generated the features."""
+SALT = "salt"
+"""Key of a recipe with the digest of the salt of generated features; older datasets have none."""
 FORMAT_VERSION = 1
 MAX_NODES = 3 * 10**9
 """Most nodes of a dataset: where neighbour lists are made, a pair of ids has to fit 63 bits."""
@@ -39,6 +43,7 @@ ALLOWED_DTYPES: Mapping[Part, tuple[str, ...]] = {
     "ids": ("int64",),
 }
 _MAKE_AGAIN = "make or import it again"
+_NAMES = ("base", "source")  # settings of a recipe whose content another setting has, as a digest
 
 
 class FileEntry(BaseModel, extra="forbid", frozen=True):
@@ -69,7 +74,8 @@ class Manifest(BaseModel, extra="forbid", frozen=True):
     index_dtype: str
     num_classes: int = Field(ge=1)  # labels are in [0, num_classes), or -1 for an unlabelled node
     files: dict[Part, FileEntry]
-    recipe: dict[str, Any] = Field(default_factory=dict)  # to make the dataset again; equal recipes give equal bytes
+    # To make the dataset again: equal recipes give equal bytes. `salt`: digest of the salt of generated features.
+    recipe: dict[str, Any] = Field(default_factory=dict)
     notes: tuple[str, ...] = ()  # remarks for users (duplicate edges removed, features generated, ...)
     # Degree skew, clustering and homophily, of `result` and, after an expansion, of `base`.
     stats: dict[str, dict[str, float | int | None]] = Field(default_factory=dict)
@@ -87,10 +93,40 @@ class Manifest(BaseModel, extra="forbid", frozen=True):
         return renumbered and "ids" not in self.files
 
     @property
-    def fingerprint(self) -> str:
+    def settings(self) -> dict[str, Any]:
+        """The recipe without its salt."""
+        return {name: value for name, value in self.recipe.items() if name != SALT}
+
+    @property
+    def salt(self) -> str:
+        """Digest of the salt of generated features; empty without a salt."""
+        return str(self.recipe.get(SALT, ""))
+
+    @property
+    def generates_features(self) -> bool:
+        """Whether the features were generated, with or without a salt."""
+        noted = any(note.startswith(FEATURES_GENERATED) for note in self.notes)
+        return noted or self.recipe.get("how") == "make"
+
+    @property
+    def content(self) -> str:
         """Digest of counts and files, 16 hexadecimal digits: equal for datasets of equal bytes."""
+        return self._digest({part: self.files[part].xxh3 for part in self.parts})
+
+    @property
+    def fingerprint(self) -> str:
+        """Digest of the workload, 16 hexadecimal digits: `content`, but salted features count by their recipe, so that
+        it is equal for every salt. Names of a base or a source do not count, their digests do."""
+        if not self.salt:
+            return self.content
+        settings = {name: value for name, value in self.settings.items() if name not in _NAMES}
+        recipe = xxhash.xxh3_64_hexdigest(json.dumps(settings, sort_keys=True).encode())
+        digests = {part: self.files[part].xxh3 for part in self.parts}
+        return self._digest({**digests, "features": f"salted {recipe}"})
+
+    def _digest(self, digests: Mapping[Part, str]) -> str:
         parts = [f"{self.version}", f"{self.num_nodes}", f"{self.num_edges}", f"{self.dim}", f"{self.num_classes}"]
-        parts += [f"{part}:{self.files[part].dtype}:{self.files[part].xxh3}" for part in self.parts]
+        parts += [f"{part}:{self.files[part].dtype}:{digest}" for part, digest in digests.items()]
         return xxhash.xxh3_64_hexdigest("|".join(parts).encode())
 
     def write(self, folder: Path) -> None:

@@ -19,6 +19,7 @@ from harness.cli.data_trace import trace
 from harness.cli.table import print_lines, print_table
 from workloads.dataset import PARTS, Dataset, find_dataset, list_datasets
 from workloads.errors import DatasetError, InputError
+from workloads.making.salt import Salt
 from workloads.manifest import MANIFEST_NAME, OPTIONAL, Manifest
 from workloads.units import format_bytes, format_count, parse_count, parse_memory_bytes
 
@@ -40,12 +41,21 @@ class Drawn(Options):
     seed: Annotated[int, typer.Option(help="random seed")] = 0
     max_memory: Annotated[str, typer.Option(help="most memory used, like 1GiB")] = "1GiB"
     index_dtype: Annotated[str, typer.Option(help="type of the neighbour lists: auto, int32 or int64")] = "auto"
+    salt: Annotated[
+        str, typer.Option(help="salt of generated features: a file or hexadecimal digits (default: the data root's)")
+    ] = ""
     force: Annotated[bool, typer.Option("--force", help="replace a dataset of that name")] = False
 
     @property
+    def given_salt(self) -> Salt | None:
+        """The salt that is asked for; None without `--salt`."""
+        return Salt.given(self.salt) if self.salt else None
+
+    @property
     def how(self) -> dict[str, Any]:
-        """Arguments of the functions that make a dataset, which do not change its content."""
-        return {"max_memory": parse_memory_bytes(self.max_memory, "--max-memory"), "replace": self.force}
+        """Arguments of the functions that make a dataset, which are no part of its recipe."""
+        limit = parse_memory_bytes(self.max_memory, "--max-memory")
+        return {"max_memory": limit, "replace": self.force, "salt": self.given_salt}
 
 
 @app.verb
@@ -87,7 +97,7 @@ def make(
         index_dtype=drawn.index_dtype,
     )
     spec.check()
-    same = _same(target, spec.recipe(call.data_root))
+    same = _same(target, spec.recipe(call.data_root), drawn.given_salt)
     how = {**drawn.how, "data_root": call.data_root}
     _tell_made(same if not drawn.force else None, call, lambda stage: make_dataset(target, spec, progress=stage, **how))
 
@@ -144,7 +154,8 @@ def import_(
     )
     spec.check()
     with call.working("reading the source"):
-        same = _same(target, spec.recipe(path)) if not drawn.force and target.exists() else None
+        there = not drawn.force and target.exists()
+        same = _same(target, spec.recipe(path), drawn.given_salt) if there else None
     how = drawn.how
     _tell_made(same, call, lambda stage: import_dataset(path, target, spec, progress=stage, **how))
 
@@ -280,12 +291,15 @@ def _target(name: str, root: Path) -> Path:
     return root / name
 
 
-def _same(target: Path, recipe: dict[str, Any]) -> Dataset | None:
-    """Return the dataset at `target` if it is complete and was made by this recipe, else None (also where an older
-    import did not keep the original ids)."""
+def _same(target: Path, recipe: dict[str, Any], salt: Salt | None) -> Dataset | None:
+    """Return the dataset at `target` if it is complete and was made by this recipe, with this salt where one is given,
+    else None (also where an older import did not keep the original ids)."""
     with suppress(DatasetError):
         dataset = Dataset.open(target)
-        if dataset.manifest.recipe == json.loads(json.dumps(recipe)) and not dataset.manifest.lost_ids:
+        same_recipe = dataset.manifest.settings == json.loads(json.dumps(recipe))
+        generated = dataset.manifest.generates_features
+        same_salt = salt is None or not generated or salt.digest == dataset.manifest.salt
+        if same_recipe and same_salt and not dataset.manifest.lost_ids:
             return dataset
     return None
 
@@ -339,6 +353,7 @@ def _dataset_as_dict(dataset: Dataset, full: bool = False) -> dict[str, Any]:
     if full:
         manifest = dataset.manifest.model_dump(mode="json")
         content |= {key: manifest[key] for key in ("files", "recipe", "notes", "stats", "created")}
+        content["salt"] = dataset.salt
     return content
 
 
@@ -366,6 +381,7 @@ def _print_dataset(dataset: Dataset, verbose: bool = False) -> None:
         ("edges", f"{dataset.num_edges:,} ({dataset.index_dtype})"),
         ("features", f"{dataset.dim} x {dataset.feature_dtype}, {format_bytes(dataset.feature_bytes)}"),
         ("topology", format_bytes(dataset.topology_bytes)),
+        *([("salt", dataset.salt)] if dataset.salt else []),
         ("classes", str(dataset.num_classes)),
         ("train / valid / test", f"{train:,} / {valid:,} / {test:,}"),
         *([("original ids", "ids.npy")] if "ids" in manifest.files else []),

@@ -266,7 +266,8 @@ class TraceFacts:
         dataset = self.workload.dataset
         if self.epoch(epoch).nodes * dataset.row_bytes > most_bytes:
             return None
-        key = hashlib.sha256(f"{self._key(epoch)}/features".encode()).hexdigest()[:16]
+        # A dataset that was made again with another salt is the same workload with other rows.
+        key = hashlib.sha256(f"{self._key(epoch)}/features/{dataset.content}".encode()).hexdigest()[:16]
         if (kept := self._cache.get("features", key)) is None:
             digest = EpochDigest()
             for batch in batches_of(self.workload, epoch):

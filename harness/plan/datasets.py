@@ -87,7 +87,7 @@ def ensure(name: str, recipe: Recipe, data_root: Path, progress: Callable[[str],
     spec.check()
     target = data_root / name
     if (target / "dataset.json").is_file():
-        made = Dataset.open(target).manifest.recipe
+        made = Dataset.open(target).manifest.settings
         if made != json.loads(json.dumps(spec.recipe(data_root))):
             said = f"dataset {name} under {data_root} was made by another recipe"
             raise InputError(said, f"remove it with `outcore data rm {name}`, or give the experiment's another name")

@@ -28,6 +28,8 @@ StorageClass = Literal["storage-bound", "mixed", "fits memory"]
 
 #: Note of a record on its dataset: generated, imported or unknown (`Dataset.origin`).
 ORIGIN = "dataset"
+#: Note of a record on the salt of its dataset's generated features (`Dataset.salt`).
+SALT = "salt"
 
 
 class _Part(BaseModel):

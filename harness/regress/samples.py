@@ -14,7 +14,7 @@ from harness.cache import digest_of
 from harness.judge.metrics import RunNumbers
 from harness.judge.registry import RunContext, broken_by_the_system
 from harness.records.hosts import host_fingerprint
-from harness.records.record import LABELS, EpochRecord, Record, RunConfig, Verdict
+from harness.records.record import LABELS, SALT, EpochRecord, Record, RunConfig, Verdict
 
 # Identity of the mini-batches: any change is a change of the training.
 IDENTITY = ("batches", "rows", "digest", "feature_digest")
@@ -37,6 +37,7 @@ class RunSample:
         noisy: metric -> one positive value: `epoch` (s, median of the measured epochs), `warm-up` (s, all of its
             epochs), `once` and `each` (s of offline work, terms of T(E)),
             `peak memory` (bytes), `device bytes` and `device requests` (median per epoch).
+        salt: digest of the salt of the dataset's generated features (`Dataset.salt`).
         broken: verdict of each rule that the run breaks and that other programs' activity cannot break, by the rule's
             name; None in baselines, which were judged by the rules of their time.
         stages: median seconds per measured epoch, by stage.
@@ -52,6 +53,7 @@ class RunSample:
     noisy: dict[str, float] = Field(default_factory=dict)
     stages: dict[str, float] = Field(default_factory=dict)
     epochs_s: list[float] = Field(default_factory=list, exclude=True)
+    salt: str = ""
 
 
 @dataclass(frozen=True, config=_STORED)
@@ -85,6 +87,7 @@ def sample_of(record: Record, *, in_turns: bool = False) -> RunSample:
         noisy=_noisy(record) if record.status == "ok" else {},
         stages={name: float(median(epoch.stages_s.get(name, 0.0) for epoch in measured)) for name in stages},
         epochs_s=[epoch.seconds for epoch in measured] if in_turns and record.status == "ok" else [],
+        salt=record.notes.get(SALT, ""),
     )
 
 

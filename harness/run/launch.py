@@ -26,6 +26,7 @@ from harness.wire.protocol import Done, Event, EventReader, Failed, Gate, Order,
 from systems.options import Facts
 from workloads.accelerators.pool import HIDDEN, INHERITED, DevicePool
 from workloads.errors import BudgetError, DataIOError, DatasetError, HostError, InputError, OutcoreError
+from workloads.making.salt import FOLDER as SALT_FOLDER
 from workloads.units import format_bytes
 
 PLAN_REFUSED = "the plan does not fit"
@@ -112,10 +113,12 @@ class Worker:
             sources = foreign.needed() if foreign is not None else ()
             partition = [] if spec.partition is None else [Path(spec.partition)]
             own = [] if cap.named_pipes else [Path(self._own.name)]
+            # Hidden even where the data root itself is shown, as the current folder or one of code is.
+            salts = [folder / SALT_FOLDER for folder in (*hidden, Path(spec.dataset).parent)]
             needs = Needs(
                 read_only=(Path(spec.dataset), folder, *partition, *sources),
                 writable=(Path(spec.artefacts), Path(spec.scratch), *own),
-                hidden=tuple(hidden),
+                hidden=(*hidden, *salts),
                 gpu=spec.config.device.startswith("cuda"),
                 sockets="loopback" if ranks > 1 else "unix" if is_foreign(system) else "none",
                 image=image_of(system),

@@ -21,6 +21,7 @@ from harness.progress import during
 from harness.records.code import code_of, unknown_of
 from harness.records.record import (
     ORIGIN,
+    SALT,
     EpochRecord,
     Memory,
     Preprocess,
@@ -232,6 +233,8 @@ class _Execution:
         # Notes and facts of the harness replace what the worker says under the same names.
         notes = dict(ending.notes)
         notes[ORIGIN] = self._dataset.origin
+        if self._dataset.salt:
+            notes[SALT] = self._dataset.salt
         if self._refused:
             notes["refused_artefacts"] = "; ".join(self._refused.values())
         if made is not None:

@@ -74,7 +74,7 @@ def reorder(
         ValueError: `order` is not a permutation.
     """
     job = _Reordering(dataset, order, budget_bytes, threads or len(os.sched_getaffinity(0)), facts or ReorderFacts())
-    recipe = {"source": "reordered", "of": dataset.fingerprint}
+    recipe = {"source": "reordered", "of": dataset.content}
     with DatasetWriter(path, recipe=recipe) as writer:
         writer.require_space(dataset.total_bytes)
         job.write(writer)

@@ -69,9 +69,9 @@ def _opened(dataset: Any) -> Dataset:
 def _check_unchanged(dataset: Dataset) -> None:
     """Check that files opened by path just now are of the dataset that was opened before. Raises DatasetError: another
     was made in its place."""
-    now = Dataset.open(dataset.path).fingerprint
+    now = Dataset.open(dataset.path).content
     fault = f"dataset {dataset.name!r} was replaced since the store was opened"
-    require(now == dataset.fingerprint, fault, "open the stores again", DatasetError)
+    require(now == dataset.content, fault, "open the stores again", DatasetError)
 
 
 class FeatureStore(pyg.FeatureStore):  # type: ignore[misc]

@@ -64,7 +64,7 @@ class MariusGnn(GatherSystem):
     def _key(self) -> dict[str, Any]:
         # Without the sampler: the same partitions serve all samplers.
         workload, size = self.workload, self._parts.size
-        return {"dataset": workload.dataset.fingerprint, "seed": workload.seed, "size": size, "format": 2}
+        return {"dataset": workload.dataset.content, "seed": workload.seed, "size": size, "format": 2}
 
     @cached_property
     def _layout(self) -> Layout:

@@ -77,7 +77,7 @@ def test_make_then_list_info_verify_rm(outcore: Outcore) -> None:
         "datasets": [{"dataset": "k", "ok": True, "faults": []}],
     }
     assert outcore("rm", "k", "--yes", "--json").json == {"removed": ["k"]}
-    assert list(outcore.root.iterdir()) == []
+    assert [path.name for path in outcore.root.iterdir()] == [".secret"]
     assert outcore("list", "--json").json == {"datasets": []}
     assert "outcore data make" in outcore("list").out
 
@@ -97,6 +97,26 @@ def test_the_same_recipe_is_reused_and_another_is_refused(outcore: Outcore) -> N
     assert "exists already" in other.json["error"]["message"] and "--force" in other.json["error"]["fix"]
     forced = outcore("make", "k", *SMALL, "--seed", "1", "--force", "--json")
     assert forced.code == 0 and forced.json["dataset"]["fingerprint"] != first["dataset"]["fingerprint"]
+
+
+def test_a_given_salt_makes_the_same_dataset_and_another_is_refused(outcore: Outcore, tmp_path: Path) -> None:
+    first = outcore("make", "k", *SMALL, "--json").json["dataset"]
+    file = outcore.root / ".secret" / "salt"
+    assert (
+        first["salt"] == first["recipe"]["salt"]
+        and f"salt                  {first['salt']}" in outcore("info", "k").out
+    )
+    other = Outcore(tmp_path / "other", outcore._capsys)
+    equal = other("make", "k", *SMALL, "--salt", file, "--json").json["dataset"]
+    assert equal["files"] == first["files"] and equal["recipe"] == first["recipe"]
+    assert outcore("make", "k", *SMALL, "--salt", file.read_text().strip(), "--json").json["reused"] is True
+    refused = outcore("make", "k", *SMALL, "--salt", "ab" * 32, "--json")
+    assert refused.code == 2 and "exists already" in refused.json["error"]["message"]
+    forced = outcore("make", "k", *SMALL, "--salt", "ab" * 32, "--force", "--json").json["dataset"]
+    assert forced["fingerprint"] == first["fingerprint"] and forced["salt"] != first["salt"]
+    assert outcore("verify", "k").code == 0
+    assert outcore("make", "k", *SMALL, "--json").json["reused"] is True  # no salt is asked for
+    assert outcore("make", "j", *SMALL, "--salt", "ab").code == 2
 
 
 def test_a_broken_dataset_is_not_reused(outcore: Outcore) -> None:

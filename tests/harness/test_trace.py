@@ -17,6 +17,8 @@ from harness.judge.trace import EpochTrace, TraceFacts, trace_epochs
 from harness.records.record import DatasetConfig, RunConfig
 from tests.support import make_tiny
 from tests.systems.policy_models import belady_misses
+from workloads.making.make import MakeSpec, make_dataset
+from workloads.making.salt import Salt
 from workloads.sampling.digest import EpochDigest, structure_digest
 from workloads.sampling.make import make_sampler, make_seed_plan
 from workloads.workload import ModelSpec, SamplerSpec, Workload
@@ -95,6 +97,21 @@ def test_an_epoch_is_sampled_once_whatever_asks_for_it(tmp_path: Path, monkeypat
     for file in (tmp_path / "cache").glob("trace-*.json"):
         file.write_text('{"epoch": 0}')
     assert facts(2) == first and asked == [0, 1, 2, 0, 1]
+
+
+def test_rows_of_another_salt_have_their_own_digest_in_the_same_workload(tmp_path: Path) -> None:
+    made = MakeSpec("rmat", nodes=2000, edges=20_000, dim=4, fractions=(0.2, 0.1, 0.1))
+    cache, digests, traces = Cache(tmp_path / "cache"), [], []
+    for salt in (Salt(b"1" * 32), Salt(b"2" * 32)):
+        dataset = make_dataset(tmp_path / "data" / "same", made, salt=salt, replace=True)
+        workload = Workload(dataset, SamplerSpec(fanout=(3, 3), batch_size=16), ModelSpec(layers=2))
+        config = RunConfig(system="ginex", dataset=DatasetConfig.of(dataset), epochs=1)
+        facts = TraceFacts(workload, config, cache)
+        table = dataset.load("features")
+        digests.append(facts.feature_digest(0, lambda nodes, rows=table: rows[nodes], 1 << 30))  # type: ignore[misc]
+        traces.append((config.config_hash, facts.epoch(0)))
+    assert traces[0] == traces[1], "the experiment is the same"
+    assert None not in digests and digests[0] != digests[1]
 
 
 def least_reads(batches: Batches, capacity: int, universe: Sequence[int]) -> int:

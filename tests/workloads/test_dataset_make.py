@@ -52,7 +52,7 @@ def test_every_kind_is_sound_and_has_the_size_asked(tmp_path: Path, kind: str) -
     stats = dataset.manifest.stats
     assert stats["result"]["num_edges"] == dataset.num_edges
     assert ("base" in stats) == (kind != "rmat")
-    assert [path.name for path in tmp_path.iterdir()] == ["t"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == [".secret", "t"]
 
 
 @pytest.mark.parametrize("kind", sorted(SMALL))
@@ -186,7 +186,7 @@ def test_a_disk_that_fills_up_while_generating_leaves_nothing(
 ) -> None:
     """The check of free space is disabled, as if another process filled the disk after it."""
     monkeypatch.setattr("workloads.making.writer.DatasetWriter.require_space", lambda self, data_bytes: None)
-    before = sorted(path.name for path in small_disk.iterdir())
+    before = sorted([".secret", *(path.name for path in small_disk.iterdir())])
     with pytest.raises(DatasetError, match=r"no space for dataset 't': it needs .* are free"):
         make_dataset(small_disk / "t", MakeSpec("kronecker", nodes=300_000, edges=3_000_000, dim=64))
     assert sorted(path.name for path in small_disk.iterdir()) == before
@@ -215,10 +215,10 @@ def test_a_kill_while_generating_then_the_same_command_again(tmp_path: Path, num
     assert process.stdout is not None and process.stdout.readline() == "half\n"
     process.send_signal(number)
     assert process.wait(20) != 0
-    left = [path.name for path in tmp_path.iterdir()]
+    left = [path.name for path in tmp_path.iterdir() if path.name != ".secret"]
     assert len(left) == (1 if number == signal.SIGKILL else 0) and "t" not in left
     dataset = make_dataset(tmp_path / "t", MakeSpec("kronecker", nodes=20_000, edges=200_000))
-    assert dataset.verify() == [] and [path.name for path in tmp_path.iterdir()] == ["t"]
+    assert dataset.verify() == [] and sorted(path.name for path in tmp_path.iterdir()) == [".secret", "t"]
 
 
 # --- real graphs ----------------------------------------------------------------------------------------------------

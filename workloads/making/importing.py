@@ -32,8 +32,10 @@ from workloads.making.node_data import (
     write_ids,
     write_splits,
 )
+from workloads.making.salt import Salt
 from workloads.making.source_digest import source_digest, source_stamp
 from workloads.making.writer import DatasetWriter, check_absent
+from workloads.manifest import FEATURES_GENERATED
 
 #: Version of the reading of sources; a dataset that was imported by another one is not the same, whatever its source.
 _READING = 2
@@ -68,8 +70,8 @@ class ImportSpec:
         choose_index_dtype(self.index_dtype, 1)
 
     def recipe(self, source: Path, progress: Progress = lambda stage, fraction: None) -> dict[str, Any]:
-        """Return the manifest's recipe; equal recipes give equal bytes. Reads the whole source for its digest. Raises
-        DatasetError where the source is missing or may not be read."""
+        """Return the manifest's recipe; equal recipes and salts give equal bytes. Reads the whole source for its
+        digest. Raises DatasetError where the source is missing or may not be read."""
         with _readable(source):
             _check_source(source)
             return self.recipe_of(source.name, source_digest(source, progress))
@@ -90,6 +92,7 @@ def import_dataset(
     target: Path,
     spec: ImportSpec,
     *,
+    salt: Salt | None = None,
     max_memory: int = 1 << 30,
     replace: bool = False,
     progress: Progress = lambda stage, fraction: None,
@@ -100,6 +103,7 @@ def import_dataset(
         source: file or folder of the graph.
         target, replace: as `path` and `replace` of `DatasetWriter`.
         spec: settings of the import.
+        salt: salt of generated features; None: that of the folder of `target`, drawn when it is needed first.
         max_memory: most bytes for edges in memory; node arrays come on top.
         progress: called with the stage and its done fraction.
 
@@ -110,7 +114,7 @@ def import_dataset(
     """
     spec.check()
     opener = partial(importer(spec.format), source)
-    options: dict[str, Any] = {"max_memory": max_memory, "replace": replace, "progress": progress}
+    options: dict[str, Any] = {"salt": salt, "max_memory": max_memory, "replace": replace, "progress": progress}
     with _readable(source):
         _check_source(source)
         if spec.format != "snap":  # which opens some
@@ -153,6 +157,7 @@ def write_graph(
     spec: ImportSpec,
     recipe: dict[str, Any],
     *,
+    salt: Salt | None = None,
     max_memory: int = 1 << 30,
     replace: bool = False,
     progress: Progress = lambda stage, fraction: None,
@@ -202,8 +207,8 @@ def write_graph(
         writer.write("labels", labels)
         writer.num_classes = max(1, num_classes)
         if graph.features is None:
-            generate_features(writer, spec.node_data, labels, num_classes, spec.seed, progress)
-            writer.notes += [f"features generated ({spec.node_data.features})"]
+            generate_features(writer, spec.node_data, labels, num_classes, spec.seed, salt, progress)
+            writer.notes += [f"{FEATURES_GENERATED} ({spec.node_data.features})"]
         else:
             _write_features(writer, graph.features, graph.num_nodes, spec.feature_dtype, progress)
         if graph.splits is None:

@@ -17,7 +17,9 @@ from workloads.kronecker import BaseGraph, GenerateSpec, Kind, Progress, Topolog
 from workloads.kronecker.stats import measure
 from workloads.making.csc import collect_csc
 from workloads.making.node_data import NodeDataSpec, check_fractions, generate_features, make_labels, write_splits
+from workloads.making.salt import Salt
 from workloads.making.writer import DatasetWriter
+from workloads.manifest import FEATURES_GENERATED
 from workloads.npyfile import file_digest
 from workloads.units import format_bytes
 
@@ -28,7 +30,7 @@ _CHUNK = 1 << 20
 @dataclass(frozen=True)
 class MakeSpec:
     """Settings of a generated dataset, explained further in `GenerateSpec` and `NodeDataSpec`; equal specifications
-    give equal bytes."""
+    give equal bytes where the salt is equal."""
 
     kind: str
     nodes: int = 0
@@ -81,6 +83,7 @@ def make_dataset(
     spec: MakeSpec,
     *,
     data_root: Path = Path("data"),
+    salt: Salt | None = None,
     max_memory: int = 1 << 30,
     replace: bool = False,
     progress: Progress = lambda stage, fraction: None,
@@ -91,6 +94,7 @@ def make_dataset(
         target, replace: as `path` and `replace` of `DatasetWriter`.
         spec: settings of the dataset.
         data_root: folder of the datasets in which `spec.base` is looked up by name.
+        salt: salt of the features; None: that of the folder of `target`, drawn at its first dataset.
         max_memory: most bytes of the generation, the interpreter not counted.
         progress: called with the stage and its done fraction.
 
@@ -111,7 +115,7 @@ def make_dataset(
         row = spec.dim * np.dtype(spec.dtype).itemsize
         writer.require_space(plan.data_bytes + plan.num_nodes * (row + 8 + int(8 * sum(spec.fractions))))
         plan.write(writer, progress)
-        _write_nodes(writer, spec, plan, progress)
+        _write_nodes(writer, spec, plan, salt, progress)
         progress("measuring", 0.0)
         labels = writer.memmap("labels")
         stats = {"result": measure(writer.memmap("indptr"), writer.memmap("indices"), labels)}
@@ -137,7 +141,7 @@ def _load_base(base: str, data_root: Path, writer: DatasetWriter, max_memory: in
             features = sp.csr_matrix(sp.vstack(list(chunks)))
         return BaseGraph(indptr, indices, graph.labels, features, graph.num_classes, path.name)
     dataset = find_dataset(base, data_root)
-    if not any(note.startswith("features generated") for note in dataset.manifest.notes):
+    if not any(note.startswith(FEATURES_GENERATED) for note in dataset.manifest.notes):
         if dataset.feature_bytes * 2 > max_memory:
             raise BudgetError(
                 f"expanding {dataset.name!r} holds its features twice, 2 x {format_bytes(dataset.feature_bytes)}, and "
@@ -149,7 +153,9 @@ def _load_base(base: str, data_root: Path, writer: DatasetWriter, max_memory: in
     return BaseGraph(indptr, indices, labels, features, dataset.num_classes, dataset.name)
 
 
-def _write_nodes(writer: DatasetWriter, spec: MakeSpec, plan: TopologyPlan, progress: Progress) -> None:
+def _write_nodes(
+    writer: DatasetWriter, spec: MakeSpec, plan: TopologyPlan, salt: Salt | None, progress: Progress
+) -> None:
     """Write labels, features and splits of a finished topology."""
     node_data, base, num_nodes = spec.node_data, plan.base, plan.num_nodes
     num_classes, base_features = node_data.classes, None
@@ -174,7 +180,7 @@ def _write_nodes(writer: DatasetWriter, spec: MakeSpec, plan: TopologyPlan, prog
         width = base_features.shape[1]
         how = "" if width == spec.dim else f", {width} columns projected to {spec.dim}"
         writer.notes += [f"features are those of the base's nodes plus noise{how}"]
-    generate_features(writer, node_data, labels, num_classes, spec.seed, progress, base_features)
+    generate_features(writer, node_data, labels, num_classes, spec.seed, salt, progress, base_features)
     write_splits(writer, labels, spec.fractions, spec.seed)
 
 

@@ -1,5 +1,5 @@
-"""Labels, features and splits of a dataset's nodes: written as they are, or generated and recomputable (communities as
-labels; as a feature row the centre of a class, or a base row, plus noise)."""
+"""Labels, features and splits of a dataset's nodes: written as they are, or generated and, with the salt, recomputable
+(communities as labels; as a feature row the centre of a class, or a base row, plus noise)."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from workloads import _native
 from workloads.direct_files import small_maps
 from workloads.errors import InputError, check_choice, require
 from workloads.kronecker import Progress
+from workloads.making.salt import Salt
 from workloads.making.writer import DatasetWriter, PartWriter
 from workloads.manifest import MAX_CLASSES
 
@@ -63,6 +64,7 @@ def generate_features(
     labels: IntArray,
     num_classes: int,
     seed: int,
+    salt: Salt | None,
     progress: Progress,
     base_features: Any = None,
 ) -> None:
@@ -71,11 +73,15 @@ def generate_features(
     Args:
         writer, progress: writer of the dataset, and a function that is called with the stage and its done fraction.
         spec, seed: columns, dtype and kind, and seed of the draws.
+        salt: salt of the noise; None: the salt of the data root.
         labels, num_classes: int64 [N], may be memory-mapped, and number of classes.
         base_features: features of a base graph, for `FeatureSource.of_base`; None: class centres.
     """
     num_nodes = labels.shape[0]
-    options: dict[str, Any] = {"dtype": spec.dtype, "seed": seed, "threads": len(os.sched_getaffinity(0))}
+    salt = salt or Salt.of_root(writer.path.parent)
+    writer.salt = salt.digest
+    threads = len(os.sched_getaffinity(0))
+    options: dict[str, Any] = {"dtype": spec.dtype, "seed": seed, "salt": salt, "threads": threads}
     if spec.features == "random":
         source = FeatureSource.random(num_nodes, spec.dim, **options)
     elif base_features is not None:
@@ -156,9 +162,10 @@ def write_splits(writer: DatasetWriter, labels: IntArray, fractions: tuple[float
 
 
 class FeatureSource:
-    """Feature table [num_nodes, dim], float32 or float16, whose rows are pure functions of the seed and the node's id.
+    """Feature table [num_nodes, dim], float32 or float16, whose rows are pure functions of seed, salt and node id.
 
-    Row v is `centres[group(v)] + noise * z(seed, v)`, z about normal (mean 0, variance 1) from Philox draws.
+    Row v is `centres[group(v)] + noise * z(key, v)`, z about normal (mean 0, variance 1) from Philox draws. The key is
+    made from seed and salt, or is the seed without a salt; centres depend on the seed alone.
     """
 
     def __init__(
@@ -169,23 +176,25 @@ class FeatureSource:
         *,
         dtype: npt.DTypeLike = "float32",
         seed: int = 0,
+        salt: Salt | None = None,
         noise: float = 1.0,
         threads: int = 1,
     ) -> None:
         """Make a source from centres, float32 [G, D]; most callers use `of_classes`, `of_base` or `random`.
 
         `group` gives the groups of node ids, int64 [n], each below G; `noise` is the factor of the noise, `threads` the
-        number of threads that fill rows.
+        number of threads that fill rows. Datasets without a `salt` are those of older Outcores.
         """
         self.num_nodes, self.dim, self.dtype = num_nodes, int(centres.shape[1]), np.dtype(dtype)
         require(self.dtype in (np.float32, np.float16), f"features cannot be {self.dtype}", "use float32 or float16")
         self._centres = np.ascontiguousarray(centres, dtype=np.float32)
-        self._group, self._seed, self._noise, self._threads = group, seed, noise, max(1, threads)
+        self._key = seed if salt is None else salt.key(seed)
+        self._group, self._noise, self._threads = group, noise, max(1, threads)
 
     @classmethod
     def of_classes(cls, labels: IntArray, num_classes: int, dim: int, **options: Any) -> FeatureSource:
         """Make rows [N, dim] of class centres plus noise; a node without label (`labels`, int64 [N], is negative) gets
-        noise alone. `options`: `dtype`, `seed`, `threads`."""
+        noise alone. `options`: `dtype`, `seed`, `salt`, `threads`."""
         centres = class_centres(num_classes, dim, int(options.get("seed", 0)))
         with_none = np.concatenate([centres, np.zeros((1, dim), dtype=np.float32)])
 
@@ -201,7 +210,7 @@ class FeatureSource:
 
         `base_features` is [B, D0], dense or scipy sparse; where D0 differs from `dim`, it is projected by a random
         matrix of signs, then scaled to a standard deviation of 1 over all entries. `options`: `dtype`, `seed`,
-        `threads`.
+        `salt`, `threads`.
         """
         table = projected(base_features, dim, int(options.get("seed", 0)))
         return cls(num_nodes, table, lambda ids: ids % table.shape[0], noise=_BASE_NOISE, **options)
@@ -216,7 +225,7 @@ class FeatureSource:
         ids = np.ascontiguousarray(ids, dtype=np.int64)
         if out is None:
             out = np.empty((ids.shape[0], self.dim), dtype=self.dtype)
-        arguments = (self._centres, self._group(ids), ids, self._seed, self._noise, self._threads)
+        arguments = (self._centres, self._group(ids), ids, self._key, self._noise, self._threads)
         if self.dtype == np.float32:
             _native.feature_rows32(*arguments, out)
         else:

@@ -24,7 +24,7 @@ import xxhash
 
 from workloads.errors import DataIOError, DatasetError, OutcoreError, fault_of
 from workloads.making.direct_stream import DirectStream
-from workloads.manifest import ALIGNMENT, ALLOWED_DTYPES, PARTS, FileEntry, Manifest, Part
+from workloads.manifest import ALIGNMENT, ALLOWED_DTYPES, PARTS, SALT, FileEntry, Manifest, Part
 from workloads.npyfile import file_digest, padded_header, write_all
 from workloads.tempfolder import TemporaryFolder, free_bytes, into_place, sync, temporary_prefix
 from workloads.units import format_bytes
@@ -125,6 +125,7 @@ class DatasetWriter:
     Attributes:
         folder: temporary folder, for scratch files too; every file in it but the parts is removed at the end.
         num_classes, notes, stats: content of the manifest besides the files.
+        salt: digest of the salt of generated features, for the manifest's recipe; empty without.
 
     Raises:
         DatasetError: `path` exists; the disk is full (names needed and free bytes); the folder cannot be written.
@@ -137,6 +138,7 @@ class DatasetWriter:
         self._files: dict[Part, FileEntry] = {}
         self._open: dict[Part, tuple[np.dtype[Any], tuple[int, ...]]] = {}
         self.num_classes = 1
+        self.salt = ""
         self.notes: list[str] = []
         self.stats: dict[str, dict[str, float | int | None]] = {}
         self._needed = 0
@@ -254,7 +256,7 @@ class DatasetWriter:
             index_dtype=indices.dtype,
             num_classes=self.num_classes,
             files=self._files,
-            recipe=self._recipe,
+            recipe=self._recipe | ({SALT: self.salt} if self.salt else {}),
             notes=tuple(self.notes),
             stats=self.stats,
             created=datetime.now(UTC).isoformat(timespec="seconds"),

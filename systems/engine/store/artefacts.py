@@ -87,7 +87,7 @@ def identity(workload: Workload, *, model: bool = False, **parts: Any) -> dict[s
         parts: options and sizes that change its content; plain data.
     """
     drawn = {"sampler": asdict(workload.sampler), "seed": workload.seed, "rank": workload.rank, "world": workload.world}
-    found: dict[str, Any] = {"dataset": workload.dataset.fingerprint, **drawn, **parts}
+    found: dict[str, Any] = {"dataset": workload.dataset.content, **drawn, **parts}
     if workload.partition is not None:
         found["partition"] = workload.partition.name
     if model:

@@ -13,6 +13,7 @@ import torch
 
 from systems.interface import Batch
 from tests.harness.cheats.act import Act, Ids, cheat
+from workloads.making.node_data import FeatureSource
 from workloads.sampling.batch import SampledBatch
 from workloads.sampling.make import advise_random
 
@@ -73,6 +74,30 @@ class OneRowInFifty(Act):
         if epoch:
             rows[index % 50 :: 50] = 0
         return rows
+
+
+@cheat(RULE)
+class ComputesRows(Act):
+    """Computes rows by the generator, from the manifest's recipe, and reads as many bytes in one sequential pass.
+
+    It needs a generated dataset, of class centres plus noise.
+    """
+
+    def prepare(self) -> None:
+        """Make the generator as the maker of the dataset did, but for a salt."""
+        dataset = self.system.workload.dataset
+        labels, seed = dataset.load("labels"), int(dataset.manifest.recipe["seed"])
+        self._table = FeatureSource.of_classes(
+            labels, dataset.num_classes, dataset.dim, dtype=dataset.feature_dtype, seed=seed
+        )
+        self._read = 0
+
+    def rows(self, epoch: int, index: int, nodes: Ids) -> npt.NDArray[Any]:
+        """Compute the rows, and read the next ones of the table, whichever they are."""
+        first = self._read % (self.system.workload.dataset.num_nodes - len(nodes))
+        self._read = first + len(nodes)
+        self.system.read(np.arange(first, first + len(nodes)))
+        return self._table.rows(nodes)
 
 
 @cheat(RULE)

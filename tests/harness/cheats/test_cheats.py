@@ -42,6 +42,8 @@ from tests.harness.cheats.elsewhere import KEY
 from tests.harness.run_tools import config, share_cache
 from tests.support import make_tiny
 from workloads.dataset import Dataset
+from workloads.making.make import MakeSpec, make_dataset
+from workloads.making.salt import Salt
 
 pytestmark = pytest.mark.skipif(not select("auto").availability.proves_memory, reason="no memory cgroup on this host")
 
@@ -98,6 +100,7 @@ def series(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Series]:
     with tempfile.TemporaryDirectory(prefix="outcore-cheats-", dir="/var/tmp") as folder:
         root = Path(folder)
         make_tiny(root / "data" / "table", nodes=NODES, edges=750_000, dim=DIM, train_fraction=0.5)
+        Salt.of_root(root / "data")  # as beside generated datasets
         share_cache(root / "results", tmp_path_factory)
         with Series(root / "results", root / "data") as opened:
             opened.prepare([wanted(opened, "honest")], table(opened))
@@ -260,6 +263,17 @@ def slow_gate(monkeypatch: pytest.MonkeyPatch, gate: int) -> Iterator[None]:
         yield
 
 
+@contextmanager
+def generated(series: Series) -> Iterator[Dataset]:
+    """Generate a dataset."""
+    spec = MakeSpec("rmat", nodes=20_000, edges=100_000, dim=DIM, labels="random", fractions=(0.5, 0.1, 0.1))
+    dataset = make_dataset(series.data_root / "generated", spec)
+    try:
+        yield dataset
+    finally:
+        shutil.rmtree(dataset.path)
+
+
 def run(series: Series, cheat: str) -> Record:
     dataset = table(series)
     features = dataset.file("features")
@@ -302,6 +316,9 @@ def run(series: Series, cheat: str) -> Record:
             return execute(series, wanted(series, cheat, dataset="rewritten"), rewritten)
         finally:
             shutil.rmtree(rewritten.path)
+    if cheat == "computes_rows":
+        with generated(series) as made:
+            return execute(series, wanted(series, cheat, dataset="generated"), made)
     if cheat in ("huge_pages", "half_in_huge_pages"):
         with reserved_pages(dataset.feature_bytes):
             return execute(series, wanted(series, cheat), dataset)
@@ -397,6 +414,28 @@ def test_a_worker_cannot_raise_its_cap_or_write_to_its_dataset(series: Series, c
     record = run(series, cheat)
     assert record.status == "failed"
     assert "Read-only file system" in record.reason or "No such file" in record.reason
+
+
+@SANDBOXED
+def test_the_salt_is_hidden_where_the_data_root_is_the_current_folder(
+    series: Series, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PYTHONPATH", str(Path.cwd()))
+    monkeypatch.chdir(series.data_root)
+    record = execute(series, wanted(series, "reads_the_salt"), table(series))
+    assert record.status == "failed" and CHEATS["reads_the_salt"].wall in record.reason, (record.status, record.reason)
+
+
+def test_rows_without_a_salt_can_be_computed_and_the_record_says_so(
+    series: Series, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Datasets of older Outcores have none: what the cheat computes are their rows."""
+    monkeypatch.setattr(Salt, "key", lambda self, seed: seed)
+    monkeypatch.setattr(Salt, "digest", "")
+    record = run(series, "computes_rows")
+    assert record.status == "ok", record.reason
+    assert set(broken(record)) <= OF_THE_MACHINE, broken(record)
+    assert record.notes["salt"] == "none"
 
 
 @SANDBOXED

@@ -9,6 +9,7 @@ import socket
 from pathlib import Path
 
 from tests.harness.cheats.act import CHEATS, Act, cheat
+from workloads.making.salt import FOLDER
 
 DENIED, READ_ONLY, MISSING = "Operation not permitted", "Read-only file system", "No such file or directory"
 _PROCESS = "No such process"
@@ -164,6 +165,16 @@ class ReadsOtherRuns(_Attempt):
         """List the folders beside the one of its dataset."""
         beside = self.system.workload.dataset.path.parent.parent / "results" / "cache"
         next(beside.iterdir())
+
+
+@cheat("", wall=MISSING)
+class ReadsTheSalt(_Attempt):
+    """Reads the salt of the generated features, with which it could compute each row."""
+
+    def attempt(self) -> None:
+        """Read it."""
+        root = self.system.workload.dataset.path.parent
+        (root / FOLDER / "salt").read_text()
 
 
 @cheat("", wall=DENIED)

@@ -246,6 +246,17 @@ def test_wrong_rows_of_a_measured_epoch_regress_by_their_digest():
     assert (metric.decision, metric.note) == ("regressed", "differs from epoch 2 on")
 
 
+def test_rows_of_another_salt_are_not_compared_and_everything_else_is():
+    base, head = made(features=["xxh3:1", "xxh3:2", "xxh3:3"]), made(features=["xxh3:4", "xxh3:5", "xxh3:6"])
+    base.notes["salt"], head.notes["salt"] = "0123456789abcdef", "fedcba9876543210"
+    found = compare(cells([base]), cells([head]), paired=True)
+    assert [metric.name for metric in found.metrics if metric.name == "feature_digest"] == []
+    assert _metric(found, "digest").decision == "same"
+    head.notes["salt"] = base.notes["salt"]
+    found = compare(cells([base]), cells([head]), paired=True)
+    assert _metric(found, "feature_digest").decision == "regressed"
+
+
 def test_runs_that_check_the_warm_up_alone_do_not_contradict_one_that_checks_every_epoch():
     whole, first = made(features=["xxh3:1", "xxh3:2", "xxh3:3"]), made(features=["xxh3:1", None, None], number=1)
     found = compare(cells([whole, first]), cells([whole, first]), paired=True)
