@@ -17,6 +17,7 @@ from pydantic import Field, PositiveInt
 from harness.compare.cells import Cells
 from harness.compare.plan import Plain
 from harness.compare.verdicts import NotDrawn
+from harness.figures.absent import failures
 from harness.figures.base import Drawing, drawn
 from harness.figures.draw.captions import row_texts
 from harness.figures.draw.curves import draw_curves
@@ -190,12 +191,3 @@ def _draw_curves(table: pd.DataFrame, titles: Sequence[str], target: float) -> C
         axes.axhline(target, color="#666666", linewidth=0.7, linestyle="--", zorder=0)
     panels[0].xaxis.set_major_locator(MaxNLocator(integer=True, min_n_ticks=1))
     return canvas
-
-
-def failures(medians: pd.DataFrame, systems: Sequence[str]) -> list[str]:
-    """Return caption text of each row without a value, like `ginex OOM`, and of each of `systems` without a row."""
-    failed = medians[medians["value"].isna()]
-    ended = failed["system"] + " " + failed["status"].str.upper()
-    ran = set(medians["system"])
-    absent = [f"{system} not run" for system in systems if system not in ran]
-    return [*ended, *absent]

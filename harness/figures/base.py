@@ -73,12 +73,14 @@ class Sheet:
     Attributes:
         data: typed values, as in the CSV.
         shown: the same values as text for the reader; a missing value is a dash.
+        finding: as of a drawing.
     """
 
     data: pd.DataFrame
     shown: pd.DataFrame
     caption: str
     runs: list[str] = field(default_factory=list)
+    finding: str = ""
 
 
 def _described(source: Source, rows: Any, notes: Sequence[str]) -> tuple[str, str, list[str]]:
@@ -139,6 +141,7 @@ def sheet(
     *notes: str,
     rows: pd.DataFrame | None = None,
     runs: list[str] | None = None,
+    finding: str = "",
 ) -> Sheet:
     """Return a table as a Sheet that shows `columns` in their order.
 
@@ -146,7 +149,7 @@ def sheet(
         data: typed values, None or nan where unknown. Columns missing from `columns` are in the CSV only.
         columns: header (a column of `data`, else an empty one) -> format of its values: a function or its name in
             `FORMATS`, or a format like `.1f`; an empty one shows the value as it is. A missing value is a dash.
-        source, notes, rows, runs: as in `drawn`.
+        source, notes, rows, runs, finding: as in `drawn`.
     """
     import pandas as pd
 
@@ -157,7 +160,7 @@ def sheet(
     text, part, own_runs = _described(source, rows, notes)
     shown = pd.DataFrame({header: [_shown(value, how) for value in table[header]] for header, how in columns.items()})
     shown = shown.rename(columns=lambda header: labelled(header, part, ", "))
-    return Sheet(table, shown, text, own_runs if runs is None else runs)
+    return Sheet(table, shown, text, own_runs if runs is None else runs, finding)
 
 
 def _shown(value: Any, how: Formatter) -> str:

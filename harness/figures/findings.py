@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -18,3 +19,49 @@ def plain(value: float, digits: int = 2) -> str:
     """Return a number with so many significant digits, without an exponent."""
     rounded = float(f"{value:.{digits}g}")
     return f"{rounded:,.0f}" if abs(rounded) >= 10 ** (digits - 1) else f"{rounded:g}"
+
+
+def compared(times: pd.DataFrame, names: Sequence[str], base: str, at: Callable[[Any], str] = str) -> str:
+    """Return the sentence on how many times as fast as `base` each system is, and where it is slower.
+
+    Args:
+        times: speed over that of `base`, a row for each x and a column for each system, nan where not measured.
+        names: systems in the order of the sentence.
+        at: function from an x to its text.
+
+    Returns:
+        Text like `ginex is 0.76 to 2.2 times as fast as pyg+ (slower at 768), ali+pg 1.4 to 2.4 times`; empty where
+        no system has a value.
+    """
+    wide = times.reindex(columns=list(names)).astype(float)
+    known = wide.dropna(axis="columns", how="all")
+    parts = []
+    for name, own in known.items():
+        measured = own.dropna()
+        more = "" if parts else f" as fast as {base}"
+        verb = "" if parts else " is"
+        parts.append(f"{name}{verb} {span(measured)} times{more}{_slower(measured, at)}")
+    return ", ".join(parts)
+
+
+def _slower(times: pd.Series[float], at: Callable[[Any], str]) -> str:
+    """Return where a speed over another is below 1, in brackets; empty where it never is."""
+    slower = times[times.round(2) < 1]
+    if slower.empty:
+        return ""
+    if len(slower) == len(times):
+        return " (slower)"
+    return f" (slower at {', '.join(map(at, slower.index))})"
+
+
+def over_others(seconds: pd.DataFrame, ours: str, others: Sequence[str]) -> str:
+    """Return the sentence on how many times as fast as each of the others a system is; empty where no row has both.
+
+    Args:
+        seconds: epoch times, a row for each x and a column for each system, nan where not measured.
+    """
+    wide = seconds.reindex(columns=[ours, *others]).astype(float)
+    times = wide[list(others)].div(wide[ours], axis=0)
+    known = times.dropna(axis="columns", how="all")
+    parts = [f"{span(own)} times as fast as {name}" for name, own in known.items()]
+    return f"{ours} is {' and '.join(parts)}" if parts else ""

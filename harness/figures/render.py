@@ -48,6 +48,7 @@ class Rendered:
     """The result of rendering one figure, its files or the reason for none; kept as `<id>.json` beside the files.
 
     Attributes:
+        finding: sentence on what the values show; empty where they show nothing.
         files: paths of the files, image or Markdown first.
         inputs: digest of records, studies, experiments and code; a figure with equal inputs is not drawn again.
         outdated: whether the inputs had changed since the drawing when `render` last looked without drawing.
@@ -59,12 +60,18 @@ class Rendered:
     status: Literal["drawn", "not drawn"]
     reason: str = ""
     caption: str = ""
+    finding: str = ""
     claims: tuple[str, ...] = ()
     files: list[Path] = field(default_factory=list)
     runs: list[str] = field(default_factory=list)
     inputs: str = ""
     seconds: float = 0.0
     outdated: bool = False
+
+    @property
+    def alternative(self) -> str:
+        """Text that stands for the image: the finding, else the title, and the caption."""
+        return f"{self.finding or self.title}. {self.caption}"
 
     def to_json(self) -> dict[str, Any]:
         """Return plain data, file names without their folder."""
@@ -179,7 +186,7 @@ def _render(figure: Figure, evidence: Evidence, out: Path, inputs: str, *, again
         with mpl.rc_context(style.RC):
             drawing = _with_origin(figure.draw(evidence), evidence.origin)
             files = _write(figure, drawing, out)
-        made |= {"caption": drawing.caption, "files": files, "runs": list(drawing.runs)}
+        made |= {"caption": drawing.caption, "finding": drawing.finding, "files": files, "runs": list(drawing.runs)}
         rendered = Rendered(**made, status="drawn", inputs=inputs, seconds=time.perf_counter() - begin)
     except (NotDrawn, OutcoreError) as reason:
         _remove(figure, out)
@@ -256,7 +263,8 @@ def _write(figure: Figure, drawing: Drawing | Sheet, out: Path) -> list[Path]:
         _put(files[0], markdown(drawing, figure.title))
         _put(files[2], latex(drawing, figure.title))
     else:
-        metadata = {"Title": f"{figure.id}: {figure.title}", "Description": drawing.caption}
+        description = f"{drawing.finding}. {drawing.caption}" if drawing.finding else drawing.caption
+        metadata = {"Title": f"{figure.id}: {figure.title}", "Description": description}
         own = {**metadata, DATA: data_digest(drawing.data)}
         drawing.canvas.savefig(files[0], bbox_inches="tight", metadata=own)
         drawing.canvas.set_layout_engine("none")  # the layout stays as it was computed
@@ -266,10 +274,13 @@ def _write(figure: Figure, drawing: Drawing | Sheet, out: Path) -> list[Path]:
 
 
 def markdown(sheet: Sheet, title: str) -> str:
-    """Return the table as GitHub's Markdown, caption below."""
+    """Return the table as GitHub's Markdown, finding above and caption below."""
     header, *rows = [[cell.replace("|", "\\|") for cell in row] for row in _cells(sheet)]
     lines = [f"| {' | '.join(row)} |" for row in (header, ["---"] * len(header), *rows)]
-    return "\n".join([f"**{title}**", "", *lines, "", sheet.caption]) + "\n"
+    above = [f"**{title}**", ""]
+    if sheet.finding:
+        above += [f"{sheet.finding}.", ""]
+    return "\n".join([*above, *lines, "", sheet.caption]) + "\n"
 
 
 _LATEX = {char: f"\\{char}" for char in "&%$#_{}"}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import Any
 
 import pandas as pd
@@ -17,6 +18,8 @@ from harness.figures.draw.captions import left_out, study_caption
 from harness.figures.draw.charts import Axis
 from harness.figures.draw.curves import draw_curves
 from harness.figures.draw.panels import many_panels, mark_paper
+from harness.figures.draw.style import Looks, named_looks
+from harness.figures.findings import plain, span
 from harness.figures.grids import feature_bytes, gallery, study_of, systems_of, values
 from harness.records.study import StudyRecord
 from harness.results.table import each
@@ -39,9 +42,11 @@ ORDER = [
 ]
 PARTS = [*dict(ORDER), "other"]
 COLUMNS = "group series system value low high status speedup_over_previous run panel bar part".split()
+DEGREE = "degree"
+RANKED = "rows, best ranked first (%)"
 #: Scores that rank rows, and their labels; MEASURED ranks by the accesses themselves, which no score can excel.
 SCORES = {
-    "degree": "degree",
+    DEGREE: "degree",
     "reverse-pagerank": "reverse PageRank",
     "weighted-reverse-pagerank": "weighted reverse PageRank",
     MEASURED: "by the accesses themselves",
@@ -52,7 +57,7 @@ BATCHES = 200
 #: Depths of Fig. 9. Five hops reach a large part of the graph per mini-batch, so that few make enough accesses.
 HOPS = [2, 3, 4, 5]
 DEEP_BATCHES = 16
-DEEP_SCORES = ["weighted-reverse-pagerank", "degree"]
+DEEP_SCORES = ["weighted-reverse-pagerank", DEGREE]
 
 
 def host_profile(profile: Plain) -> Plain:
@@ -123,7 +128,15 @@ def fig8(cells: Cells) -> Drawing:
     data = pd.concat([times, measured.assign(panel="parts")])[COLUMNS]
     hot = "10 % of the rows hot in tiering"
     order = "a moment counts for the first open of bus (copies and zero-copy reads), compute, gather, sample"
-    return drawn(canvas, data, cells, hot, order, wide_rows(cells))
+    return drawn(canvas, data, cells, hot, order, wide_rows(cells), finding=_steps(speedups))
+
+
+def _steps(speedups: pd.Series[float]) -> str:
+    """Return the sentence on the speed of each system over the one before it; empty where no two follow each other."""
+    before = dict(pairwise(SYSTEMS.values()))
+    names = {after: first for first, after in before.items()}
+    parts = [f"{name} is {plain(times)} times as fast as {names[name]}" for name, times in speedups.items()]
+    return ", ".join(parts)
 
 
 @figure_of_cells("tiering-fig10", over_shares)
@@ -153,7 +166,24 @@ def fig10(cells: Cells) -> Drawing:
 
     traffic = "traffic: bytes of feature rows read over the bus by the system's own counters, lists and labels left out"
     axis = Axis("", HOT_SHARES, "hot rows", "{:.0%}".format)
-    return drawn(canvas, rows, cells, traffic, axis.omitted(list(table.x)), wide_rows(cells))
+    omitted = axis.omitted(list(table.x))
+    return drawn(canvas, rows, cells, traffic, omitted, wide_rows(cells), finding=_saved(rows))
+
+
+def _saved(rows: pd.DataFrame) -> str:
+    """Return the sentence on traffic and time saved with the most hot rows; empty without hot rows."""
+    most = rows.iloc[-1]
+    if not most.hot_percent > 0:
+        return ""
+    traffic = _less(most.traffic_percent)
+    seconds = _less(most.time_percent)
+    return f"With {plain(most.hot_percent)} % of the rows in device memory: {traffic} traffic, {seconds} time"
+
+
+def _less(percent: float) -> str:
+    """Return a share of the whole as the words on its change, like `87 % less`."""
+    word = "less" if percent <= 100 else "more"
+    return f"{abs(100 - percent):.0f} % {word}"
 
 
 @figure("tiering-fig11")
@@ -211,9 +241,11 @@ def covered(record: StudyRecord, scores: list[str]) -> pd.DataFrame:
     return table["fanout score series x y accesses".split()]
 
 
-def draw_covered(axes: Any, rows: pd.DataFrame, title: str, paper: pd.DataFrame, label: str) -> None:
+def draw_covered(
+    axes: Any, rows: pd.DataFrame, title: str, paper: pd.DataFrame, label: str, looks: Looks | None = None
+) -> None:
     """Draw a panel of accesses covered over rows, published values as hollow diamonds."""
-    draw_curves(rows, title=title, xlabel="rows, best ranked first (%)", ylabel="row accesses covered (%)", axes=axes)
+    draw_curves(rows, title=title, xlabel=RANKED, ylabel="row accesses covered (%)", looks=looks, axes=axes)
     mark_paper(axes, list(paper.x), list(paper.value), label, zorder=6)
     axes.set(xlim=(0, 60), ylim=(0, 103))
     axes.label_outer()
@@ -221,19 +253,56 @@ def draw_covered(axes: Any, rows: pd.DataFrame, title: str, paper: pd.DataFrame,
 
 @figure("tiering-fig7", studies=wide)
 def fig7(evidence: Evidence) -> Drawing:
-    """Draw one panel per fan-out, with the ranking by actual accesses as the upper bound."""
+    """Draw coverage by degree and by actual accesses, the upper bound, above what the other scores add to degree's.
+
+    Lines of coverage by the three scores would lie on each other.
+    """
     scores = list(SCORES)
     records = coverage_studies(evidence, FANOUTS, scores)
     tables = [covered(record, scores) for record in records]
-    canvas, panels = many_panels(len(records), sharey=True)
+    looks = named_looks(list(SCORES.values()))
     paper = published("tiering-fig7")
-    for axes, rows in zip(panels, tables, strict=True):
-        draw_covered(axes, rows, f"fan-out {rows.fanout[0]}", paper, "paper, least of its datasets and scores")
+    canvas, panels = many_panels(2 * len(records), columns=len(records), height=1.9)
+    for above, below, rows in zip(panels, panels[len(records) :], tables, strict=False):
+        by_degree = rows[rows.score.isin([DEGREE, MEASURED])]
+        label = "paper, least of its datasets and scores"
+        draw_covered(above, by_degree, f"fan-out {rows.fanout[0]}", paper, label, looks)
+        draw_added(below, rows, looks)
     captions = [study_caption(record, _tenth(rows)) for record, rows in zip(records, tables, strict=True)]
     reduced = left_out([record.params["fanout"] for record in records], FANOUTS, "fan-out")
     if reduced:
         captions.append(f"{reduced}.")
-    return drawn(canvas, pd.concat(tables), " ".join(captions), order=list(SCORES.values()))
+    data = pd.concat(tables)
+    return drawn(canvas, data, " ".join(captions), order=list(SCORES.values()), finding=_by_scores(data))
+
+
+def draw_added(axes: Any, rows: pd.DataFrame, looks: Looks) -> None:
+    """Draw a panel of accesses that rows ranked by each score cover beyond those ranked by degree."""
+    by_score = rows.pivot(index="x", columns="series", values="y")
+    others = by_score.drop(columns=[SCORES[DEGREE], SCORES[MEASURED]])
+    added = others.sub(by_score[SCORES[DEGREE]], axis=0)
+    lines = added.melt(ignore_index=False, value_name="y").reset_index()
+    draw_curves(lines, title="", xlabel=RANKED, ylabel="more than by degree\n(percentage points)", looks=looks, axes=axes)
+    axes.axhline(0.0, color="black", linewidth=0.8)
+    axes.set_xlim(0, 60)
+    axes.label_outer()
+
+
+def _by_scores(data: pd.DataFrame) -> str:
+    """Return the sentence on coverage by the first tenth of the rows, and on the scores' distance from each other."""
+    tenth = data[data.x.round(9) == 10].pivot(index="fanout", columns="score", values="y")
+    if tenth.empty:
+        return ""
+    scores = tenth.drop(columns=MEASURED)
+    apart = (scores.max(axis=1) - scores.min(axis=1)).max()
+    missed = tenth[MEASURED] - scores.max(axis=1)
+    first = f"The 10 % of the rows that a score ranks first cover {_percents(scores.stack())} of the accesses"
+    return f"{first}, {span(missed)} points below the best; the scores are at most {plain(apart, 1)} points apart"
+
+
+def _percents(values: pd.Series[float]) -> str:
+    """Return the least and the largest of some percentages as text, like `79 to 81 %`."""
+    return f"{span(values)} %"
 
 
 def _tenth(rows: pd.DataFrame) -> str:
@@ -260,4 +329,16 @@ def fig9(evidence: Evidence) -> Drawing:
     for axes, rows, score in zip(panels, by_score, DEEP_SCORES, strict=True):
         draw_covered(axes, rows, SCORES[score], paper[paper.series == score], "paper, 5 hops")
     note = f"fan-out 10 at every hop, {'; '.join(reached)}"
-    return drawn(canvas, pd.concat(by_score), records[-1], note, left_out(depths, HOPS, "hops"))
+    data = pd.concat(by_score)
+    reduced = left_out(depths, HOPS, "hops")
+    return drawn(canvas, data, records[-1], note, reduced, finding=_by_depth(data))
+
+
+def _by_depth(data: pd.DataFrame) -> str:
+    """Return the sentence on coverage by the first tenth of the rows at the least and the largest depth."""
+    tenth = data[data.x.round(9) == 10].groupby("series", sort=False)["y"]
+    covers = {depth: _percents(percents) for depth, percents in tenth}
+    if len(covers) < 2:
+        return ""
+    (least, first), *_, (most, last) = covers.items()
+    return f"The 10 % of the rows ranked first cover {first} of the accesses of {least}, {last} of those of {most}"

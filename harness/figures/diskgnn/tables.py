@@ -10,7 +10,8 @@ import pandas as pd
 from harness.compare.cells import Cells
 from harness.compare.evidence import Evidence
 from harness.compare.plan import Plain, Plan, joined
-from harness.figures.accuracy_runs import accuracy_curve, at_target, best_accuracy, common_target, failures, origin
+from harness.figures.absent import failures
+from harness.figures.accuracy_runs import accuracy_curve, at_target, best_accuracy, common_target, origin
 from harness.figures.base import GB, Sheet, figure, figure_of_cells, paper_frame, published, sheet
 from harness.figures.diskgnn.grid import SYSTEMS, in_gallery, judged, percent, variants
 from harness.figures.draw.breakdown import run_breakdown

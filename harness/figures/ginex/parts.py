@@ -11,8 +11,10 @@ from harness.compare.verdicts import NotDrawn
 from harness.figures.base import Drawing, drawn, figure_of_cells, paper_table
 from harness.figures.draw.bars import draw_bars, draw_stacks
 from harness.figures.draw.breakdown import run_table, seconds_by_part
+from harness.figures.absent import named
 from harness.figures.draw.captions import left_out
 from harness.figures.draw.panels import many_panels, mark_paper, one_panel
+from harness.figures.findings import compared, span
 from harness.figures.grids import gallery, in_gallery
 from harness.results.table import each, measured_epochs, medians
 
@@ -85,7 +87,10 @@ def fig6(cells: Cells) -> Drawing:
         f"gather alone: {len(alone)} mini-batches of an epoch whose sampling had run ahead and was over (median, 95 % "
         "of them); nothing is trained"
     )
-    return drawn(canvas, rows.assign(unit="s an iteration"), cells, note)
+    seconds = times.value
+    both = seconds["both in a pipeline"] / (seconds["sample alone"] + seconds["gather alone"])
+    finding = f"Sampling and gathering at once take {both:.2g} times as long as one after the other"
+    return drawn(canvas, rows.assign(unit="s an iteration"), cells, note, finding=finding)
 
 
 def breakdowns(cells: Cells, systems: list[str]) -> pd.DataFrame:
@@ -130,7 +135,13 @@ def fig14(cells: Cells) -> Drawing:
         mark_paper(axes, list(known.index + 0.42), list(ends), "paper (least and most)")
     fanout = "gcn takes the same fan-out as sage (the paper's has two layers)"
     reduced = left_out(list(rows.model), list(MODELS), "model")
-    return drawn(canvas, rows, cells, NOTE, fanout, reduced, order=PARTS)
+    finding = compared(_speeds(rows), SYSTEMS[:0:-1], BASE)
+    return drawn(canvas, rows, cells, NOTE, fanout, reduced, order=PARTS, finding=finding)
+
+
+def _speeds(rows: pd.DataFrame) -> pd.DataFrame:
+    """Return speeds over the first system's, a row for each model of `breakdowns` and a column for each system."""
+    return rows.drop_duplicates("bar").pivot(index="model", columns="system", values="speedup")
 
 
 #: Columns of Figure 15 and their labels.
@@ -160,6 +171,20 @@ def fig15(cells: Cells) -> Drawing:
     ratios = rows.drop_duplicates("bar").rename(columns={"system": "series", **MISSES})
     bars = ratios.melt(["model", "series", "status"], list(MISSES.values()), value_name="percent")
     bars = bars.assign(group=bars.model + "\n" + bars.variable, value=bars.percent)
-    draw_bars(bars, title="Rows read from disk", ylabel="rows read of those asked for (%)", numbers=".0f", axes=right)
+    ylabel = "rows read of those asked for (%)"
+    draw_bars(named(bars), title="Rows read from disk", ylabel=ylabel, numbers=".0f", axes=right)
     fills = "`+ fills`: the rows that the cache begins with counted too, which the paper leaves out"
-    return drawn(canvas, rows, cells, NOTE, fills, order=PARTS)
+    faster = compared(_speeds(rows), ["ginex"], "ginex-pg")
+    finding = "; ".join(filter(None, [faster, _rows_read(ratios)]))
+    return drawn(canvas, rows, cells, NOTE, fills, order=PARTS, finding=finding)
+
+
+def _rows_read(ratios: pd.DataFrame) -> str:
+    """Return the sentence on rows read by each system with the rows that its cache begins with; empty without both."""
+    read = ratios.dropna(subset="+ fills").groupby("series")["+ fills"]
+    shares = {system: span(percents) for system, percents in read}
+    if len(shares) < 2:
+        return ""
+    first, second = shares
+    of_first = f"{first} reads {shares[first]} % of the rows asked for"
+    return f"with the rows that a cache begins with counted, {of_first}, {second} {shares[second]} %"

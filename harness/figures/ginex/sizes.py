@@ -7,12 +7,14 @@ import pandas as pd
 from harness.compare.cells import Cells, with_absent
 from harness.compare.plan import Plain, Plan, grid, value_at
 from harness.compare.verdicts import NotDrawn
+from harness.figures.absent import named
 from harness.figures.base import Drawing, drawn, figure_of_cells, published
 from harness.figures.draw.bars import draw_bars
 from harness.figures.draw.captions import left_out
 from harness.figures.draw.charts import Axis
 from harness.figures.draw.curves import draw_curves
 from harness.figures.draw.panels import mark_paper, one_panel
+from harness.figures.findings import compared, span
 from harness.figures.ginex.parts import BASE, SYSTEMS
 from harness.figures.grids import batch_sizes, gallery, host_budget, in_gallery, over_dims, systems_of, values
 from workloads.units import format_bytes
@@ -65,7 +67,18 @@ def fig16(cells: Cells) -> Drawing:
     mark_paper(axes, list(paper.x.astype(float)), list(shorter), "paper, its four datasets")
     axes.set_ylim(bottom=0)
     full = [round(default * factor) for factor in SUPERBATCHES]
-    return drawn(canvas, rows, cells, left_out(sizes, full, "superbatch of"))
+    finding = _best_size(rows, default, unit)
+    return drawn(canvas, rows, cells, left_out(sizes, full, "superbatch of"), finding=finding)
+
+
+def _best_size(rows: pd.DataFrame, default: int, unit: str) -> str:
+    """Return the sentence on the superbatch with the shortest epoch."""
+    by_size = rows.set_index("size").value
+    best = by_size.idxmin()
+    if best != default:
+        return f"Superbatches of {best} {unit} take {by_size[best]:.2g} times the epoch of the default's {default}"
+    others = span(by_size.drop(default))
+    return f"The default of {default} {unit} is fastest: other superbatches take {others} times its epoch"
 
 
 def over_widths(profile: Plain) -> Plan:
@@ -129,16 +142,18 @@ def speedups(cells: Cells) -> pd.DataFrame:
 def draw_speedups(cells: Cells, axis: Axis, title: str, note: str = "") -> Drawing:
     """Draw a bar for the speedup of each system over pyg+ at each x."""
     rows = speedups(cells)
-    ylabel = "speedup over pyg+"
-    canvas, axes = draw_bars(rows, title=title, xlabel=axis.label, ylabel=ylabel, tick=axis.text, numbers=".2f")
+    how = {"title": title, "xlabel": axis.label, "ylabel": "times as fast as pyg+"}
+    canvas, axes = draw_bars(named(rows), **how, tick=axis.text, numbers=".2f")
     axes.axhline(1.0, color="black", linestyle="--", linewidth=0.8)
-    return drawn(canvas, rows, cells, note, axis.omitted(cells.xs))
+    times = rows.pivot(index="group", columns="series", values="value")
+    finding = compared(times, SYSTEMS[:0:-1], BASE, axis.text)
+    return drawn(canvas, rows, cells, note, axis.omitted(cells.xs), finding=finding)
 
 
 @figure_of_cells("ginex-fig17", over_widths)
 def fig17(cells: Cells) -> Drawing:
     """Draw speedups over the feature dimension."""
-    axis = Axis("feature dimension", DIMS, "dimension")
+    axis = Axis("feature dimension (columns)", DIMS, "dimension")
     note = "ali+pg and ginex read whole 4 KiB pages, as the paper's code does; device memory grows with the dimension"
     return draw_speedups(cells, axis, "Speedup over feature dimension", note)
 

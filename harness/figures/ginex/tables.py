@@ -9,7 +9,8 @@ from harness.compare.evidence import Evidence
 from harness.compare.plan import Plain
 from harness.compare.verdicts import NotDrawn
 from harness.figures.base import Sheet, figure, figure_of_cells, paper_table, sheet
-from harness.figures.draw.captions import dataset_name
+from harness.figures.draw.captions import dataset_name, row_texts
+from harness.figures.findings import span
 from harness.figures.ginex.caches import expansions
 from harness.figures.ginex.parts import BASE, SYSTEMS
 from harness.figures.grids import in_gallery
@@ -79,7 +80,10 @@ def tab2(evidence: Evidence) -> Sheet:
         "base of its own the generator draws one. Sizes are of all files on disk, ours at the feature dimension given, "
         "the paper's at 256. Copies: nodes over the base's."
     )
-    return sheet(rows, FORMATS_2, caption)
+    shares = ours.assign(before=100 * ours["top 1 % of base"], after=100 * ours["top 1 %"])
+    changes = row_texts(shares, "{dataset} {before:.0f} % before, {after:.0f} % after")
+    finding = f"Edges into the top 1 % of the nodes, before and after expansion: {changes}"
+    return sheet(rows, FORMATS_2, caption, finding=finding)
 
 
 @figure_of_cells("ginex-tab4", lambda profile: in_gallery(profile, SYSTEMS), least=1)
@@ -125,4 +129,12 @@ def tab4(cells: Cells) -> Sheet:
         f"the {least:g}x to {most:g}x that the paper's GraphSAGE speedups range over; prices are the paper's, of "
         "Google Cloud; performance is over DistDGL's; the datasets named are the paper's, ours is the same for both"
     )
-    return sheet(rows, FORMATS_4, cells, note)
+    return sheet(rows, FORMATS_4, cells, note, finding=_for_a_dollar(ours))
+
+
+def _for_a_dollar(ours: pd.DataFrame) -> str:
+    """Return the sentence on each measured system's performance per dollar over the modelled distributed run's."""
+    ratios = ours.groupby("system", sort=False)["performance/$"]
+    most_first = ratios.mean().sort_values(ascending=False).index
+    parts = [f"{span(ratios.get_group(system))} times with {system}" for system in most_first]
+    return f"By the model, a dollar buys this much of DistDGL's performance: {', '.join(parts)}"

@@ -10,7 +10,7 @@ import pandas as pd
 from harness.compare.cells import Cells
 from harness.compare.plan import Plain, Plan, first_setting, grid
 from harness.compare.verdicts import NotDrawn
-from harness.figures.accuracy_runs import failures
+from harness.figures.absent import failures
 from harness.figures.base import Drawing, drawn, figure_of_cells
 from harness.figures.draw.captions import row_texts
 from harness.figures.draw.panels import many_panels
