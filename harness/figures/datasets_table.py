@@ -11,12 +11,13 @@ from harness.compare.evidence import Evidence
 from harness.compare.plan import Plain
 from harness.compare.verdicts import NotDrawn
 from harness.figures.base import GB, Sheet, figure, paper_table, sheet
+from harness.figures.findings import span
 from harness.figures.grids import dataset_of, gallery
 from harness.figures.pagraph.grid import setting
 from harness.records.record import ORIGIN
 from harness.studies.base import StudyNeed
 from workloads.kronecker.spec import Kind
-from workloads.units import row_bytes
+from workloads.units import format_count, row_bytes
 
 #: Systems of each paper's table, by the figure's id: the datasets of their runs are listed.
 TABLES = {
@@ -127,7 +128,15 @@ def draw(table: str, evidence: Evidence) -> Sheet:
     )
     if table in IN_PART:
         caption += " Of the paper's table only what its text repeats."
-    return sheet(rows, FORMATS, caption, runs=list(found.run.dropna()))
+    return sheet(rows, FORMATS, caption, runs=list(found.run.dropna()), finding=_sizes(ours))
+
+
+def _sizes(ours: pd.DataFrame) -> str:
+    """Return the sentence on nodes, edges a node and bytes of the features of our datasets."""
+    nodes = dict.fromkeys(format_count(int(count)) for count in (ours.nodes.min(), ours.nodes.max()))
+    subject = "Our dataset has" if len(ours) == 1 else f"Our {len(ours)} datasets have"
+    features = span(ours.features.astype(float) / GB)
+    return f"{subject} {' to '.join(nodes)} nodes, {span(ours.degree)} edges a node and {features} GB of features"
 
 
 for _table in TABLES:

@@ -263,11 +263,15 @@ def fig7(evidence: Evidence) -> Drawing:
     looks = named_looks(list(SCORES.values()))
     paper = published("tiering-fig7")
     canvas, panels = many_panels(2 * len(records), columns=len(records), height=1.9)
-    for above, below, rows in zip(panels, panels[len(records) :], tables, strict=False):
+    lower = panels[len(records) :]
+    for above, below, rows in zip(panels, lower, tables, strict=False):
         by_degree = rows[rows.score.isin([DEGREE, MEASURED])]
         label = "paper, least of its datasets and scores"
         draw_covered(above, by_degree, f"fan-out {rows.fanout[0]}", paper, label, looks)
         draw_added(below, rows, looks)
+        if below is not lower[0]:
+            below.sharey(lower[0])
+        below.label_outer()
     captions = [study_caption(record, _tenth(rows)) for record, rows in zip(records, tables, strict=True)]
     reduced = left_out([record.params["fanout"] for record in records], FANOUTS, "fan-out")
     if reduced:
@@ -282,10 +286,11 @@ def draw_added(axes: Any, rows: pd.DataFrame, looks: Looks) -> None:
     others = by_score.drop(columns=[SCORES[DEGREE], SCORES[MEASURED]])
     added = others.sub(by_score[SCORES[DEGREE]], axis=0)
     lines = added.melt(ignore_index=False, value_name="y").reset_index()
-    draw_curves(lines, title="", xlabel=RANKED, ylabel="more than by degree\n(percentage points)", looks=looks, axes=axes)
+    draw_curves(
+        lines, title="", xlabel=RANKED, ylabel="more than by degree\n(percentage points)", looks=looks, axes=axes
+    )
     axes.axhline(0.0, color="black", linewidth=0.8)
     axes.set_xlim(0, 60)
-    axes.label_outer()
 
 
 def _by_scores(data: pd.DataFrame) -> str:
@@ -297,7 +302,8 @@ def _by_scores(data: pd.DataFrame) -> str:
     apart = (scores.max(axis=1) - scores.min(axis=1)).max()
     missed = tenth[MEASURED] - scores.max(axis=1)
     first = f"The 10 % of the rows that a score ranks first cover {_percents(scores.stack())} of the accesses"
-    return f"{first}, {span(missed)} points below the best; the scores are at most {plain(apart, 1)} points apart"
+    best = f"the best possible ranking {span(missed)} points more"
+    return f"{first}, {best}; the scores are at most {plain(apart, 1)} points apart"
 
 
 def _percents(values: pd.Series[float]) -> str:
@@ -341,4 +347,4 @@ def _by_depth(data: pd.DataFrame) -> str:
     if len(covers) < 2:
         return ""
     (least, first), *_, (most, last) = covers.items()
-    return f"The 10 % of the rows ranked first cover {first} of the accesses of {least}, {last} of those of {most}"
+    return f"The 10 % of the rows ranked first cover {first} of the accesses with {least}, {last} with {most}"

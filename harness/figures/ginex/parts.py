@@ -8,10 +8,10 @@ import pandas as pd
 from harness.compare.cells import Cells, with_absent
 from harness.compare.plan import Plain, Plan
 from harness.compare.verdicts import NotDrawn
+from harness.figures.absent import named
 from harness.figures.base import Drawing, drawn, figure_of_cells, paper_table
 from harness.figures.draw.bars import draw_bars, draw_stacks
 from harness.figures.draw.breakdown import run_table, seconds_by_part
-from harness.figures.absent import named
 from harness.figures.draw.captions import left_out
 from harness.figures.draw.panels import many_panels, mark_paper, one_panel
 from harness.figures.findings import compared, span

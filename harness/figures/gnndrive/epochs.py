@@ -16,7 +16,7 @@ from harness.figures.draw import style
 from harness.figures.draw.captions import describe_memory
 from harness.figures.draw.charts import Axis, bars, curves, lines
 from harness.figures.draw.style import Look
-from harness.figures.findings import span
+from harness.figures.findings import over_others, span
 from harness.figures.gnndrive.grid import (
     DIMS,
     REFERENCE,
@@ -113,12 +113,8 @@ def fig8(cells: Cells) -> Drawing:
 def _over_others(cells: Cells) -> str:
     """Return the sentence on gnndrive's speed over the other systems'; empty where no cell has both."""
     seconds = cells.medians().pivot_table(index=["panel", "x"], columns="system", values="value")
-    if "gnndrive" not in seconds:
-        return ""
-    others = [system for system in SYSTEMS if system in seconds and system != "gnndrive"]
-    times = {system: (seconds[system] / seconds["gnndrive"]).dropna() for system in others}
-    compared = [f"{span(own)} times as fast as {system}" for system, own in times.items() if len(own)]
-    return f"gnndrive is {' and '.join(compared)}" if compared else ""
+    others = [system for system in SYSTEMS if system != "gnndrive"]
+    return over_others(seconds, "gnndrive", others)
 
 
 def _wide(profile: Plain) -> Plain:

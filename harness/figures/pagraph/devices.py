@@ -10,11 +10,13 @@ from harness.compare.cells import Cells
 from harness.compare.plan import Plain, Plan, grid, joined
 from harness.compare.verdicts import NotDrawn
 from harness.figures import accuracy_runs as accuracy
+from harness.figures.absent import named
 from harness.figures.base import Drawing, drawn, figure_of_cells, published
 from harness.figures.draw.bars import draw_bars
 from harness.figures.draw.captions import left_out, row_texts
 from harness.figures.draw.curves import draw_curves
 from harness.figures.draw.panels import many_panels, one_panel
+from harness.figures.findings import plain, span
 from harness.figures.grids import values
 from harness.figures.pagraph.grid import FAMILY, MODELS, NAMES, device_bytes, planned
 from harness.results.table import each
@@ -79,7 +81,19 @@ def fig15(cells: Cells) -> Drawing:
     canvas, axes = one_panel()
     draw_rates(axes, rows, "Throughput over devices")
     note = "without preprocessing; dgl, dgl+pp and pagraph+pp train in one process and have no line"
-    return drawn(canvas, rows, cells, NOTE, note, left_out(cells.xs, COUNTS, "devices"))
+    reduced = left_out(cells.xs, COUNTS, "devices")
+    return drawn(canvas, rows, cells, NOTE, note, reduced, finding=_scaling(rows))
+
+
+def _scaling(rows: pd.DataFrame) -> str:
+    """Return the sentence on the throughput of the most devices over that of one; empty without both."""
+    rates = rows.pivot(index="model", columns="x", values="y").dropna(axis="columns", how="all")
+    most = rates.columns.max()
+    if 1 not in rates or most == 1:
+        return ""
+    times = (rates[most] / rates[1]).dropna()
+    parts = [f"{plain(value)} times with {NAMES[model]}" for model, value in times.items()]
+    return f"Throughput of {most} devices over that of 1: {', '.join(parts)}" if parts else ""
 
 
 @figure_of_cells("pagraph-fig16", lambda profile: planned(profile, FAMILY, by_count(profile), MODELS))
@@ -95,9 +109,21 @@ def fig16(cells: Cells) -> Drawing:
     rows["thousand_seeds_per_s"] = rows["value"]
     rows["value"] /= rows["model"].map(base)
     data = rows[["group", "series", "value", "status", "model", "devices", "thousand_seeds_per_s", "run"]]
-    canvas, _ = draw_bars(data, title="Speed-up over DGL on one device", ylabel="throughput over dgl's", numbers=".1f")
+    title, ylabel = "Speed-up over DGL on one device", "times dgl's throughput"
+    canvas, _ = draw_bars(named(data), title=title, ylabel=ylabel, numbers=".1f")
     note = "n/a: trains in one process, so the paper's base, DGL on two devices, is DGL on one here"
-    return drawn(canvas, data, cells, NOTE, note)
+    return drawn(canvas, data, cells, NOTE, note, finding=_over_one(data))
+
+
+def _over_one(data: pd.DataFrame) -> str:
+    """Return the sentence on pagraph's speed on the most devices over DGL's on one; empty without a value."""
+    ours = data[data["series"] == "pagraph"].dropna(subset="value")
+    if ours.empty:
+        return ""
+    count = ours["devices"].max()
+    times = ours.loc[ours["devices"] == count, "value"]
+    devices = "1 device" if count == 1 else f"{count} devices"
+    return f"pagraph on {devices} is {span(times)} times as fast as dgl on one"
 
 
 #: Devices of Figures 18 and 21.
@@ -132,12 +158,21 @@ def fig18(cells: Cells) -> Drawing:
     rows["saved"] = 1.0 - rows["value"] / rows.groupby("group")["value"].shift()
     data = rows[["group", "series", "value", "low", "high", "status", "saved", "run"]]
     title = "Adding caching, partitions, pipelining"
-    canvas, _ = draw_bars(data, title=title, ylabel="seconds for a million seed nodes", numbers=".2f")
+    canvas, _ = draw_bars(named(data), title=title, ylabel="time for a million seed nodes (s)", numbers=".2f")
     later = data.dropna(subset="saved")
     saved = row_texts(later.assign(percent=100 * later["saved"]), "{group} {series} {percent:.0f} %")
     paper = row_texts(published("pagraph-fig18"), "{series} {x} {value:g} {unit}")
     notes = [f"{DEVICES} devices", NOTE, f"saved by each step: {saved}", f"paper (friendster, 4 GPUs): {paper}"]
-    return drawn(canvas, data, cells, *notes)
+    return drawn(canvas, data, cells, *notes, finding=_all_steps(data))
+
+
+def _all_steps(data: pd.DataFrame) -> str:
+    """Return the sentence on the time with all steps over that of the loader alone; empty where no model has both."""
+    first, *_, last = STEPS
+    seconds = data.pivot(index="group", columns="series", values="value").reindex(columns=[first, last])
+    times = (seconds[first] / seconds[last]).astype(float).dropna()
+    parts = [f"{plain(value)} times with {model}" for model, value in times.items()]
+    return f"Speed with all steps over the loader alone: {', '.join(parts)}" if parts else ""
 
 
 #: Curves of Fig. 21.
@@ -166,16 +201,19 @@ def fig21(cells: Cells) -> Drawing:
         raise NotDrawn("no run of dgl or pagraph that found accuracy (pagraph-fig21)")
     models = known.groupby("x", sort=False)
     canvas, panels = many_panels(models.ngroups)
-    data, notes = [], []
+    data, notes, findings = [], [], []
     for axes, (model, own) in zip(panels, models, strict=True):
         title = NAMES[str(model)]
         rows = pd.concat(map(_curve, each(own)), ignore_index=True)
         draw_curves(rows, title=title, xlabel="training time (s)", ylabel="test accuracy (%)", axes=axes)
         data.append(rows)
-        notes.append(f"{title}: best of {_reached(own)}")
+        reached = _reached(own)
+        notes.append(f"{title}: best of {_best(reached)}")
+        findings.append(_first(title, reached))
     notes += ["real training; partitions take as many seed nodes a step together"]
     notes += [accuracy.origin(known["record"].iloc[0])]
-    return drawn(canvas, pd.concat(data), cells, *notes, order=LABELS)
+    finding = "; ".join(filter(None, findings))
+    return drawn(canvas, pd.concat(data), cells, *notes, order=LABELS, finding=finding)
 
 
 def _curve(run: Any) -> pd.DataFrame:
@@ -186,10 +224,25 @@ def _curve(run: Any) -> pd.DataFrame:
     return named[["model", "series", "x", "y", "epoch", "run"]]
 
 
-def _reached(runs: pd.DataFrame) -> str:
-    """Return the best accuracy of each run, and its time to the accuracy that all of them reached."""
+def _reached(runs: pd.DataFrame) -> pd.DataFrame:
+    """Return a row for each run: its `best` accuracy (%), and `seconds` to the `target` (%) that all of them reached."""
     target = accuracy.common_target(list(runs["record"])) or 0.0
     rows = runs[["system"]].assign(target=100 * target)
     rows["best"] = 100 * runs["record"].map(accuracy.best_accuracy)
     rows["seconds"] = [accuracy.at_target(record, target) for record in runs["record"]]
-    return row_texts(rows, "{system} {best:.1f} % ({target:.1f} % after {seconds:.1f} s)")
+    return rows
+
+
+def _best(reached: pd.DataFrame) -> str:
+    """Return the best accuracy of each run, and its time to the target, as caption text."""
+    return row_texts(reached, "{system} {best:.1f} % ({target:.1f} % after {seconds:.1f} s)")
+
+
+def _first(model: str, reached: pd.DataFrame) -> str:
+    """Return the sentence on the first and the last run of a model to reach the target; empty with fewer than two."""
+    by_time = reached.dropna(subset="seconds").sort_values("seconds")
+    if len(by_time) < 2:
+        return ""
+    first = row_texts(by_time.head(1), "reaches {target:.0f} % first by {system} ({seconds:.2g} s)")
+    last = row_texts(by_time.tail(1), "last by {system} ({seconds:.2g} s)")
+    return f"{model} {first}, {last}"

@@ -9,14 +9,16 @@ import pandas as pd
 from harness.compare.cells import Cells, times_faster, with_absent
 from harness.compare.plan import Plain, Plan, joined
 from harness.compare.verdicts import NotDrawn
+from harness.figures.absent import named
 from harness.figures.base import GB, Drawing, Sheet, drawn, figure_of_cells, paper_frame, paper_value, sheet
 from harness.figures.draw import style
 from harness.figures.draw.bars import draw_bars, draw_stacks
 from harness.figures.draw.breakdown import run_breakdown, stack_rows
-from harness.figures.draw.captions import left_out
+from harness.figures.draw.captions import left_out, row_texts
 from harness.figures.draw.charts import SHOWN
 from harness.figures.draw.curves import draw_curves
 from harness.figures.draw.panels import many_panels
+from harness.figures.findings import compared, over_others, span
 from harness.figures.grids import values
 from harness.figures.pagraph.devices import NOTE as DEVICES_NOTE
 from harness.figures.pagraph.devices import by_count, curve_rows, draw_rates, seed_rates
@@ -74,7 +76,18 @@ def fig4(cells: Cells) -> Drawing:
     shares = share.rename(columns={"group": "bar"}).assign(part="loading share (%)")
     missing = "not run: the other way of sampling" if len(done) < 2 else ""
     notes = [PARTS_NOTE, "paper: livejournal", missing]
-    return drawn(canvas, pd.concat([parts, shares]), cells, *notes, order=[*PARTS, "dgl", "paper"])
+    data = pd.concat([parts, shares])
+    finding = _loading(share, seconds.set_axis(done["x"]))
+    return drawn(canvas, data, cells, *notes, order=[*PARTS, "dgl", "paper"], finding=finding)
+
+
+def _loading(share: pd.DataFrame, seconds: pd.DataFrame) -> str:
+    """Return the sentence on loading beside computation and on waiting in the epoch, for each way of sampling."""
+    epoch = seconds.drop(columns=HIDDEN_LOADING).sum(axis=1)
+    waiting = share.assign(waiting=share["group"].map(100.0 * seconds[OTHER] / epoch))
+    loads = row_texts(waiting, "{value:.0f} % with {group} sampling")
+    waits = row_texts(waiting, "{waiting:.0f} %")
+    return f"Loading takes {loads} of loading and computation; waiting and other work take {waits} of the epoch"
 
 
 @figure_of_cells("pagraph-fig11", lambda profile: planned(profile, FAMILY, MODELS), least=1)
@@ -83,10 +96,17 @@ def fig11(cells: Cells) -> Drawing:
     rows = speedup_rows(cells.medians(), "pagraph-fig11")
     canvas, (left, right) = many_panels(2)
     times = rows.drop(columns=["paper_low", "paper_high"])
-    draw_bars(times, title="Epoch time", ylabel=EPOCH, numbers=".2f", axes=left)
-    draw_bars(rows, column="speedup", title="Speed-up over DGL", ylabel=FASTER, numbers=".1f", axes=right)
+    draw_bars(named(times), title="Epoch time", ylabel=EPOCH, numbers=".2f", axes=left)
+    shown = named(rows, "speedup")
+    draw_bars(shown, column="speedup", title="Speed-up over DGL", ylabel=FASTER, numbers=".1f", axes=right)
     note = "one graph of the paper's six; `+pp` reads rows that hold the first layer's sums"
-    return drawn(canvas, rows, cells, note)
+    return drawn(canvas, rows, cells, note, finding=_over_dgl(rows))
+
+
+def _over_dgl(rows: pd.DataFrame) -> str:
+    """Return the sentence on the speed of the other systems over DGL's; `rows` of `speedup_rows`."""
+    times = rows.pivot(index="group", columns="series", values="speedup")
+    return compared(times, FAMILY[1:], FAMILY[0])
 
 
 @figure_of_cells("pagraph-fig12", lambda profile: planned(profile, FAMILY, GCN), least=1)
@@ -94,7 +114,17 @@ def fig12(cells: Cells) -> Drawing:
     """Draw one stacked bar per system, with the loading hidden behind computation."""
     rows = stack_rows(cells.medians(), PARTS, epoch_parts)
     canvas, _ = draw_stacks(rows, parts=PARTS, title="GCN epoch by part", ylabel=EPOCH)
-    return drawn(canvas, rows, cells, PARTS_NOTE)
+    return drawn(canvas, rows, cells, PARTS_NOTE, finding=_exposed(rows))
+
+
+def _exposed(rows: pd.DataFrame) -> str:
+    """Return the sentence on the share of each system's epoch in which it loads and does not compute."""
+    seconds = rows.pivot(index="bar", columns="part", values="value").dropna()
+    epoch = seconds.drop(columns=HIDDEN_LOADING).sum(axis=1)
+    percents = 100.0 * seconds[EXPOSED] / epoch
+    in_order = percents.reindex(dict.fromkeys(rows["bar"])).dropna()
+    shares = row_texts(in_order.reset_index(name="percent"), "{bar} {percent:.0f} %")
+    return f"Of an epoch, loading that is not hidden takes: {shares}"
 
 
 #: Rankings of Fig. 14 and their labels.
@@ -122,7 +152,10 @@ def fig14(cells: Cells) -> Drawing:
     data = rows.sort_values(["series", "x"], ignore_index=True)
     canvas, _ = draw_curves(data, title="Epoch time over cached share", xlabel="cached rows (%)", ylabel=EPOCH)
     shares = [x / 100.0 for x in cells.xs]
-    return drawn(canvas, data, cells, left_out(shares, SHARES, "cached shares"))
+    seconds = data.pivot(index="x", columns="series", values="y")
+    first, *others = RANKINGS.values()
+    finding = over_others(seconds, first, others)
+    return drawn(canvas, data, cells, left_out(shares, SHARES, "cached shares"), finding=finding)
 
 
 NEIGHBOURS = [2, 4, 8, 16]
@@ -143,7 +176,9 @@ def fig19(cells: Cells) -> Drawing:
     title, xlabel = "GCN epoch over sampled neighbours", "neighbours a node and layer (log)"
     canvas, _ = draw_curves(rows, title=title, xlabel=xlabel, ylabel="epoch (s, log)", xlog=True, ylog=True)
     reduced = left_out(cells.xs, NEIGHBOURS, "neighbours")
-    return drawn(canvas, rows, cells, "both layers take as many neighbours", reduced)
+    times = rows.pivot(index="x", columns="series", values="speedup")
+    finding = compared(times, FAMILY[1:], FAMILY[0])
+    return drawn(canvas, rows, cells, "both layers take as many neighbours", reduced, finding=finding)
 
 
 def layered(profile: Plain) -> Plan:
@@ -165,12 +200,25 @@ def fig20(cells: Cells) -> Drawing:
     rates = seed_rates(cells)
     several = curve_rows(rates[rates["panel"] != ""])
     canvas, (first, second, third) = many_panels(3)
-    draw_bars(speedups, column="speedup", title="(a) Speed-up over DGL", ylabel=FASTER, numbers=".1f", axes=first)
-    draw_stacks(parts, parts=PARTS, title="(b) GCN epoch by part", ylabel=EPOCH, axes=second)
-    draw_rates(third, several, "(c) Throughput")
+    others = named(speedups[speedups["series"] != "dgl"], "speedup")
+    draw_bars(others, column="speedup", title="(a) Speed-up over DGL", ylabel=FASTER, numbers=".1f", axes=first)
+    drawn_parts = [part for part in PARTS if part not in _too_small(parts)]
+    draw_stacks(parts, parts=drawn_parts, title="(b) GCN epoch by part", ylabel=EPOCH, axes=second)
+    draw_rates(third, several, "(c) pagraph, GCN")
+    for line in third.get_lines():
+        line.set_label("")
     data = pd.concat([speedups.assign(panel="a"), parts.assign(panel="b"), several.assign(panel="c")])
     notes = [f"(b): {PARTS_NOTE}", f"(c): {DEVICES_NOTE}"]
-    return drawn(canvas, data, cells, *notes, rows=one, order=[*FAMILY, *PARTS])
+    small = ", ".join(_too_small(parts))
+    notes += [f"too small to draw: {small}"] if small else []
+    return drawn(canvas, data, cells, *notes, rows=one, order=[*FAMILY, *PARTS], finding=_over_dgl(speedups))
+
+
+def _too_small(parts: pd.DataFrame) -> list[str]:
+    """Return the parts that are below a hundredth of the longest bar in every bar: a line's width in the drawing."""
+    longest = parts.groupby("bar")["value"].sum().max()
+    largest = parts.groupby("part", sort=False)["value"].max()
+    return list(largest.index[largest < longest / 100])
 
 
 def models_and_samplers(profile: Plain) -> Plan:
@@ -196,7 +244,14 @@ def tab1(cells: Cells) -> Sheet:
         "computation: training alone over the epoch (rule 20); memory: the run's device buffers over the device, "
         "without what training itself takes, which an emulated device does not need"
     )
-    return sheet(rows, columns, cells, note)
+    return sheet(rows, columns, cells, note, finding=_busy(rows))
+
+
+def _busy(rows: pd.DataFrame) -> str:
+    """Return the sentence on computation in dgl's epochs, for each way of sampling."""
+    shares = rows.groupby("sampling", sort=False)["computation (%)"]
+    parts = [f"{span(percents)} % with {sampling} sampling" for sampling, percents in shares]
+    return f"The device computes in {', '.join(parts)} of dgl's epoch"
 
 
 def _on_device(plan: list[Plain]) -> int:
@@ -225,4 +280,7 @@ def tab4(cells: Cells) -> Sheet:
     rows = pd.concat([ours, paper]).rename(columns={"saved": "saved (%)", "cached": "cached (%)"})
     batches = cells.epochs["batches"].iloc[0]
     note = f"feature bytes copied to the device in an epoch of {batches} mini-batches (paper: a whole one)"
-    return sheet(rows[list(LOADED)], LOADED, cells, NAMES["gcn"], note)
+    (saved, cached), *_ = ours[["saved", "cached"]].to_numpy()
+    word = "fewer" if saved >= 0 else "more"
+    finding = f"pagraph loads {abs(saved):.0f} % {word} bytes than dgl, with {cached:.0f} % of the rows cached"
+    return sheet(rows[list(LOADED)], LOADED, cells, NAMES["gcn"], note, finding=finding)

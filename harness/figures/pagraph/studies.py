@@ -10,6 +10,7 @@ from harness.figures.base import Drawing, Sheet, drawn, figure, paper_value, pub
 from harness.figures.draw.captions import dataset_name, left_out, row_texts, study_caption
 from harness.figures.draw.curves import draw_curves
 from harness.figures.draw.panels import many_panels, mark_range
+from harness.figures.findings import plain, span
 from harness.figures.grids import values
 from harness.figures.pagraph.grid import LAYERWISE, small_study, study
 from harness.results.table import each
@@ -47,7 +48,16 @@ def fig5(evidence: Evidence) -> Drawing:
     title, ylabel = "How often a row is read in an epoch", "rows read at most so often (%)"
     canvas, _ = draw_curves(data, title=title, xlabel="times read (log)", ylabel=ylabel, xlog=True)
     paper = row_texts(published("pagraph-fig5"), "{series} {value:g} {unit}", "; ")
-    return drawn(canvas, data, records[0], *notes, f"paper (wiki-talk): {paper}")
+    repeated = pd.Series({SAMPLERS[record.params["sampler"]]: record.result["repeated"] or 0 for record in records})
+    finding = _read_again(100.0 * repeated)
+    return drawn(canvas, data, records[0], *notes, f"paper (wiki-talk): {paper}", finding=finding)
+
+
+def _read_again(percents: pd.Series[float]) -> str:
+    """Return the sentence on the nodes that each way of sampling reads more than once."""
+    first, *others = [f"{name} {percent:.0f} %" for name, percent in percents.items()]
+    of_first = first.replace(" sampling ", " sampling reads ").capitalize()
+    return ", ".join([f"{of_first} of the nodes more than once", *others])
 
 
 # A study costs the same for any number of shares: none is left out at any size.
@@ -73,7 +83,18 @@ def fig13(evidence: Evidence) -> Drawing:
     canvas, axes = draw_curves(data, title="Hit ratio of the device cache", xlabel="cached rows (%)", ylabel="hits (%)")
     axes.set_ylim(0, 102)
     notes = ["optimal: the rows read most often in this very trace", "paper (livejournal): over 50 % at 20 % cached"]
-    return drawn(canvas, data, record, *notes, left_out(shares, SHARES, "cached shares"))
+    reduced = left_out(shares, SHARES, "cached shares")
+    return drawn(canvas, data, record, *notes, reduced, finding=_widest(data))
+
+
+def _widest(data: pd.DataFrame) -> str:
+    """Return the sentence on the hits of each ranking at the cached share at which they are furthest apart."""
+    hits = data.pivot(index="x", columns="series", values="y")
+    apart = hits.max(axis=1) - hits.min(axis=1)
+    at = apart.idxmax()
+    ranked = hits.loc[at].sort_values(ascending=False)
+    shares = ", ".join(f"{name} {percent:.0f} %" for name, percent in ranked.items())
+    return f"With {plain(at)} % of the rows cached, hits are {shares}"
 
 
 def partitions(profile: Plain) -> list[StudyNeed]:
@@ -109,7 +130,17 @@ def fig17(evidence: Evidence) -> Drawing:
         f"replication {replication}"
     )
     data = pd.concat([hits.assign(panel="hit ratio"), nodes.assign(panel="share of nodes")])
-    return drawn(canvas, data[["panel", "series", "x", "y"]], record, note)
+    return drawn(canvas, data[["panel", "series", "x", "y"]], record, note, finding=_partitioned(found))
+
+
+def _partitioned(found: pd.DataFrame) -> str:
+    """Return the sentence on hits and nodes of a partition with the most partitions; empty with one number only."""
+    if len(found) < 2:
+        return ""
+    first, last = found.iloc[0], found.iloc[-1]
+    hits = f"{100 * last.hit_ratio:.0f} % of the rows hit the cache, with {first['count']:.0f} {100 * first.hit_ratio:.0f} %"
+    nodes = f"a partition holds {100 * last.share:.0f} % of the nodes"
+    return f"With {last['count']:.0f} partitions, {hits}; {nodes}, {100 * last.redundant:.0f} % as replicas"
 
 
 def _percents(found: pd.DataFrame, series: dict[str, str]) -> pd.DataFrame:
@@ -149,4 +180,11 @@ def tab5(evidence: Evidence) -> Sheet:
         record, f"seconds of partitioning on this host, {hops} hops; largest over mean: training nodes"
     )
     text = text.replace("computed from the mini-batches, no timing; ", "")
-    return sheet(rows[list(COST)], COST, text)
+    return sheet(rows[list(COST)], COST, text, finding=_cost(ours))
+
+
+def _cost(ours: pd.DataFrame) -> str:
+    """Return the sentence on the seconds of partitioning and the copies of a node."""
+    most = ours.loc[ours["partitions"].idxmax()]
+    copies = f"with {most.partitions:.0f} partitions a node is held {plain(most.replication)} times"
+    return f"Partitioning takes {span(ours.seconds)} s; {copies}"
