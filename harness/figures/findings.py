@@ -21,13 +21,13 @@ def plain(value: float, digits: int = 2) -> str:
     return f"{rounded:,.0f}" if abs(rounded) >= 10 ** (digits - 1) else f"{rounded:g}"
 
 
-def compared(times: pd.DataFrame, names: Sequence[str], base: str, at: Callable[[Any], str] = str) -> str:
+def compared(times: pd.DataFrame, names: Sequence[str], base: str, at: Callable[[Any], str] = "with {}".format) -> str:
     """Return the sentence on how many times as fast as `base` each system is, and where it is slower.
 
     Args:
         times: speed over that of `base`, a row for each x and a column for each system, nan where not measured.
         names: systems in the order of the sentence.
-        at: function from an x to its text.
+        at: function from an x to its text, like `at 768`.
 
     Returns:
         Text like `ginex is 0.76 to 2.2 times as fast as pyg+ (slower at 768), ali+pg 1.4 to 2.4 times`; empty where
@@ -35,7 +35,7 @@ def compared(times: pd.DataFrame, names: Sequence[str], base: str, at: Callable[
     """
     wide = times.reindex(columns=list(names)).astype(float)
     known = wide.dropna(axis="columns", how="all")
-    parts = []
+    parts: list[str] = []
     for name, own in known.items():
         measured = own.dropna()
         more = "" if parts else f" as fast as {base}"
@@ -51,7 +51,7 @@ def _slower(times: pd.Series[float], at: Callable[[Any], str]) -> str:
         return ""
     if len(slower) == len(times):
         return " (slower)"
-    return f" (slower at {', '.join(map(at, slower.index))})"
+    return f" (slower {', '.join(map(at, slower.index))})"
 
 
 def over_others(seconds: pd.DataFrame, ours: str, others: Sequence[str]) -> str:

@@ -135,7 +135,7 @@ def _steps(speedups: pd.Series[float]) -> str:
     """Return the sentence on the speed of each system over the one before it; empty where no two follow each other."""
     before = dict(pairwise(SYSTEMS.values()))
     names = {after: first for first, after in before.items()}
-    parts = [f"{name} is {plain(times)} times as fast as {names[name]}" for name, times in speedups.items()]
+    parts = [f"{name} is {plain(times)} times as fast as {names[str(name)]}" for name, times in speedups.items()]
     return ", ".join(parts)
 
 
@@ -301,14 +301,10 @@ def _by_scores(data: pd.DataFrame) -> str:
     scores = tenth.drop(columns=MEASURED)
     apart = (scores.max(axis=1) - scores.min(axis=1)).max()
     missed = tenth[MEASURED] - scores.max(axis=1)
-    first = f"The 10 % of the rows that a score ranks first cover {_percents(scores.stack())} of the accesses"
+    every = pd.Series(scores.to_numpy().ravel())
+    first = f"The 10 % of the rows that a score ranks first cover {span(every)} % of the accesses"
     best = f"the best possible ranking {span(missed)} points more"
     return f"{first}, {best}; the scores are at most {plain(apart, 1)} points apart"
-
-
-def _percents(values: pd.Series[float]) -> str:
-    """Return the least and the largest of some percentages as text, like `79 to 81 %`."""
-    return f"{span(values)} %"
 
 
 def _tenth(rows: pd.DataFrame) -> str:
@@ -343,8 +339,8 @@ def fig9(evidence: Evidence) -> Drawing:
 def _by_depth(data: pd.DataFrame) -> str:
     """Return the sentence on coverage by the first tenth of the rows at the least and the largest depth."""
     tenth = data[data.x.round(9) == 10].groupby("series", sort=False)["y"]
-    covers = {depth: _percents(percents) for depth, percents in tenth}
+    covers = tenth.agg(span)
     if len(covers) < 2:
         return ""
-    (least, first), *_, (most, last) = covers.items()
-    return f"The 10 % of the rows ranked first cover {first} of the accesses with {least}, {last} with {most}"
+    parts = [f"{covers.iloc[end]} % with {covers.index[end]}" for end in (0, -1)]
+    return f"Of the accesses, the 10 % of the rows ranked first cover {', '.join(parts)}"

@@ -15,14 +15,14 @@ import harness
 from harness.compare.evidence import load_evidence
 from harness.compare.verdicts import NotDrawn
 from harness.figures.base import chosen
-from harness.figures.render import DATA, render
+from harness.figures.render import DATA, Rendered, render
 from harness.report.memory_table import table_of
 from harness.results.reference import FOLDER, references, unpacked
 from workloads.errors import InputError, OutcoreError
 
 ROOT = Path(harness.__file__).parent.parent
 HERE = ROOT / "results" / FOLDER
-#: Pages with the table, between its marks, and pictures by their figures.
+#: Pages with the table, between its marks, and pictures by their figures; a picture's text is its figure's finding.
 PAGES = ("README.md", "docs/frontier.md")
 PICTURES = ("outcore-training", "outcore-frontier", "outcore-roofline")
 COMMAND = "python -m harness.report.readme"
@@ -56,11 +56,27 @@ def differing(folder: Path, root: Path = ROOT, *, write: bool = False) -> list[s
     for one in render(chosen(",".join(PICTURES)), evidence, folder / "figures"):
         if one.status != "drawn":
             raise InputError(f"{folder} has no {one.id}: {one.reason}", "make its runs, and archive again")
+        found += _described(root, one, write=write)
         picture = root / "docs" / "img" / f"{one.id}.png"
         if _data_of(picture) != _data_of(one.files[0]):
             found.append(str(picture.relative_to(root)))
             if write:
                 picture.write_bytes(one.files[0].read_bytes())
+    return list(dict.fromkeys(found))
+
+
+def _described(root: Path, figure: Rendered, *, write: bool) -> list[str]:
+    """Return the pages that show a picture with another text than its finding, and correct them where `write`."""
+    image = re.compile(rf"!\[[^\]]*\](\((?:docs/)?img/{figure.id}\.png\))")
+    text = f"![{figure.finding or figure.title}]"
+    found = []
+    for page in [root / "README.md", *sorted((root / "docs").glob("*.md"))]:
+        kept = page.read_text(encoding="utf-8")
+        new = image.sub(lambda match: text + match[1], kept)
+        if new != kept:
+            found.append(str(page.relative_to(root)))
+            if write:
+                page.write_text(new, encoding="utf-8")
     return found
 
 

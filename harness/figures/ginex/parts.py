@@ -181,10 +181,8 @@ def fig15(cells: Cells) -> Drawing:
 
 def _rows_read(ratios: pd.DataFrame) -> str:
     """Return the sentence on rows read by each system with the rows that its cache begins with; empty without both."""
-    read = ratios.dropna(subset="+ fills").groupby("series")["+ fills"]
-    shares = {system: span(percents) for system, percents in read}
-    if len(shares) < 2:
+    read = ratios.dropna(subset="+ fills").groupby("series")["+ fills"].agg(span)
+    if len(read) < 2:
         return ""
-    first, second = shares
-    of_first = f"{first} reads {shares[first]} % of the rows asked for"
-    return f"with the rows that a cache begins with counted, {of_first}, {second} {shares[second]} %"
+    shares = [f"{percents} % for {system}" for system, percents in read.items()]
+    return f"of the rows asked for, {' and '.join(shares)} are read from disk, those that a cache begins with included"

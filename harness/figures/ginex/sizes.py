@@ -73,11 +73,11 @@ def fig16(cells: Cells) -> Drawing:
 
 def _best_size(rows: pd.DataFrame, default: int, unit: str) -> str:
     """Return the sentence on the superbatch with the shortest epoch."""
-    by_size = rows.set_index("size").value
-    best = by_size.idxmin()
+    by_time = rows.sort_values("value")
+    best, times = by_time["size"].iloc[0], by_time.value.iloc[0]
     if best != default:
-        return f"Superbatches of {best} {unit} take {by_size[best]:.2g} times the epoch of the default's {default}"
-    others = span(by_size.drop(default))
+        return f"Superbatches of {best} {unit} take {times:.2g} times the epoch of the default, {default}"
+    others = span(by_time.value.iloc[1:])
     return f"The default of {default} {unit} is fastest: other superbatches take {others} times its epoch"
 
 
@@ -142,11 +142,12 @@ def speedups(cells: Cells) -> pd.DataFrame:
 def draw_speedups(cells: Cells, axis: Axis, title: str, note: str = "") -> Drawing:
     """Draw a bar for the speedup of each system over pyg+ at each x."""
     rows = speedups(cells)
-    how = {"title": title, "xlabel": axis.label, "ylabel": "times as fast as pyg+"}
-    canvas, axes = draw_bars(named(rows), **how, tick=axis.text, numbers=".2f")
+    shown = named(rows)
+    ylabel = "times as fast as pyg+"
+    canvas, axes = draw_bars(shown, title=title, xlabel=axis.label, ylabel=ylabel, tick=axis.text, numbers=".2f")
     axes.axhline(1.0, color="black", linestyle="--", linewidth=0.8)
     times = rows.pivot(index="group", columns="series", values="value")
-    finding = compared(times, SYSTEMS[:0:-1], BASE, axis.text)
+    finding = compared(times, SYSTEMS[:0:-1], BASE, lambda x: f"at {axis.text(x)}")
     return drawn(canvas, rows, cells, note, axis.omitted(cells.xs), finding=finding)
 
 

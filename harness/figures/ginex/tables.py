@@ -81,7 +81,7 @@ def tab2(evidence: Evidence) -> Sheet:
         "the paper's at 256. Copies: nodes over the base's."
     )
     shares = ours.assign(before=100 * ours["top 1 % of base"], after=100 * ours["top 1 %"])
-    changes = row_texts(shares, "{dataset} {before:.0f} % before, {after:.0f} % after")
+    changes = row_texts(shares, "{dataset} {before:.0f} and {after:.0f} %")
     finding = f"Edges into the top 1 % of the nodes, before and after expansion: {changes}"
     return sheet(rows, FORMATS_2, caption, finding=finding)
 

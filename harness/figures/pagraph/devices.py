@@ -87,13 +87,14 @@ def fig15(cells: Cells) -> Drawing:
 
 def _scaling(rows: pd.DataFrame) -> str:
     """Return the sentence on the throughput of the most devices over that of one; empty without both."""
-    rates = rows.pivot(index="model", columns="x", values="y").dropna(axis="columns", how="all")
-    most = rates.columns.max()
-    if 1 not in rates or most == 1:
+    measured = rows.dropna(subset="y")
+    most = measured["x"].max()
+    if most == 1:
         return ""
+    rates = measured.pivot(index="model", columns="x", values="y").reindex(columns=[1, most])
     times = (rates[most] / rates[1]).dropna()
-    parts = [f"{plain(value)} times with {NAMES[model]}" for model, value in times.items()]
-    return f"Throughput of {most} devices over that of 1: {', '.join(parts)}" if parts else ""
+    parts = [f"{plain(value)} times as fast as 1 with {NAMES[str(model)]}" for model, value in times.items()]
+    return f"{most} devices train {', '.join(parts)}" if parts else ""
 
 
 @figure_of_cells("pagraph-fig16", lambda profile: planned(profile, FAMILY, by_count(profile), MODELS))
@@ -171,8 +172,8 @@ def _all_steps(data: pd.DataFrame) -> str:
     first, *_, last = STEPS
     seconds = data.pivot(index="group", columns="series", values="value").reindex(columns=[first, last])
     times = (seconds[first] / seconds[last]).astype(float).dropna()
-    parts = [f"{plain(value)} times with {model}" for model, value in times.items()]
-    return f"Speed with all steps over the loader alone: {', '.join(parts)}" if parts else ""
+    parts = [f"{plain(value)} times as fast with {model}" for model, value in times.items()]
+    return f"All steps make pagraph {', '.join(parts)}" if parts else ""
 
 
 #: Curves of Fig. 21.
@@ -225,7 +226,7 @@ def _curve(run: Any) -> pd.DataFrame:
 
 
 def _reached(runs: pd.DataFrame) -> pd.DataFrame:
-    """Return a row for each run: its `best` accuracy (%), and `seconds` to the `target` (%) that all of them reached."""
+    """Return a row for each run: its `best` accuracy (%), and `seconds` to the `target` (%) that all of them reach."""
     target = accuracy.common_target(list(runs["record"])) or 0.0
     rows = runs[["system"]].assign(target=100 * target)
     rows["best"] = 100 * runs["record"].map(accuracy.best_accuracy)
@@ -243,6 +244,6 @@ def _first(model: str, reached: pd.DataFrame) -> str:
     by_time = reached.dropna(subset="seconds").sort_values("seconds")
     if len(by_time) < 2:
         return ""
-    first = row_texts(by_time.head(1), "reaches {target:.0f} % first by {system} ({seconds:.2g} s)")
-    last = row_texts(by_time.tail(1), "last by {system} ({seconds:.2g} s)")
+    first = row_texts(by_time.head(1), "reaches {target:.0f} % first with {system} ({seconds:.2g} s)")
+    last = row_texts(by_time.tail(1), "last with {system} ({seconds:.2g} s)")
     return f"{model} {first}, {last}"

@@ -86,8 +86,8 @@ def _loading(share: pd.DataFrame, seconds: pd.DataFrame) -> str:
     epoch = seconds.drop(columns=HIDDEN_LOADING).sum(axis=1)
     waiting = share.assign(waiting=share["group"].map(100.0 * seconds[OTHER] / epoch))
     loads = row_texts(waiting, "{value:.0f} % with {group} sampling")
-    waits = row_texts(waiting, "{waiting:.0f} %")
-    return f"Loading takes {loads} of loading and computation; waiting and other work take {waits} of the epoch"
+    waits = row_texts(waiting, "{waiting:.0f} %", " and ")
+    return f"Of loading and computation, loading takes {loads}; waiting and other work take {waits} of the epoch"
 
 
 @figure_of_cells("pagraph-fig11", lambda profile: planned(profile, FAMILY, MODELS), least=1)
@@ -122,7 +122,7 @@ def _exposed(rows: pd.DataFrame) -> str:
     seconds = rows.pivot(index="bar", columns="part", values="value").dropna()
     epoch = seconds.drop(columns=HIDDEN_LOADING).sum(axis=1)
     percents = 100.0 * seconds[EXPOSED] / epoch
-    in_order = percents.reindex(dict.fromkeys(rows["bar"])).dropna()
+    in_order = percents.reindex(rows["bar"].unique()).dropna()
     shares = row_texts(in_order.reset_index(name="percent"), "{bar} {percent:.0f} %")
     return f"Of an epoch, loading that is not hidden takes: {shares}"
 
@@ -251,7 +251,7 @@ def _busy(rows: pd.DataFrame) -> str:
     """Return the sentence on computation in dgl's epochs, for each way of sampling."""
     shares = rows.groupby("sampling", sort=False)["computation (%)"]
     parts = [f"{span(percents)} % with {sampling} sampling" for sampling, percents in shares]
-    return f"The device computes in {', '.join(parts)} of dgl's epoch"
+    return f"Of dgl's epoch, the device computes in {', '.join(parts)}"
 
 
 def _on_device(plan: list[Plain]) -> int:

@@ -89,12 +89,12 @@ def fig13(evidence: Evidence) -> Drawing:
 
 def _widest(data: pd.DataFrame) -> str:
     """Return the sentence on the hits of each ranking at the cached share at which they are furthest apart."""
-    hits = data.pivot(index="x", columns="series", values="y")
-    apart = hits.max(axis=1) - hits.min(axis=1)
-    at = apart.idxmax()
-    ranked = hits.loc[at].sort_values(ascending=False)
-    shares = ", ".join(f"{name} {percent:.0f} %" for name, percent in ranked.items())
-    return f"With {plain(at)} % of the rows cached, hits are {shares}"
+    hits = data.groupby("x")["y"]
+    apart = hits.max() - hits.min()
+    at = data["x"].map(apart) == apart.max()
+    widest = data[at].drop_duplicates("series").sort_values("y", ascending=False)
+    shares = row_texts(widest, "{series} {y:.0f} %")
+    return f"Hits with {plain(widest['x'].iloc[0])} % of the rows cached: {shares}"
 
 
 def partitions(profile: Plain) -> list[StudyNeed]:
@@ -137,10 +137,13 @@ def _partitioned(found: pd.DataFrame) -> str:
     """Return the sentence on hits and nodes of a partition with the most partitions; empty with one number only."""
     if len(found) < 2:
         return ""
-    first, last = found.iloc[0], found.iloc[-1]
-    hits = f"{100 * last.hit_ratio:.0f} % of the rows hit the cache, with {first['count']:.0f} {100 * first.hit_ratio:.0f} %"
-    nodes = f"a partition holds {100 * last.share:.0f} % of the nodes"
-    return f"With {last['count']:.0f} partitions, {hits}; {nodes}, {100 * last.redundant:.0f} % as replicas"
+    counts = found["count"].astype(int)
+    hits = found["hit_ratio"].map("{:.0%}".format).str.replace("%", " %")
+    least, most = counts.iloc[0], counts.iloc[-1]
+    share = 100.0 * found["share"].iloc[-1]
+    held = f"each of the {most} holds {share:.0f} % of the nodes, in an even split {plain(100 / most)} %"
+    partitions = "1 partition" if least == 1 else f"{least} partitions"
+    return f"Caches hit {hits.iloc[0]} with {partitions}, {hits.iloc[-1]} with {most}; {held}"
 
 
 def _percents(found: pd.DataFrame, series: dict[str, str]) -> pd.DataFrame:
@@ -185,6 +188,6 @@ def tab5(evidence: Evidence) -> Sheet:
 
 def _cost(ours: pd.DataFrame) -> str:
     """Return the sentence on the seconds of partitioning and the copies of a node."""
-    most = ours.loc[ours["partitions"].idxmax()]
-    copies = f"with {most.partitions:.0f} partitions a node is held {plain(most.replication)} times"
+    most = ours.sort_values("partitions").tail(1)
+    copies = row_texts(most, "with {partitions:.0f} partitions a node is held {replication:.2g} times")
     return f"Partitioning takes {span(ours.seconds)} s; {copies}"
