@@ -30,7 +30,7 @@ def compared(times: pd.DataFrame, names: Sequence[str], base: str, at: Callable[
         at: function from an x to its text, like `at 768`.
 
     Returns:
-        Text like `ginex is 0.76 to 2.2 times as fast as pyg+ (slower at 768), ali+pg 1.4 to 2.4 times`; empty where
+        Text like `ginex is 0.76 to 2.2 times as fast as pyg+ (slower at 768), ali+pg 1.4 to 2.4`; empty where
         no system has a value.
     """
     wide = times.reindex(columns=list(names)).astype(float)
@@ -38,9 +38,8 @@ def compared(times: pd.DataFrame, names: Sequence[str], base: str, at: Callable[
     parts: list[str] = []
     for name, own in known.items():
         measured = own.dropna()
-        more = "" if parts else f" as fast as {base}"
-        verb = "" if parts else " is"
-        parts.append(f"{name}{verb} {span(measured)} times{more}{_slower(measured, at)}")
+        speed = span(measured) if parts else f"is {span(measured)} times as fast as {base}"
+        parts.append(f"{name} {speed}{_slower(measured, at)}")
     return ", ".join(parts)
 
 
@@ -63,5 +62,8 @@ def over_others(seconds: pd.DataFrame, ours: str, others: Sequence[str]) -> str:
     wide = seconds.reindex(columns=[ours, *others]).astype(float)
     times = wide[list(others)].div(wide[ours], axis=0)
     known = times.dropna(axis="columns", how="all")
-    parts = [f"{span(own)} times as fast as {name}" for name, own in known.items()]
-    return f"{ours} is {' and '.join(parts)}" if parts else ""
+    parts: list[str] = []
+    for name, own in known.items():
+        joint = "as" if parts else "as fast as"
+        parts.append(f"{span(own)} times {joint} {name}")
+    return f"{ours} is {', '.join(parts)}" if parts else ""

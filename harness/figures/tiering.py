@@ -268,9 +268,9 @@ def fig7(evidence: Evidence) -> Drawing:
         by_degree = rows[rows.score.isin([DEGREE, MEASURED])]
         label = "paper, least of its datasets and scores"
         draw_covered(above, by_degree, f"fan-out {rows.fanout[0]}", paper, label, looks)
-        draw_added(below, rows, looks)
         if below is not lower[0]:
             below.sharey(lower[0])
+        draw_added(below, rows, looks)
         below.label_outer()
     captions = [study_caption(record, _tenth(rows)) for record, rows in zip(records, tables, strict=True)]
     reduced = left_out([record.params["fanout"] for record in records], FANOUTS, "fan-out")

@@ -81,8 +81,8 @@ def fig6(cells: Cells) -> Drawing:
     rows = times.loc[["sample alone", "gather alone", "both in a pipeline"]]
     rows = rows.rename_axis("what").reset_index().drop(columns="interval")
 
-    bars = rows.assign(group="", series=rows.what)
-    canvas, _ = draw_bars(bars, title=f"{BASE}: alone and together", ylabel="time an iteration (s)")
+    bars = rows.assign(group=rows.what, series=BASE)
+    canvas, _ = draw_bars(bars, title="Alone and together", ylabel="time an iteration (s)", numbers=".2g")
     note = (
         f"gather alone: {len(alone)} mini-batches of an epoch whose sampling had run ahead and was over (median, 95 % "
         "of them); nothing is trained"

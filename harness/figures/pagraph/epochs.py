@@ -33,7 +33,7 @@ PARTS_NOTE = (
     "of the epoch; loading: gathering on the host and copying to the device"
 )
 EPOCH = "epoch (s)"
-FASTER = "times faster than dgl"
+FASTER = "times as fast as dgl"
 
 
 def epoch_parts(cell: Any) -> dict[str, float]:
@@ -71,7 +71,7 @@ def fig4(cells: Cells) -> Drawing:
     share = done.rename(columns={"x": "group", "system": "series"})[["group", "series", "value", "paper", "run"]]
     canvas, (left, right) = many_panels(2)
     draw_stacks(parts, parts=PARTS, title="GCN by DGL", ylabel=EPOCH, numbers=".2f", axes=left)
-    draw_bars(share, title="Share of data loading", ylabel="loading of loading + computation (%)", axes=right)
+    draw_bars(share, title="Loading over loading + computation", ylabel="share of loading (%)", axes=right)
     right.set_ylim(0, 105)
     shares = share.rename(columns={"group": "bar"}).assign(part="loading share (%)")
     missing = "not run: the other way of sampling" if len(done) < 2 else ""
@@ -119,12 +119,12 @@ def fig12(cells: Cells) -> Drawing:
 
 def _exposed(rows: pd.DataFrame) -> str:
     """Return the sentence on the share of each system's epoch in which it loads and does not compute."""
-    seconds = rows.pivot(index="bar", columns="part", values="value").dropna()
-    epoch = seconds.drop(columns=HIDDEN_LOADING).sum(axis=1)
-    percents = 100.0 * seconds[EXPOSED] / epoch
-    in_order = percents.reindex(rows["bar"].unique()).dropna()
-    shares = row_texts(in_order.reset_index(name="percent"), "{bar} {percent:.0f} %")
-    return f"Of an epoch, loading that is not hidden takes: {shares}"
+    in_epoch = rows[rows["part"] != HIDDEN_LOADING].astype({"value": float})
+    epoch_s = in_epoch.groupby("bar")["value"].transform("sum")
+    percents = in_epoch.assign(percent=100.0 * in_epoch["value"] / epoch_s)
+    exposed = percents[percents["part"] == EXPOSED].dropna(subset="percent")
+    shares = row_texts(exposed, "{bar} {percent:.0f} %")
+    return f"Loading's share of the epoch: {shares}" if shares else ""
 
 
 #: Rankings of Fig. 14 and their labels.

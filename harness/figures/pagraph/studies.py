@@ -94,7 +94,7 @@ def _widest(data: pd.DataFrame) -> str:
     at = data["x"].map(apart) == apart.max()
     widest = data[at].drop_duplicates("series").sort_values("y", ascending=False)
     shares = row_texts(widest, "{series} {y:.0f} %")
-    return f"Hits with {plain(widest['x'].iloc[0])} % of the rows cached: {shares}"
+    return f"Hits with {plain(widest['x'].iloc[0])} % cached: {shares}"
 
 
 def partitions(profile: Plain) -> list[StudyNeed]:
