@@ -21,9 +21,9 @@ def failures(medians: pd.DataFrame, systems: Sequence[str]) -> list[str]:
 def named(bars: pd.DataFrame, column: str = "value") -> pd.DataFrame:
     """Return rows of `draw_bars` whose label of a missing value begins with the series, like `ginex OOM`.
 
-    A status that names a system itself, like `pyg+: oom`, stays.
+    A status that names a system itself, like `pyg+: oom`, stays. A ratio of a measured system without its base is n/a.
     """
-    words = bars["status"].replace(MARK)
+    words = bars["status"].replace({**MARK, "ok": "n/a"})
     short = ~bars["status"].astype(str).str.contains(": ")
     texts = bars["series"].astype(str) + " " + words
     return bars.assign(status=texts.where(bars[column].isna() & short, bars["status"]))

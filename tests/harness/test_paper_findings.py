@@ -197,9 +197,9 @@ def test_sizes_of_one_dataset_and_of_several(count: int, begin: str) -> None:
 
 
 def test_a_missing_bar_names_its_system_and_a_missing_base_itself() -> None:
-    rows = pd.DataFrame({"series": ["ginex", "ali+pg", "ginex"], "value": [NAN, NAN, 2.0]})
-    rows["status"] = ["oom", "pyg+: timeout", "ok"]
-    assert list(named(rows)["status"]) == ["ginex OOM", "pyg+: timeout", "ok"]
+    rows = pd.DataFrame({"series": ["ginex", "ali+pg", "ginex", "ginex"], "value": [NAN, NAN, 2.0, NAN]})
+    rows["status"] = ["oom", "pyg+: timeout", "ok", "ok"]
+    assert list(named(rows)["status"]) == ["ginex OOM", "pyg+: timeout", "ok", "ginex n/a"]
 
 
 FILL: dict[str, Callable[[Path, float], None]] = {**test_figures_ginex.FILL, **test_figures_tiering.FILL}
