@@ -15,6 +15,7 @@ import pytest
 from PIL import Image
 
 from harness.compare.evidence import load_evidence
+from harness.compare.verdicts import NotDrawn
 from harness.figures.absent import named
 from harness.figures.base import Drawing, Sheet, catalogue, chosen
 from harness.figures.datasets_table import TABLES, _sizes
@@ -285,3 +286,11 @@ def test_files_of_a_figure_hold_its_finding(roots: Callable[[str, float], Path],
     with Image.open(tmp_path / "ginex-fig14.png") as image:
         assert image.info["Description"] == drawn.alternative
     assert f"\n\n{table.finding}.\n\n| " in (tmp_path / "ginex-tab4.md").read_text()
+
+
+def test_layer_wise_panels_need_a_run_of_gcn(tmp_path: Path) -> None:
+    for system in ("dgl", "pagraph"):
+        record = test_figures_pagraph.paper_record(system, model="sage", sampler="layerwise")
+        test_figures_pagraph.save(tmp_path, record)
+    with pytest.raises(NotDrawn, match="no run of GCN"):
+        draw("pagraph-fig20", tmp_path)

@@ -196,7 +196,10 @@ def fig20(cells: Cells) -> Drawing:
     speedups = speedup_rows(one, "pagraph-fig20")
     if speedups["speedup"].count() < 2:
         raise NotDrawn("no measured runs of dgl and another system with layer-wise sampling (pagraph-fig20)")
-    parts = stack_rows(one[one["x"] == "gcn"], PARTS, epoch_parts)
+    gcn = one[one["x"] == "gcn"]
+    if gcn.empty:
+        raise NotDrawn("no run of GCN with layer-wise sampling (pagraph-fig20)")
+    parts = stack_rows(gcn, PARTS, epoch_parts)
     rates = seed_rates(cells)
     several = curve_rows(rates[rates["panel"] != ""])
     canvas, (first, second, third) = many_panels(3)
