@@ -17,6 +17,7 @@ from harness.atomic import whole_file
 from harness.drives.compare import as_dict
 from harness.drives.comparison import DriveCell, DriveComparison, DriveSide
 from harness.drives.panels import panels_of
+from harness.figures.draw import style
 from workloads.units import format_bytes
 
 if TYPE_CHECKING:
@@ -27,7 +28,7 @@ NAME = "ssd-report"
 DRIVES, CLASSES, CELLS = "Drives, by fio", "Classes, by their limits", "Systems on drives"
 #: Inches of a sheet and of a panel; characters in a line of notes.
 _A4 = (8.27, 11.69)
-_PANEL = (4.18, 2.7)
+_PANEL = (style.COLUMN_INCHES, 2.6)
 _NOTE_WIDTH = 140
 # Drives whose epochs differ by a smaller factor are the same for a system.
 SAME = 1.05
@@ -102,11 +103,9 @@ def write_page(comparison: DriveComparison, folder: Path) -> list[Path]:
     import matplotlib
     import matplotlib.pyplot as plt
 
-    from harness.figures.draw import style
-
     matplotlib.use("Agg")
     files: dict[str, bytes] = {}
-    with plt.rc_context(style.RC):
+    with matplotlib.rc_context(fname=style.SHEET):
         for name, draw in panels_of(comparison):
             canvas, axes = plt.subplots(figsize=_PANEL, constrained_layout=True)
             files[f"ssd-{name}.csv"] = draw(comparison, axes).to_csv(index=False).encode()

@@ -19,7 +19,7 @@ SIZES = [512, 4096, 32768, 262144, 1 << 20]
 #: Columns of the table beside bars.
 BARS = ["group", "series", "value", "status", "low", "high", "predicted"]
 Panel = Callable[[DriveComparison, Any], pd.DataFrame]
-_LEGEND = {"fontsize": 5.5, "handlelength": 2.0, "borderaxespad": 0.3, "labelspacing": 0.25, "columnspacing": 1.0}
+_LEGEND = {"handlelength": 2.0, "borderaxespad": 0.3, "labelspacing": 0.25, "columnspacing": 1.0}
 # Under the axis and its label, so that no entry lies on a bar or a line.
 _BELOW: dict[str, Any] = {**_LEGEND, "loc": "upper left", "bbox_to_anchor": (-0.08, -0.2), "ncols": 5}
 
@@ -48,8 +48,9 @@ def rates(comparison: DriveComparison, axes: Any) -> pd.DataFrame:
         lines, title=title, xlabel="bytes a read (log)", ylabel="reads/s (log)", xlog=True, ylog=True, axes=axes
     )
     used = comparison.table[["system", "device", "request_bytes", "reads_per_s"]].dropna()
+    look_of = style.system_looks(comparison.systems)
     for system, own in used.groupby("system", sort=False):
-        look = style.look(str(system))
+        look = look_of(str(system))
         mark: Any = {"marker": look.marker, "color": look.color, "markeredgecolor": "black", "linestyle": "none"}
         axes.plot(own["request_bytes"], own["reads_per_s"], label=system, **mark)
     axes.set_xticks(SIZES)

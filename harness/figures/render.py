@@ -183,7 +183,7 @@ def _render(figure: Figure, evidence: Evidence, out: Path, inputs: str, *, again
     begin = time.perf_counter()
     made: dict[str, Any] = {"id": figure.id, "paper": figure.paper, "title": figure.title, "claims": figure.claims}
     try:
-        with mpl.rc_context(style.RC):
+        with mpl.rc_context(fname=style.SHEET):
             drawing = _with_origin(figure.draw(evidence), evidence.origin)
             files = _write(figure, drawing, out)
         made |= {"caption": drawing.caption, "finding": drawing.finding, "files": files, "runs": list(drawing.runs)}
@@ -327,6 +327,6 @@ def digest_of_sources(root: Path = ROOT) -> str:
         digest.update(f"{library.__name__} {library.__version__}\n".encode())
     for package in PACKAGES:
         for path in sorted((root / package).rglob("*")):
-            if path.suffix in (".py", ".yaml", ".csv"):
+            if path.suffix in (".py", ".mplstyle", ".yaml", ".csv"):
                 digest.update(f"{path.relative_to(root)}\0".encode() + path.read_bytes())
     return digest.hexdigest()

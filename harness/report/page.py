@@ -24,40 +24,6 @@ OPENING = "outcore-training"
 #: Tone and mark of a claim's verdict: the mark serves readers who cannot see the colour.
 TONES = {"reproduced": "good", "direction only": "fair", "not reproduced": "bad", "emulated": "told", "not run": "none"}
 MARKS = {"reproduced": "✓", "direction only": "~", "not reproduced": "✗", "emulated": "≈", "not run": "–"}
-#: Plotly's names for the markers of the figures.
-SYMBOLS = {
-    "o": "circle",
-    "s": "square",
-    "D": "diamond",
-    "d": "diamond-tall",
-    "^": "triangle-up",
-    "v": "triangle-down",
-    "<": "triangle-left",
-    ">": "triangle-right",
-    "P": "cross",
-    "X": "x",
-    "*": "star",
-    "p": "pentagon",
-    "h": "hexagon",
-    "H": "hexagon2",
-    "1": "y-down-open",
-    "2": "y-up-open",
-    "x": "x-thin-open",
-}
-STAGE_COLORS = {
-    "sample": "#56b4e9",
-    "extract": "#d55e00",
-    "transfer": "#cc79a7",
-    "train": "#009e73",
-    "wait": "#d9d9d9",
-    "inspect": "#f0e442",
-    "switch": "#7f3b08",
-    "cache_update": "#0b3c8c",
-    "load_graph": "#66c2a5",
-    "assemble": "#e69f00",
-    "data_prep": "#000000",
-    "pack": "#555555",
-}
 
 
 def page(
@@ -87,15 +53,13 @@ def page(
     from markupsafe import Markup, escape
 
     scripts = own_scripts()
-    looks = {
-        name: {"color": look.color, "symbol": SYMBOLS.get(look.marker, "circle")} for name, look in style.LOOKS.items()
-    }
-    data = {"title": title, "looks": looks, "stage_colors": STAGE_COLORS, "first": first, "runs": runs}
+    looks = _looks(runs)
+    data = {"title": title, "looks": looks, "stage_colors": style.STAGE_COLORS, "first": first, "runs": runs}
     environment = jinja2.Environment(
         loader=jinja2.FileSystemLoader(TEMPLATES), autoescape=True, trim_blocks=True, undefined=jinja2.StrictUndefined
     )
     environment.filters.update(
-        color=lambda system: style.look(str(system).split(" (+")[0]).color,
+        color=lambda system: looks[str(system).split(" (+")[0]]["color"],
         tone=lambda verdict: TONES.get(verdict, "none"),
         mark=lambda verdict: MARKS.get(verdict, "·"),
         published=published_text,
@@ -117,6 +81,15 @@ def page(
         opening=OPENING,
         **shown,
     )
+
+
+def _looks(runs: Plain) -> Plain:
+    """Return plotly's colour and symbol of each system of the table of runs, and of all that the figures know."""
+    place = runs["columns"].index("system")
+    texts = runs["texts"]
+    systems = style.ordered([*style.LOOKS, *(texts[row[place]] for row in runs["rows"])])
+    look_of = style.system_looks(systems)
+    return {name: {"color": look_of(name).color, "symbol": look_of(name).symbol} for name in systems}
 
 
 def _rules() -> list[Plain]:

@@ -15,7 +15,7 @@ from harness.figures.draw import style
 from harness.figures.draw.bars import draw_bars, draw_stacks
 from harness.figures.draw.curves import draw_curves
 from harness.figures.draw.panels import legend_above, many_panels
-from harness.figures.draw.style import PARTS, SERIES, looks_of, named_looks
+from harness.figures.draw.style import SERIES, looks_of, named_looks
 
 
 @pytest.fixture(autouse=True)
@@ -23,7 +23,7 @@ def drawn() -> Iterator[None]:
     mpl.use("Agg")
     import matplotlib.pyplot as plt
 
-    with mpl.rc_context(style.RC):
+    with mpl.rc_context(fname=style.SHEET):
         yield
     plt.close("all")
 
@@ -56,7 +56,7 @@ def test_bars_keep_the_systems_in_their_order_and_colour_whatever_the_rows_order
     canvas, axes = draw_bars(bars_of(), title="t", ylabel="s")
     assert legend_of(canvas) == ["pyg+", "gnndrive"]
     colors = {mpl.colors.to_hex(patch.get_facecolor()).upper() for patch in axes.patches}
-    assert colors == {style.look("pyg+").color, style.look("gnndrive").color}
+    assert colors == {style.LOOKS["pyg+"].color, style.LOOKS["gnndrive"].color}
 
 
 def test_bars_show_intervals_and_the_papers_values_as_hollow_marks() -> None:
@@ -70,7 +70,7 @@ def test_bars_show_intervals_and_the_papers_values_as_hollow_marks() -> None:
 
 
 def test_bars_without_a_single_value_are_drawn_as_said() -> None:
-    _, axes = draw_bars(bars_of(value=[None] * 4, status=["timeout"] * 4), title="t", ylabel="s", log=True)
+    _, axes = draw_bars(bars_of(value=[None] * 4, status=["timeout"] * 4), title="t", ylabel="s")
     assert words(axes) == ["OOT"] * 4
     assert not axes.patches
 
@@ -142,7 +142,6 @@ def test_series_of_one_figure_differ_without_colour() -> None:
     looks = named_looks(labels)
     assert len({(looks(label).marker, looks(label).line, looks(label).hatch) for label in labels}) == len(labels)
     assert all(abs(lightness(a.color) - lightness(b.color)) > 0.1 for a, b in pairwise(SERIES))
-    assert all(abs(lightness(a) - lightness(b)) > 0.1 for (a, _), (b, _) in pairwise(PARTS))
 
 
 def test_systems_look_as_everywhere_and_other_labels_keep_their_order() -> None:

@@ -13,8 +13,9 @@ from harness.figures.draw.style import Looks, looks_of, part_fill
 if TYPE_CHECKING:
     from matplotlib.figure import Figure as Canvas
 
-# More bars than this do not fit a column's width.
+# More bars than this, or numbers over them, do not fit a column's width.
 COLUMN_BARS = 30
+COLUMN_NUMBERS = 16
 COLUMN_STACKS = 10
 # Label of the ends of a published range.
 RANGE = "paper (range)"
@@ -32,7 +33,6 @@ def draw_bars(
     ylabel: str,
     xlabel: str = "",
     column: str = "value",
-    log: bool = False,
     tick: Callable[[Any], str] = str,
     looks: Looks | None = None,
     numbers: str = "",
@@ -48,7 +48,7 @@ def draw_bars(
         column: column of the drawn values; another one than `value` has no interval.
         tick: maps a group to its label.
         looks: looks of the series; by default the systems' own.
-        numbers: format of the number over each bar, like `.1f`; none by default.
+        numbers: format of the number over each bar, like `.1f`; none by default, and none where they do not fit.
         axes: axes to draw into; the caller then makes canvas and legend.
     """
     if column != "value":
@@ -58,8 +58,12 @@ def draw_bars(
     series, look_of = looks_of([name for name in map(str, rows["series"]) if name not in theirs], looks)
     series = [*series, *sorted(theirs)]
     alone = axes is None
-    canvas, axes = panels.one_panel(axes, wide=len(groups) * len(series) > COLUMN_BARS)
+    most = COLUMN_NUMBERS if numbers else COLUMN_BARS
+    canvas, axes = panels.one_panel(axes, wide=len(groups) * len(series) > most)
     width = 0.8 / len(series)
+    share = width / (len(groups) + 0.2)
+    texts = [plain_number(value, numbers) for value in rows["value"].dropna()] if numbers else []
+    rotation = panels.rotation_of(texts, panels.points_of(axes, share))
     place = {name: (index - (len(series) - 1) / 2) * width for index, name in enumerate(series)}
     labelled: set[str] = set()
     for row in rows.to_dict("records"):
@@ -77,22 +81,15 @@ def draw_bars(
             panels.mark_range(axes, [x + 0.3 * width] * 2, ends, label, markeredgecolor="black", zorder=5)
             labelled.add(RANGE)
         if pd.isna(value):
-            panels.mark_missing_bar(axes, x, str(row.get("status") or "not run"), width / (len(groups) + 0.2))
+            panels.mark_missing_bar(axes, x, str(row.get("status") or "not run"), share)
             continue
         error: Any = {"yerr": panels.interval(row), "error_kw": {"elinewidth": 0.8, "capsize": 1.8}}
         axes.bar(x, value, width, label=name if name not in labelled else None, **fill, **error)
         labelled.add(name)
-        if numbers:
+        if numbers and rotation is not None:
             top: float = row["high"] if pd.notna(row.get("high")) else value
-            panels.number_over(axes, x, top, plain_number(value, numbers), 5.5, 90 if width < 0.18 else 0)
-    if log:
-        axes.set_yscale("log")
-        panels.plain_log(axes.yaxis)
-    axes.margins(y=0.12 if numbers else 0.05)
-    positive = rows.loc[rows["value"] > 0, "value"] if log else ()
-    if len(positive):
-        # The smallest bar needs a height, too.
-        axes.set_ylim(bottom=float(min(positive)) / 2)
+            panels.number_over(axes, x, top, plain_number(value, numbers), rotation)
+    axes.margins(y=(0.22 if rotation else 0.13) if numbers else 0.05)
     panels.set_ticks(axes, [tick(group) for group in groups])
     panels.name_axes(axes, title, xlabel, ylabel)
     if alone:
@@ -155,7 +152,7 @@ def draw_stacks(
             labelled.add(part)
             bottom += value
         if numbers:
-            panels.number_over(axes, at, bottom, f"{total:{numbers}}", 6.0)
+            panels.number_over(axes, at, bottom, f"{total:{numbers}}")
     if share:
         axes.set_ylim(0, 108 if numbers else 100)
     elif numbers:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from harness.compare.epochs import part_of_epoch, part_of_epochs
 from harness.compare.plan import Plain
 from harness.compare.verdicts import uncounted_text
+from harness.figures.draw.style import LEAST_POINTS, SOFT
 from harness.records.record import class_of
 from harness.records.study import StudyRecord
 from workloads.units import format_bytes, format_count, parse_bytes
@@ -120,8 +121,9 @@ def describe_memory(text: str) -> str:
 
 def add_caption(canvas: Canvas, text: str, *, bottom: float = 0.0) -> None:
     """Write the caption under the axes, wrapped to the figure's width."""
-    width = int(canvas.get_size_inches()[0] * 25)
-    canvas.text(0.01, bottom - 0.02, textwrap.fill(text, width), va="top", ha="left", fontsize=5.6, color="#333333")
+    width = int(canvas.get_size_inches()[0] * 20)
+    look: dict[str, Any] = {"va": "top", "ha": "left", "fontsize": LEAST_POINTS, "color": SOFT}
+    canvas.text(0.01, bottom - 0.02, textwrap.fill(text, width), **look)
 
 
 def add_finding(canvas: Canvas, text: str) -> None:

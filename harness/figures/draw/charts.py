@@ -68,13 +68,14 @@ def lines(cells: Cells, axis: Axis, title: str, finding: str = "") -> Drawing:
     xs = sorted(cells.xs, key=_order)
     places = {x: place for place, x in enumerate(xs)}
     systems = style.ordered(cells.systems)
+    look_of = style.system_looks(systems)
     for number, system in enumerate(systems):
         own = table[(table["system"] == system) & table["value"].notna()].astype({"value": float})
         own = own.assign(place=own["x"].map(places)).sort_values("place")
         # Beside each other, so that their intervals are told apart.
         shift = (number - (len(systems) - 1) / 2) * 0.06
         interval = around(own["value"], own["low"], own["high"])
-        draw_line(axes, own["place"] + shift, own["value"], interval, style.look(system), system)
+        draw_line(axes, own["place"] + shift, own["value"], interval, look_of(system), system)
     for number, (name, theirs) in enumerate(cells.foreign.groupby("system", sort=False)):
         inside = theirs[theirs["x"].isin(xs)]
         draw_hollow(axes, [places[x] for x in inside["x"]], list(inside["value"]), str(name), number)
@@ -160,11 +161,11 @@ def _mark_absent(axes: Any, table: pd.DataFrame, places: dict[Any, int], systems
     for row in sorted(each(absent), key=lambda row: systems.index(row.system)):
         place = places[row.x]
         level = levels.get(place, 0)
-        mark_missing(axes, place, level, row.status, row.system, style.look(row.system).color)
+        mark_missing(axes, place, level, row.status, row.system)
         levels[place] = level + 1
     if levels:
         low, high = axes.get_ylim()
-        room = (high / low) ** (0.13 * max(levels.values()))
+        room = (high / low) ** (0.16 * max(levels.values()))
         axes.set_ylim(low, high * room)
 
 

@@ -71,7 +71,7 @@ def draw_curves(
         for row in mine[mine["y"].isna()].to_dict("records"):
             level = missing.get(row["x"], 0)
             missing[row["x"]] = level + 1
-            mark_missing(axes, row["x"], level, str(row.get("status") or "not run"), name, look.color)
+            mark_missing(axes, row["x"], level, str(row.get("status") or "not run"), name)
     for number, (label, theirs) in enumerate(others.groupby("series", sort=False)):
         draw_hollow(axes, list(theirs["x"]), list(theirs["y"]), str(label), number)
     if xlog:
@@ -87,7 +87,7 @@ def draw_curves(
     if missing:
         # Space for the labels at the upper edge.
         low, high = axes.get_ylim()
-        share = 0.13 * max(missing.values())
+        share = 0.16 * max(missing.values())
         axes.set_ylim(low, high * (high / low) ** share if ylog else high + (high - low) * share)
     name_axes(axes, title, xlabel, ylabel)
     if alone:

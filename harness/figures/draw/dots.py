@@ -10,14 +10,12 @@ import pandas as pd
 
 from harness.figures.draw import panels
 from harness.figures.draw.bars import plain_number
-from harness.figures.draw.style import looks_of
+from harness.figures.draw.style import LEAST_POINTS, looks_of
 from harness.results.table import each
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure as Canvas
 
-# Points of a number beside its dot: readable where a page shows the figure at half of its size.
-NUMBER_POINTS = 6.5
 # Parts of a group's width that its dots take, alone and joined over groups.
 GROUP = 0.7
 JOINED = 0.25
@@ -53,6 +51,9 @@ def draw_dots(
     canvas, axes = panels.one_panel(axes)
     width = (JOINED if joined else GROUP) / len(series)
     rows = rows.assign(place=_places(rows, groups, series, width))
+    texts = [plain_number(value, numbers) for value in rows["value"].dropna()] if numbers else []
+    between = 1.0 if joined else width
+    rotation = panels.rotation_of(texts, panels.points_of(axes, between / (len(groups) + 0.2)))
     levels: dict[Any, int] = {}
     for name in series:
         look = look_of(name)
@@ -63,14 +64,14 @@ def draw_dots(
         shown = look if joined else replace(look, line="none")
         panels.draw_line(axes, known["place"], values, spread, shown, name)
         for row in each(known) if numbers else ():
-            _number(axes, row, plain_number(row.value, numbers))
+            _number(axes, row, plain_number(row.value, numbers), rotation or 0)
         for row in each(own[own["value"].isna()]):
             level = levels.get(row.group, 0)
             levels[row.group] = level + 1
-            panels.mark_missing(axes, row.place, level, str(row.status or "not run"), name, look.color)
+            panels.mark_missing(axes, row.place, level, str(row.status or "not run"), name)
     axes.set_yscale("log")
     panels.plain_log(axes.yaxis)
-    _make_room(axes, max(levels.values(), default=0))
+    _make_room(axes, max(levels.values(), default=0), upright=bool(rotation))
     panels.set_ticks(axes, [tick(group) for group in groups])
     panels.name_axes(axes, title, xlabel, ylabel)
     return canvas, axes
@@ -83,14 +84,14 @@ def _places(rows: pd.DataFrame, groups: list[Any], series: list[str], width: flo
     return group + beside * width
 
 
-def _number(axes: Any, row: Any, text: str) -> None:
-    look = {"xytext": (0, 4), "textcoords": "offset points", "ha": "center", "va": "bottom", "fontsize": NUMBER_POINTS}
+def _number(axes: Any, row: Any, text: str, rotation: float) -> None:
+    beside = {"xytext": (0, 4), "textcoords": "offset points", "ha": "center", "va": "bottom"}
     top = row.value if pd.isna(row.high) else row.high
-    axes.annotate(text, (row.place, top), **look)
+    axes.annotate(text, (row.place, top), fontsize=LEAST_POINTS, rotation=rotation, **beside)
 
 
-def _make_room(axes: Any, labels: int) -> None:
-    """Raise the upper edge above the numbers and `labels` missing values of one group."""
+def _make_room(axes: Any, labels: int, *, upright: bool) -> None:
+    """Raise the upper edge above the numbers, upright ones too, and `labels` missing values of one group."""
     low, high = axes.get_ylim()
-    room = (high / low) ** (0.08 + 0.13 * labels)
+    room = (high / low) ** ((0.18 if upright else 0.1) + 0.16 * labels)
     axes.set_ylim(low, high * room)

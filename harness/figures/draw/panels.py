@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pandas as pd
 
 from harness.figures.draw import style
-from harness.figures.draw.style import Look, looks_of
+from harness.figures.draw.style import LEAST_POINTS, SOFT, Look, looks_of
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure as Canvas
@@ -136,23 +136,41 @@ def interval(row: Mapping[Any, Any]) -> list[list[float]] | None:
     return [[max(0.0, value - float(row["low"]))], [max(0.0, float(row["high"]) - value)]]
 
 
-def mark_missing(axes: Any, x: float, level: int, status: str, name: str, color: str) -> None:
-    """Label a missing value of a line at the upper edge, `level` labels below it."""
-    place = {"xycoords": ("data", "axes fraction"), "xytext": (0, -15.0 * level), "textcoords": "offset points"}
+def mark_missing(axes: Any, x: float, level: int, status: str, name: str) -> None:
+    """Label a missing value of a line with its status and its system at the upper edge, `level` labels below it."""
+    below = -2.4 * LEAST_POINTS * level
+    place = {"xycoords": ("data", "axes fraction"), "xytext": (0, below), "textcoords": "offset points"}
+    look = {"ha": "center", "va": "top", "fontsize": LEAST_POINTS, "color": SOFT, "linespacing": 1.05}
     text = f"{MARK.get(status, status)}\n{name}"
-    axes.annotate(text, (x, 1.0), **place, ha="center", va="top", fontsize=5.5, color=color)
+    axes.annotate(text, (x, 1.0), **place, **look)
 
 
 def mark_missing_bar(axes: Any, x: float, status: str, share: float = 0.0) -> None:
     """Label a missing bar with its status, upright where the text exceeds the bar's `share` of the axes' width."""
     text = MARK.get(status, status)
-    points = 72.0 * axes.bbox.width / axes.figure.dpi * share
-    look = {"fontsize": 6.0, "ha": "center", "va": "bottom", "color": "#333333"}
-    rotation = 90 if 3.6 * len(text) > 0.7 * points else 0
+    look = {"fontsize": LEAST_POINTS, "ha": "center", "va": "bottom", "color": SOFT}
+    rotation = 90 if text_points(text) > 0.8 * points_of(axes, share) else 0
     axes.annotate(text, (x, 0.02), xycoords=("data", "axes fraction"), rotation=rotation, **look)
 
 
-def number_over(axes: Any, x: float, top: float, text: str, size: float, rotation: float = 0) -> None:
+def points_of(axes: Any, share: float) -> float:
+    """Return the points of a share of the axes' width, as wide as the axes are before their labels take space."""
+    return float(72.0 * axes.bbox.width / axes.figure.dpi * share)
+
+
+def text_points(text: str) -> float:
+    """Return about the width in points of a text of the least size."""
+    return 0.6 * LEAST_POINTS * len(text)
+
+
+def rotation_of(texts: Sequence[str], points: float) -> int | None:
+    """Return the degrees by which texts stand beside each other, each in `points`; None where not even upright ones."""
+    if all(text_points(text) <= points for text in texts):
+        return 0
+    return 90 if points >= LEAST_POINTS else None
+
+
+def number_over(axes: Any, x: float, top: float, text: str, rotation: float = 0) -> None:
     """Write a number over a bar."""
-    look = {"ha": "center", "va": "bottom", "fontsize": size, "rotation": rotation}
+    look = {"ha": "center", "va": "bottom", "fontsize": LEAST_POINTS, "rotation": rotation}
     axes.annotate(text, (x, top), xytext=(0, 1.5), textcoords="offset points", **look)

@@ -70,7 +70,7 @@ def fig2(cells: Cells) -> Drawing:
 def _look(series: str) -> Look:
     """Return the look of a series like `pyg+-only`: the system's, paler for sampling alone."""
     system, _, stages = series.rpartition("-")
-    own = style.look(system)
+    own = style.system_looks([system])(system)
     return replace(own, color=f"{own.color}{PALE}", hatch="") if stages == "only" else own
 
 

@@ -14,6 +14,7 @@ from harness.figures.absent import failures
 from harness.figures.base import Drawing, drawn, figure_of_cells
 from harness.figures.draw.captions import row_texts
 from harness.figures.draw.panels import many_panels
+from harness.figures.draw.style import SERIES
 from harness.figures.gnndrive.grid import MARIUS, cpu_note, on_both
 from harness.figures.grids import gallery, only_systems
 from harness.results import store as results
@@ -24,9 +25,9 @@ BASELINES = ["pyg+", "ginex", MARIUS]
 SMOOTH_S = 0.5
 #: Columns of the telemetry -> label, colour and line.
 LINES = {
-    "cpu_percent": ("CPU", "#0B3C8C", "-"),
-    "gpu_percent": ("GPU", "#E69F00", "--"),
-    "iowait_percent": ("I/O wait", "#000000", ":"),
+    "cpu_percent": ("CPU", SERIES[0].color, "-"),
+    "gpu_percent": ("GPU", SERIES[1].color, "--"),
+    "iowait_percent": ("I/O wait", "black", ":"),
 }
 
 

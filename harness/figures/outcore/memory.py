@@ -13,6 +13,7 @@ from harness.compare.verdicts import NotDrawn
 from harness.figures.base import Drawing, drawn, figure_of_cells
 from harness.figures.draw import style
 from harness.figures.draw.panels import around, draw_line, many_panels, name_axes, one_panel, plain_log
+from harness.figures.draw.style import Look
 from harness.figures.grids import gallery, only_systems, values
 from harness.records.cost import TrainingCost, episode_epochs, leaders
 from harness.results.table import each
@@ -162,15 +163,17 @@ def fastest_text(data: pd.DataFrame, *, factors: bool = True) -> str:
 def draw_memory(axes: Any, data: pd.DataFrame) -> None:
     """Draw rows of `memory_rows`, a line for each system over memory, and where the budget holds the graph."""
     measured = data[data["seconds"].notna()].sort_values("budget_bytes")
-    for system in style.ordered(list(measured["system"])):
+    systems = style.ordered(list(measured["system"]))
+    look_of = style.system_looks(list(data["system"]))
+    for system in systems:
         own = measured[measured["system"] == system]
         seconds = own["seconds"]
         interval = around(seconds, own["low"].fillna(seconds), own["high"].fillna(seconds))
-        draw_line(axes, own["budget_bytes"] / MIB, seconds, interval, style.look(system), system, linewidth=0.9)
+        draw_line(axes, own["budget_bytes"] / MIB, seconds, interval, look_of(system), system, linewidth=0.9)
     holds = data.loc[data["graph_over_budget"].astype(float) <= 1.0, "budget_bytes"]
     if len(holds):
         axes.axvspan(holds.min() / MIB / 2**0.5, holds.max() / MIB * 2**0.5, color="#f2f2f2", zorder=0)
-        axes.annotate("the graph fits", (holds.min() / MIB, 0.97), xycoords=("data", "axes fraction"), va="top", size=6)
+        axes.annotate("the graph fits", (holds.min() / MIB, 0.97), xycoords=("data", "axes fraction"), va="top", size=style.LEAST_POINTS)
     axes.set_xscale("log", base=2)
     axes.set_yscale("log")
     sizes = sorted(set(data["budget_bytes"]))
@@ -197,7 +200,8 @@ def training(cells: Cells) -> Drawing:
     canvas, (left, right) = many_panels(2, height=2.9)
     costs = {row.system: cost_of(row) for row in each(here)}
     ordered = here.set_index("system", drop=False).loc[style.ordered(list(costs))]
-    curves = pd.concat([_draw_training(left, row, costs[row.system]) for row in each(ordered)])
+    look_of = style.system_looks(cells.systems)
+    curves = pd.concat([_draw_training(left, row, costs[row.system], look_of(row.system)) for row in each(ordered)])
     left.set_xscale("log")
     left.set_yscale("log")
     plain_log(left.xaxis)
@@ -244,9 +248,8 @@ def _is_papers(record: Plain, budget: float) -> bool:
     return graph is not None and graph <= MOST_GRAPH and features >= LEAST_FEATURES * budget
 
 
-def _draw_training(axes: Any, row: Any, cost: TrainingCost) -> pd.DataFrame:
+def _draw_training(axes: Any, row: Any, cost: TrainingCost, look: Look) -> pd.DataFrame:
     """Draw one system's line with a mark for each measured epoch; return its rows."""
-    look = style.look(row.system)
     foretold = pd.DataFrame({"epochs": EPOCHS, "seconds": map(cost.share_s, EPOCHS), "kind": "T(E) / E"})
     measured = _so_far(row.record, cost).assign(kind="measured")
     axes.plot(foretold["epochs"], foretold["seconds"], color=look.color, linestyle=look.line, label=row.system)

@@ -53,8 +53,9 @@ def pipeline(cells: Cells) -> Drawing:
     height = 0.755 + 0.135 * spans["row"].max()
     canvas, places = many_panels(len(panels), columns=min(2, len(panels)), height=height)
     notes = [MARKS]
+    look_of = style.system_looks([str(system) for system, _ in panels])
     for axes, (system, own) in zip(places, panels, strict=True):
-        _draw_spans(axes, own, style.look(str(system)).color)
+        _draw_spans(axes, own, look_of(str(system)).color)
         _name_stages(axes, own)
         notes.append(_limit(axes, own))
     notes += missing
@@ -121,7 +122,7 @@ def _name_stages(axes: Any, spans: pd.DataFrame) -> None:
         threads = stage.max - stage.min + 1
         labels.append(f"{name} ×{threads}" if threads > 1 else name)
         axes.axhline(stage.max + 0.5, color="#bbbbbb", linewidth=0.4)
-    axes.set_yticks(rows.mean(axis=1), labels, fontsize=6.5)
+    axes.set_yticks(rows.mean(axis=1), labels, fontsize=style.LEAST_POINTS)
     axes.tick_params(axis="y", length=0)
     axes.grid(axis="y", visible=False)
     axes.set_ylim(rows["max"].max() + 0.5, -0.5)

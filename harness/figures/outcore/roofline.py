@@ -15,6 +15,7 @@ from harness.figures.base import Drawing, drawn, figure_of_cells
 from harness.figures.draw import style
 from harness.figures.draw.captions import row_texts
 from harness.figures.draw.panels import many_panels, name_axes, plain_log
+from harness.figures.draw.style import Look
 from harness.figures.grids import gallery, only_systems
 from harness.figures.outcore.memory import cost_of
 from harness.records.cost import TrainingCost
@@ -97,9 +98,10 @@ def _read_rates(cells: pd.DataFrame) -> pd.DataFrame:
 
 def _draw_rates(axes: Any, driven: pd.DataFrame, device: pd.DataFrame, systems: list[str]) -> None:
     """Draw the read rate of each system, and a mark at the device's rate at the system's mean request size."""
+    look_of = style.system_looks(systems)
     for row in each(driven):
         place = systems.index(row.name)
-        _dot(axes, row.y, place, row.name)
+        _dot(axes, row.y, place, look_of(row.name))
         limit = _rate_at(device, row.x)
         if limit is not None:
             _mark(axes, limit, place, LIMIT)
@@ -139,14 +141,15 @@ def _distances(cells: pd.DataFrame) -> pd.DataFrame:
 
 def _draw_distances(axes: Any, distances: pd.DataFrame, systems: list[str]) -> None:
     """Draw each epoch, with its share of work before the epochs as a hollow dot, and the least seconds as a mark."""
+    look_of = style.system_looks(systems)
     for row in each(distances):
         place = systems.index(row.name)
         whole = row.x + row.offline_s
         if whole > VISIBLE * row.x:
             axes.plot([row.x, whole], [place, place], color="#555555", linewidth=0.8, zorder=1)
             hollow = {"markerfacecolor": "white", "label": WHOLE}
-            _dot(axes, whole, place, row.name, **hollow)
-        _dot(axes, row.x, place, row.name)
+            _dot(axes, whole, place, look_of(row.name), **hollow)
+        _dot(axes, row.x, place, look_of(row.name))
         if pd.notna(row.least_s):
             _mark(axes, row.least_s, place, LEAST)
         _write(axes, whole, place, f"{_percent(row.y)}, engine {_percent(row.engine_efficiency)}")
@@ -161,8 +164,7 @@ def _nearest(distances: pd.DataFrame) -> str:
     return row_texts(nearest, "{name} comes nearest to the device's least time, at {times:.2g} times it")
 
 
-def _dot(axes: Any, x: float, place: int, system: str, **changes: Any) -> None:
-    look = style.look(system)
+def _dot(axes: Any, x: float, place: int, look: Look, **changes: Any) -> None:
     border = {"markersize": 6, "markeredgecolor": "black", "markeredgewidth": 0.5, **changes}
     axes.plot([x], [place], marker=look.marker, color=look.color, linestyle="none", **border)
 
@@ -175,7 +177,7 @@ def _mark(axes: Any, x: float, place: int, label: str) -> None:
 
 
 def _write(axes: Any, x: float, place: int, text: str) -> None:
-    beside: Any = {"xytext": (6, 0), "textcoords": "offset points", "va": "center", "fontsize": 6.5}
+    beside: Any = {"xytext": (6, 0), "textcoords": "offset points", "va": "center", "fontsize": style.LEAST_POINTS}
     axes.annotate(text, (x, place), **beside)
 
 
