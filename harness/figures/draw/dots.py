@@ -51,8 +51,10 @@ def draw_dots(
     canvas, axes = panels.one_panel(axes)
     width = (JOINED if joined else GROUP) / len(series)
     rows = rows.assign(place=_places(rows, groups, series, width))
-    texts = [plain_number(value, numbers) for value in rows["value"].dropna()] if numbers else []
-    between = 1.0 if joined else width
+    known = rows.dropna(subset="value")
+    texts = [plain_number(value, numbers) for value in known["value"]] if numbers else []
+    beside = 1 if joined else max(known["group"].value_counts(), default=1)
+    between = GROUP / beside
     rotation = panels.rotation_of(texts, panels.points_of(axes, between / (len(groups) + 0.2)))
     levels: dict[Any, int] = {}
     for name in series:

@@ -161,14 +161,15 @@ def system_looks(systems: Sequence[str]) -> Looks:
 def looks_of(series: Sequence[str], looks: Looks | None) -> tuple[list[str], Looks]:
     """Return the series in drawing order and their looks.
 
-    Systems of this table stand in its order, before systems that it lacks. Other series stand as given.
+    Systems of the table stand in its order; other series, and systems beside some that it lacks, stand as given.
     """
     found = list(dict.fromkeys(series))
     if looks is not None:
         return found, looks
-    if any(name in LOOKS for name in found):
-        return ordered(found), system_looks(found)
-    return found, named_looks(found)
+    if not any(name in LOOKS for name in found):
+        return found, named_looks(found)
+    known = all(name in LOOKS for name in found)
+    return ordered(found) if known else found, system_looks(found)
 
 
 def part_fill(index: int) -> dict[str, Any]:

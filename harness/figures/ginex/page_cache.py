@@ -14,6 +14,7 @@ from harness.figures.base import Drawing, drawn, figure, paper_rows
 from harness.figures.draw.bars import draw_stacks
 from harness.figures.draw.breakdown import run_table, seconds_by_part
 from harness.figures.draw.panels import many_panels, name_axes
+from harness.figures.draw.style import LOOKS
 from harness.figures.ginex.parts import BASE, DEVICE, REST
 from harness.figures.grids import dataset_of, systems_of
 from harness.results.table import each
@@ -102,9 +103,9 @@ def fig4(evidence: Evidence) -> Drawing:
     canvas, (left, right) = many_panels(2, height=2.3)
     order = list(parts.part)
     draw_stacks(shares, parts=order, share=True, title="Time by part", ylabel="share of the epoch (%)", axes=left)
-    right.plot(ratios.iteration, ratios.miss_percent, label=BASE)
+    right.plot(ratios.iteration, ratios.miss_percent, color=LOOKS[BASE].color, label=BASE)
     for row in paper_rows("ginex-fig4", "page-cache miss ratio"):
-        right.axhline(row["value"], color="#999999", label="paper, once settled (least and most)")
+        right.axhline(row["value"], color="#666666", label="paper, once settled (least and most)")
     right.set_ylim(bottom=0)
     title = f"Major faults over pages asked for, last {window} iterations"
     name_axes(right, title, "iteration", "page-cache miss ratio (%)")

@@ -173,7 +173,13 @@ def draw_memory(axes: Any, data: pd.DataFrame) -> None:
     holds = data.loc[data["graph_over_budget"].astype(float) <= 1.0, "budget_bytes"]
     if len(holds):
         axes.axvspan(holds.min() / MIB / 2**0.5, holds.max() / MIB * 2**0.5, color="#f2f2f2", zorder=0)
-        axes.annotate("the graph fits", (holds.min() / MIB, 0.97), xycoords=("data", "axes fraction"), va="top", size=style.LEAST_POINTS)
+        axes.annotate(
+            "the graph fits",
+            (holds.min() / MIB, 0.97),
+            xycoords=("data", "axes fraction"),
+            va="top",
+            size=style.LEAST_POINTS,
+        )
     axes.set_xscale("log", base=2)
     axes.set_yscale("log")
     sizes = sorted(set(data["budget_bytes"]))
