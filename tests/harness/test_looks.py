@@ -22,7 +22,7 @@ from harness.figures.draw.curves import draw_curves
 from harness.report.readme import HERE
 from harness.results.reference import references, unpacked
 
-# Pixels of a column's figure where the report is 400 px wide: without the borders and margins of page, section and card.
+# Pixels of a column's figure in a report 400 px wide: without the borders and margins of page, section and card.
 CARD_PIXELS = 400 - 2 * 8 - 2 * 12 - 2 - 2 * 12.8 - 2
 LEAST_PIXELS = 9
 #: Figures of each kind of drawing: bars, stacks, dots, curves, lines, time lines and those with a drawing of their own.

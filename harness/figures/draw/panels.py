@@ -173,4 +173,4 @@ def rotation_of(texts: Sequence[str], points: float) -> int | None:
 def number_over(axes: Any, x: float, top: float, text: str, rotation: float = 0) -> None:
     """Write a number over a bar."""
     look = {"ha": "center", "va": "bottom", "fontsize": LEAST_POINTS, "rotation": rotation}
-    axes.annotate(text, (x, top), xytext=(0, 1.5), textcoords="offset points", **look)
+    axes.annotate(text, (x, top), xytext=(0, 3 if rotation else 1.5), textcoords="offset points", **look)

@@ -1,7 +1,7 @@
 """Looks of all figures and pages: one colour, marker, line and hatch for each system, and looks of other series.
 
-Fonts, sizes and widths stand in `outcore.mplstyle`. Each colour has a contrast of at least 3:1 against white and against
-`DARK`, the ground of a dark page, so that one table serves both.
+Fonts, sizes and widths stand in `outcore.mplstyle`. Each colour has a contrast of at least 3:1 against white and
+against `DARK`, the ground of a dark page, so that one table serves both.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Any
 SHEET = Path(__file__).with_name("outcore.mplstyle")
 COLUMN_INCHES = 3.5
 PAGE_INCHES = 7.16
-#: Least size of text: 9 px where the report shows a column's figure on a screen of 400 px (`tests/harness/test_looks.py`).
+#: Least size of text in points: 9 px where the report shows a column's figure on a screen of 400 px.
 LEAST_POINTS = 7.0
 #: Colour of text that is less than a label of an axis, and the ground of a dark page.
 SOFT = "#333333"
@@ -93,17 +93,17 @@ LOOKS: dict[str, Look] = {
     "uva": Look("#7F55CD", (6, 1, 0), "-.", "**"),
     "data-tiering": Look("#B48976", "H", "-", "OO"),
 }
-#: Looks of other series and of parts of a stack, none a system's colour; neighbours differ in lightness by 0.1 and more.
+#: Looks of other series and of parts of a stack, none a system's colour; neighbours differ in lightness.
 SERIES = (
     Look("#005CFD", "o", "-", ""),
     Look("#E87045", "s", "--", "////"),
-    Look("#A102FC", "D", "-.", "...."),
-    Look("#F250D0", "^", ":", "\\\\\\\\"),
+    Look("#73619F", "D", "-.", "...."),
+    Look("#6F96C4", "^", ":", "\\\\\\\\"),
     Look("#6E6E11", "v", "-", "xxxx"),
-    Look("#6F96C4", "P", "--", ""),
+    Look("#F250D0", "P", "--", ""),
     Look("#1C9E06", "X", "-.", "||||"),
     Look("#929765", "*", ":", "oo"),
-    Look("#73619F", "p", "-", "--"),
+    Look("#A102FC", "p", "-", "--"),
     Look("#BE75A0", "<", "--", "++++"),
     Look("#D10271", ">", "-.", "**"),
     Look("#A275FE", "h", ":", "//"),
