@@ -85,7 +85,7 @@ def page(
 
 def _looks(runs: Plain) -> Plain:
     """Return plotly's colour and symbol of each system of the table of runs, and of all that the figures know."""
-    place = runs["columns"].index("system")
+    place = [*runs["columns"], "system"].index("system")  # without a run there is no column
     texts = runs["texts"]
     systems = style.ordered([*style.LOOKS, *(texts[row[place]] for row in runs["rows"])])
     look_of = style.system_looks(systems)
