@@ -124,7 +124,7 @@ def looks_in(axes: Any) -> dict[str, tuple[str, Any]]:
 
 def assert_readable(canvas: Any) -> None:
     texts = texts_of(canvas)
-    small = {text.get_text() for text in texts if text.get_fontsize() < style.LEAST_POINTS}
+    small = {text.get_text() for text in texts if float(text.get_fontsize()) < style.LEAST_POINTS}
     faint = {text.get_text() for text in texts if contrast(text.get_color(), "white") < 4.5}
     assert texts
     assert (small, faint) == (set(), set())
@@ -138,8 +138,9 @@ def assert_readable(canvas: Any) -> None:
 @pytest.mark.parametrize("systems", [["pyg+", "ginex"], list(style.LOOKS)])
 def test_bars_and_curves_with_missing_values_are_readable(systems: Sequence[str]) -> None:
     rows = pd.DataFrame(list(product(["a", "b", "c"], systems)), columns=["group", "series"])
-    rows = rows.assign(value=1234.5, status="ok")
-    rows.loc[::2, ["value", "status"]] = [float("nan"), "oom"]
+    measured = rows.index % 2 == 1
+    rows = rows.assign(value=1234.5, status="oom")
+    rows["value"] = rows["value"].where(measured)
     canvas, _ = draw_bars(rows, title="t", ylabel="s", numbers=".1f")
     assert_readable(canvas)
     points = rows.assign(x=rows["group"].map("abc".index), y=rows["value"])
@@ -186,8 +187,12 @@ def test_figures_of_the_reference_machine_are_readable(evidence: Evidence) -> No
 
 @pytest.mark.slow("harness/figures", seconds=60)
 def test_every_figure_of_the_reference_machine_is_readable(evidence: Evidence) -> None:
-    canvases = [drawn_of(evidence, figure) for figure in catalogue() if figure not in KINDS]
-    shown = [canvas for canvas in canvases if canvas is not None]
-    assert len(shown) >= 20
-    for canvas in shown:
-        assert_readable(canvas)
+    import matplotlib.pyplot as plt
+
+    shown = 0
+    for figure in catalogue():
+        if (canvas := drawn_of(evidence, figure)) is not None:
+            assert_readable(canvas)
+            plt.close(canvas)
+            shown += 1
+    assert shown > len(KINDS)
