@@ -20,8 +20,9 @@ SIZES = [512, 4096, 32768, 262144, 1 << 20]
 BARS = ["group", "series", "value", "status", "low", "high", "predicted"]
 Panel = Callable[[DriveComparison, Any], pd.DataFrame]
 _LEGEND = {"handlelength": 2.0, "borderaxespad": 0.3, "labelspacing": 0.25, "columnspacing": 1.0}
-# Under the axis and its label, so that no entry lies on a bar or a line.
-_BELOW: dict[str, Any] = {**_LEGEND, "loc": "upper left", "bbox_to_anchor": (-0.08, -0.2), "ncols": 5}
+# Entries in a row of the legend above bars, and above rates, whose names of drives are long; points of a row.
+_OF_BARS, _OF_RATES = 4, 2
+_ROW_POINTS = 10
 
 
 def panels_of(comparison: DriveComparison) -> list[tuple[str, Panel]]:
@@ -43,7 +44,7 @@ def rates(comparison: DriveComparison, axes: Any) -> pd.DataFrame:
         best = pd.Series(side.device.profile.random_rates(), dtype=float)
         drives.append(pd.DataFrame({"series": side.device.name, "x": best.index, "y": best}))
     lines = pd.concat(drives)
-    title = "Random reads by size, and what systems used"
+    title = "Random reads by size, and systems' use"
     draw_curves(
         lines, title=title, xlabel="bytes a read (log)", ylabel="reads/s (log)", xlog=True, ylog=True, axes=axes
     )
@@ -55,7 +56,7 @@ def rates(comparison: DriveComparison, axes: Any) -> pd.DataFrame:
         axes.plot(own["request_bytes"], own["reads_per_s"], label=system, **mark)
     axes.set_xticks(SIZES)
     axes.xaxis.set_major_formatter(lambda size, _: f"{size / 1024:g}K" if size >= 1024 else f"{size:g}")
-    axes.legend(**_BELOW)
+    _legend_above(axes, _OF_RATES)
     if used.empty:
         return lines
     marks = used.rename(columns={"request_bytes": "x", "reads_per_s": "y"})
@@ -98,8 +99,16 @@ def _draw(comparison: DriveComparison, rows: pd.DataFrame, axes: Any, nothing: s
     found = rows.set_index(["device", "system"]).reindex(places).reset_index()
     data = found.assign(status=nothing, predicted=found["predicted"].eq(True))[BARS]
     draw_bars(data, numbers=".3g", axes=axes, **labels)
-    axes.legend(**_BELOW)
+    _legend_above(axes, _OF_BARS)
     drawn = data.dropna(subset="value")
     for bar, row in zip(axes.patches, each(drawn), strict=True):
         bar.set_alpha(0.45 if row.predicted else 1.0)
     return data
+
+
+def _legend_above(axes: Any, columns: int) -> None:
+    """Draw the legend between the title and the axes, so that no entry lies on a bar, a line or a label."""
+    entries = len(axes.get_legend_handles_labels()[1])
+    rows = -(-entries // columns)
+    axes.set_title(axes.get_title(loc="left"), loc="left", pad=6 + _ROW_POINTS * rows)
+    axes.legend(**_LEGEND, loc="lower left", bbox_to_anchor=(-0.08, 1.0), ncols=columns)
