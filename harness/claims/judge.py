@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from harness.claims.declared import DeclaredRuns
 from harness.claims.measured import Measured, NotRun
-from harness.claims.published import Claim, Verdict, claims, find_claim, verdict_of
+from harness.claims.published import Claim, Verdict, claims, direction, find_claim, verdict_of
 from harness.claims.registry import answers
 from harness.compare.verdicts import NotDrawn, with_uncounted
 from harness.figures.draw.captions import graph_size
@@ -96,21 +96,31 @@ def _judge(claim: Claim, declared: DeclaredRuns) -> Judged:
     if claim.emulated and str(found.setting.get("device", "")).startswith("emulated:"):
         verdict = "emulated"
         certain = True
-    words = _reason(claim, verdict, certain=certain)
+    words = _reason(claim, verdict, number.value, certain=certain)
     judged = replace(judged, verdict=verdict, certain=certain, reason=words, found=found)
     return replace(judged, measured=number.value, interval=[number.low, number.high], interval_kind=number.kind)
 
 
-def _reason(claim: Claim, verdict: Verdict, *, certain: bool) -> str:
+def _reason(claim: Claim, verdict: Verdict, seen: float, *, certain: bool) -> str:
     if verdict == "emulated":
         return "the emulated device's coefficients decide it; on a real one it would be judged"
-    kept = claim.published if claim.is_interval else f"{claim.tolerance} of it"
-    reason = f"within {kept}"
-    if verdict == "direction only":
-        reason = f"not within {kept}, but within twice the tolerance ({claim.tolerance})"
-    elif verdict == "not reproduced":
-        reason = f"on the wrong side, or beyond twice the tolerance ({claim.tolerance or 'none'})"
+    measured = f"{number_text(seen)} {claim.unit}".strip()
+    paper = f"{claim.published} {claim.unit}".strip()
+    reason = f"measured {measured}, published {paper}: {_compared(claim, verdict, seen)}"
     return reason if certain else f"{reason}; the interval reaches another verdict"
+
+
+def _compared(claim: Claim, verdict: Verdict, seen: float) -> str:
+    """Say how far the measured number is from the published one."""
+    if verdict == "reproduced":
+        return "as published" if claim.is_interval else f"within {claim.tolerance}"
+    if not direction(claim, seen):
+        return f"the opposite direction (neutral: {claim.neutral})"
+    if not claim.tolerance:
+        return "outside the published range"
+    if verdict == "direction only":
+        return f"off by more than {claim.tolerance}, less than twice that"
+    return f"off by more than twice {claim.tolerance}"
 
 
 _READ = {

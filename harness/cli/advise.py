@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import os
+import textwrap
 from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from harness.cli.common import OnRuns, takes_settings, unwind_on_signals
-from harness.cli.table import Wide, print_lines, print_table
+from harness.cli.table import Wide, console, print_lines, print_table
 from harness.plan.experiment import PlannedRun, resolve
 from harness.progress import Progress
 from harness.settings import RunSettings, check_settings
@@ -172,6 +173,11 @@ def _measurement(trace: Trace, slack: float) -> list[str]:
     return told + ([f"the disk was profiled beside others, and may be {slack:.1f} x as fast"] if slack > 1 else [])
 
 
+def _one_line(text: str) -> str:
+    """Return the beginning of a reason that fits one line of the terminal; `--json` has the whole reason."""
+    return textwrap.shorten(text, console().width, placeholder=" ...")
+
+
 def _print(found: Advice, host: int, epochs: int, more: dict[str, Any], *, wide: bool) -> None:
     trace = found.trace
     counts = f"{epochs} epochs of {trace.num_batches} mini-batches ({trace.sampled} sampled)"
@@ -189,7 +195,8 @@ def _print(found: Advice, host: int, epochs: int, more: dict[str, Any], *, wide:
         names = ", ".join(entry.system for entry in equal)
         print_lines(f"equal within the spread, the simplest first: {names}")
     print_lines(*_measurement(trace, max((entry.disk_slack for entry in found.ranked), default=1.0)))
-    print_lines(*(f"{one.system}: {one.refused}" for one in found.refused if one.system not in found.least))
+    refused = [one for one in found.refused if one.system not in found.least]
+    print_lines(*(_one_line(f"{one.system}: {one.refused}") for one in refused))
     if found.least:
         print_lines(f"nothing fits; least memory: {', '.join(f'{name} {size}' for name, size in found.least.items())}")
     for text, entry in found.changes.items():

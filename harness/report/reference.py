@@ -145,7 +145,7 @@ def _write(
         raise InputError(said, f"thin its telemetry further than to {samples} samples: --samples {samples // 2}")
     left_out = ["tables of mini-batches and logs of workers"]
     if short:
-        left_out.append(f"telemetry of {short} runs beyond {samples} samples or fewer, thinned after the verdict")
+        left_out.append(f"after judging, telemetry of {short} runs was thinned to at most {samples} samples")
     if older := len(results.run_folders(root)) - len(folders):
         left_out.append(f"{older} runs of older code, or unreadable")
     reference = Reference(

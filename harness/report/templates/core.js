@@ -80,12 +80,13 @@ const Report = (() => {
   let details = null;
   const allDetails = () => (details = details || unpack(packed.details));
 
+  const shade = (name) => getComputedStyle(document.documentElement).getPropertyValue(`--${name}`).trim();
   const layout = (more) => ({
-    font: { family: "system-ui, 'DejaVu Sans', sans-serif", size: 12, color: "#1b2430" }, paper_bgcolor: "#ffffff",
-    plot_bgcolor: "#ffffff", hovermode: "closest", margin: { l: 62, r: 14, t: 30, b: 46 }, autosize: true,
+    font: { family: "system-ui, 'DejaVu Sans', sans-serif", size: 12, color: shade("ink") }, paper_bgcolor: shade("paper"),
+    plot_bgcolor: shade("paper"), hovermode: "closest", margin: { l: 62, r: 14, t: 30, b: 46 }, autosize: true,
     legend: { orientation: "h", y: 1, yanchor: "bottom", x: 0 }, ...more,
   });
-  const axis = (more) => ({ gridcolor: "#e3e6ea", zeroline: false, linecolor: "#9aa5b1", ticks: "outside", automargin: true, ...more });
+  const axis = (more) => ({ gridcolor: shade("line"), zeroline: false, linecolor: "#9aa5b1", ticks: "outside", automargin: true, ...more });
   function plot(node, traces, shape) {
     if (typeof Plotly === "undefined") { node.textContent = "The plotting library did not load."; return Promise.resolve(); }
     return Plotly.react(node, traces, layout(shape), { displaylogo: false, responsive: true, modeBarButtonsToRemove: ["select2d", "lasso2d"], displayModeBar: window.innerWidth > 640 ? "hover" : false });
@@ -126,5 +127,5 @@ const Report = (() => {
     }
   }
 
-  return { data, packed, runs, at, el, literal, number, bytes, memory, table, badge, look, swatch, order, unpack, allDetails, plot, axis, route };
+  return { data, packed, runs, at, el, literal, number, bytes, memory, table, badge, look, swatch, order, unpack, allDetails, plot, axis, shade, route };
 })();

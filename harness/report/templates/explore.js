@@ -131,8 +131,10 @@
     });
   }
 
-  const LISTED = [["id", "run"], ["system", "system"], ["dataset", "dataset"], ["memory", "memory"], ["device", "device"], ["status", "status"], ["verdict", "verdict"], ["class", "class"],
-    ["part", "epoch of"], ["epoch_s", "epoch s"], ["low", "low"], ["high", "high"], ["prep_s", "prep. s"], ["amplification", "read ampl."], ["au", "AU"], ["se", "SE"], ["engine", "engine"], ["distance", "distance"]];
+  // The first two columns fit a phone; names of 30 letters come last.
+  const LISTED = [["system", "system"], ["epoch_s", "epoch s"], ["low", "low"], ["high", "high"], ["memory", "memory"], ["dataset", "dataset"], ["device", "device"], ["status", "status"], ["verdict", "verdict"],
+    ["class", "class"], ["part", "epoch of"], ["prep_s", "prep. s"], ["amplification", "read ampl."], ["au", "AU"], ["se", "SE"], ["engine", "engine"], ["distance", "distance"], ["id", "run"]];
+  const NUMBERS = new Set(["epoch_s", "low", "high", "prep_s", "amplification", "au", "se", "engine", "distance"]);
   const sorting = { key: "id", down: true };
   let shown = PAGE;
   function listRuns(list) {
@@ -147,8 +149,9 @@
       return p < q ? -sign : sign;
     });
     body.replaceChildren(...sorted.slice(0, shown).map((run) => el("tr", {}, LISTED.map(([key]) => {
-      if (key === "id") return el("th", { scope: "row", class: "k" }, el("a", { href: `#run/${encodeURIComponent(run.id)}` }, run.id));
-      if (key === "system") return el("td", { class: "k" }, swatch(run.system), run.system);
+      const page = `#run/${encodeURIComponent(run.id)}`;
+      if (key === "system") return el("th", { scope: "row", class: "k" }, swatch(run.system), el("a", { href: page }, run.system));
+      if (key === "id") return el("td", { class: "k" }, run.id);
       if (key === "verdict" || key === "status") return el("td", {}, badge(run[key]));
       if (key === "memory") return el("td", { class: "k" }, memory(run.memory));
       return typeof run[key] === "string" ? el("td", { class: "k" }, run[key]) : el("td", { class: "n" }, number(run[key]));
@@ -160,7 +163,7 @@
 
   function head() {
     document.getElementById("run-table").tHead.replaceChildren(el("tr", {}, LISTED.map(([key, name]) =>
-      el("th", { scope: "col", "aria-sort": sorting.key === key ? (sorting.down ? "descending" : "ascending") : "none" },
+      el("th", { scope: "col", class: NUMBERS.has(key) ? "n" : "k", "aria-sort": sorting.key === key ? (sorting.down ? "descending" : "ascending") : "none" },
         el("button", { type: "button", "data-key": key, on: { click: () => { sorting.down = sorting.key === key ? !sorting.down : false; sorting.key = key; head(); listRuns(chosen()); } } },
           name, sorting.key === key ? (sorting.down ? " ▾" : " ▴") : "")))));
   }

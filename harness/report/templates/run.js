@@ -1,7 +1,7 @@
 "use strict";
 // The page of one run, built from the embedded details when its address is opened.
 Report.showRun = async (id, page) => {
-  const { data, packed, runs, el, literal, number, bytes, table, badge, look, swatch, plot, axis, unpack, allDetails } = Report;
+  const { data, packed, runs, el, literal, number, bytes, table, badge, look, swatch, plot, axis, shade, unpack, allDetails } = Report;
   const run = runs.find((candidate) => candidate.id === id);
   const back = el("p", {}, el("a", { href: "#" }, "← back to the report"));
   if (!run) {
@@ -54,7 +54,7 @@ Report.showRun = async (id, page) => {
   if (learning.length) {
     parts.push(section("Loss and accuracy", true,
       el("p", { class: "soft" }, "Training time is the sum of the epochs' seconds: preparation, tests and checks are left out. Hollow points are warm-up epochs, which train, too."),
-      el("div", { class: "chart", id: "run-learning", role: "img", "aria-label": "Loss and accuracy over epochs and training time; the table of stages has the same numbers" })));
+      el("div", { class: "chart", id: "run-learning", role: "group", "aria-label": "Loss and accuracy over epochs and training time; the table of stages has the same numbers" })));
   }
   const beside = own.files.find(([name]) => name === "telemetry.parquet");
   parts.push(section("Over time", true, moving && moving.line ? el("div", { class: "chart", id: "run-line" })
@@ -109,13 +109,13 @@ Report.showRun = async (id, page) => {
     const legends = { y: "legend", y2: "legend2", y3: "legend3", y4: "legend3" };
     const legend = (y) => ({ orientation: "h", x: 0, y, yanchor: "bottom", bgcolor: "rgba(0,0,0,0)" });
     const series = [
-      ["cpu", "CPU", "y", "#0b3c8c", "solid", "%"], ["gpu", "GPU", "y", "#e69f00", "dash", "%"], ["iowait", "I/O wait", "y", "#000000", "dot", "%"],
-      ["used", "used", "y2", "#0b3c8c", "solid", "MiB"], ["anon", "anonymous", "y2", "#d55e00", "dash", "MiB"], ["cache", "cached", "y2", "#009e73", "dot", "MiB"],
-      ["read", "disk reads", "y3", "#0b3c8c", "solid", "MB/s"], ["requests", "requests", "y4", "#d55e00", "dot", "k/s"]];
+      ["cpu", "CPU", "y", shade("accent"), "solid", "%"], ["gpu", "GPU", "y", "#e69f00", "dash", "%"], ["iowait", "I/O wait", "y", shade("ink"), "dot", "%"],
+      ["used", "used", "y2", shade("accent"), "solid", "MiB"], ["anon", "anonymous", "y2", "#d55e00", "dash", "MiB"], ["cache", "cached", "y2", "#009e73", "dot", "MiB"],
+      ["read", "disk reads", "y3", shade("accent"), "solid", "MB/s"], ["requests", "requests", "y4", "#d55e00", "dot", "k/s"]];
     const traces = series.filter(([key]) => line[key]).map(([key, name, yaxis, color, dash, unit]) => ({ type: "scatter", mode: "lines", name, x, y: line[key], xaxis: "x", yaxis, legend: legends[yaxis], line: { color, dash, width: 1.6 }, hovertemplate: `%{y:.3g} ${unit}<extra>${name}</extra>` }));
-    const shapes = own.epochs.map((epoch) => ({ type: "rect", xref: "x", yref: "paper", x0: epoch.start, x1: epoch.start + epoch.seconds, y0: 0, y1: 1, layer: "below", line: { width: 0 }, fillcolor: epoch.warmup ? "#fdf0d2" : epoch.epoch % 2 ? "#eef2f7" : "#f8fafc" }));
-    const annotations = own.epochs.map((epoch) => ({ text: epoch.warmup ? "warm-up" : `epoch ${epoch.epoch}`, showarrow: false, xref: "x", yref: "paper", x: epoch.start + epoch.seconds / 2, y: 1, yanchor: "top", font: { size: 10, color: "#55606e" } }));
-    if (memory.cap_bytes !== undefined && traces.some((trace) => trace.yaxis === "y2")) shapes.push({ type: "line", xref: "paper", yref: "y2", x0: 0, x1: 1, y0: memory.cap_bytes / 2 ** 20, y1: memory.cap_bytes / 2 ** 20, line: { color: "#9c3700", width: 1.2, dash: "dashdot" } });
+    const shapes = own.epochs.map((epoch) => ({ type: "rect", xref: "x", yref: "paper", x0: epoch.start, x1: epoch.start + epoch.seconds, y0: 0, y1: 1, layer: "below", line: { width: 0 }, fillcolor: shade(epoch.warmup ? "fair-ground" : epoch.epoch % 2 ? "ground" : "paper") }));
+    const annotations = own.epochs.map((epoch) => ({ text: epoch.warmup ? "warm-up" : `epoch ${epoch.epoch}`, showarrow: false, xref: "x", yref: "paper", x: epoch.start + epoch.seconds / 2, y: 1, yanchor: "top", font: { size: 10, color: shade("soft") } }));
+    if (memory.cap_bytes !== undefined && traces.some((trace) => trace.yaxis === "y2")) shapes.push({ type: "line", xref: "paper", yref: "y2", x0: 0, x1: 1, y0: memory.cap_bytes / 2 ** 20, y1: memory.cap_bytes / 2 ** 20, line: { color: shade("bad"), width: 1.2, dash: "dashdot" } });
     plot(document.getElementById("run-line"), traces, { height: 640, hovermode: "x unified", shapes, annotations, margin: { l: 62, r: 56, t: 60, b: 46 }, legend: legend(1), legend2: legend(0.645), legend3: legend(0.285),
       xaxis: axis({ title: { text: "time since the first epoch began (s)" }, anchor: "y3" }), yaxis: axis({ domain: [0.72, 1], range: [0, 102], title: { text: "%" } }),
       yaxis2: axis({ domain: [0.37, 0.64], rangemode: "tozero", title: { text: "MiB (cap: line)" } }), yaxis3: axis({ domain: [0, 0.28], rangemode: "tozero", title: { text: "reads (MB/s)" } }),
