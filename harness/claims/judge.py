@@ -104,23 +104,25 @@ def _judge(claim: Claim, declared: DeclaredRuns) -> Judged:
 def _reason(claim: Claim, verdict: Verdict, seen: float, *, certain: bool) -> str:
     if verdict == "emulated":
         return "the emulated device's coefficients decide it; on a real one it would be judged"
-    measured = f"{number_text(seen)} {claim.unit}".strip()
-    paper = f"{claim.published} {claim.unit}".strip()
+    unit = "times" if claim.unit == "x" else claim.unit
+    measured = f"{number_text(seen)} {unit}".strip()
+    paper = f"{claim.published} {unit}".strip()
     reason = f"measured {measured}, published {paper}: {_compared(claim, verdict, seen)}"
     return reason if certain else f"{reason}; the interval reaches another verdict"
 
 
 def _compared(claim: Claim, verdict: Verdict, seen: float) -> str:
     """Say how far the measured number is from the published one."""
+    allowed = claim.tolerance.replace("factor", "a factor of")
     if verdict == "reproduced":
-        return "as published" if claim.is_interval else f"within {claim.tolerance}"
+        return "as published" if claim.is_interval else f"within {allowed}"
     if not direction(claim, seen):
-        return f"the opposite direction (neutral: {claim.neutral})"
+        return f"the opposite direction, on the other side of {claim.neutral}"
     if not claim.tolerance:
         return "outside the published range"
     if verdict == "direction only":
-        return f"off by more than {claim.tolerance}, less than twice that"
-    return f"off by more than twice {claim.tolerance}"
+        return f"off by more than {allowed}, less than twice that"
+    return f"off by more than twice the tolerance ({allowed})"
 
 
 _READ = {

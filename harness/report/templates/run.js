@@ -71,11 +71,11 @@ Report.showRun = async (id, page) => {
     dl([["cap", memory.cap_bytes === undefined ? "none" : `${bytes(memory.cap_bytes)} = floor ${bytes(memory.floor_bytes)} + training ${bytes(memory.training_bytes)} + budget ${bytes(memory.budget_bytes)}`],
       ["peak", `${bytes(memory.peak_bytes)}, of it page cache ${bytes(memory.page_cache_at_peak_bytes)} and anonymous ${bytes(memory.anon_at_peak_bytes)} (nearest sample)`],
       ["cached before", `${bytes(memory.resident_before_bytes)} of ${bytes(memory.evictable_bytes)}`], ["OOM kills, reclaims", `${number(memory.oom_kills)}, ${number(memory.reclaims)}`]]),
-    el("h3", {}, "Plan"), plan.length ? table(["buffer", "tier", "bytes", ""], plan.map((item) => [item.name, item.tier, el("td", { class: "n" }, bytes(item.bytes)),
+    el("h3", {}, "Plan"), plan.length ? table(["buffer", "tier", "bytes", "share of largest"], plan.map((item) => [item.name, item.tier, el("td", { class: "n" }, bytes(item.bytes)),
       el("span", { class: "meter" }, el("i", { style: { width: `${100 * item.bytes / largest}%`, background: look(run.system).color } }))]), "Planned buffers") : el("p", {}, "The system planned no buffer.")));
 
   const rules = [...own.rules].sort((a, b) => a[1] - b[1]);
-  parts.push(section("Verdict rules", false, rules.length ? table(["", "rule", "says", "detail"], rules.map(([name, ok, detail]) => [badge(ok ? "kept" : "bent"), entry(pool[name][0], pool[name][0]), entry(pool[name][1], pool[name][1].replaceAll("_", " ")), detail]), "Verdict rules") : el("p", {}, "No rule was applied."),
+  parts.push(section("Verdict rules", false, rules.length ? table(["outcome", "rule", "says", "detail"], rules.map(([name, ok, detail]) => [badge(ok ? "kept" : "bent"), entry(pool[name][0], pool[name][0]), entry(pool[name][1], pool[name][1].replaceAll("_", " ")), detail]), "Verdict rules") : el("p", {}, "No rule was applied."),
     own.caveats.length ? [el("h3", {}, "Caveats"), el("ul", { class: "notes" }, own.caveats.map((text) => el("li", {}, text)))] : null));
 
   if (own.epochs.length) {
