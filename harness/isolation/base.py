@@ -122,6 +122,11 @@ class Counters(ABC):
     def pids(self) -> list[int]:
         """Return the processes inside."""
 
+    def user_s(self) -> float | None:
+        """Return the processor seconds in user mode of all processes that were ever inside; None without a counter of
+        the cap's own."""
+        return None
+
     def pressure(self) -> tuple[int | None, int | None]:
         """Return microseconds that tasks stalled on (I/O, memory) so far; None without counts of the cap (v1)."""
         return None, None

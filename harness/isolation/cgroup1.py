@@ -1,7 +1,7 @@
 """Caps by cgroup v1: `memory.limit_in_bytes` with `memsw`, and `blkio.throttle.*` for the device. v1 charges and limits
 anonymous memory, page cache, shared memory and kernel memory, and limits reads of the device, direct or through the
 page cache. blkio charges buffered writes to no group, so write limits hold for direct writes only. v1 kills one process
-when the cap is full, so a watcher kills the others."""
+when the cap is full, so a watcher kills the others. `cpuacct` counts the processor time of all processes."""
 
 from __future__ import annotations
 
@@ -19,11 +19,13 @@ from harness.isolation.groups import GroupCap, Readings, pids_in, refused, remov
 from harness.isolation.processes import PARENT, cap_name, holds_groups, kill_all
 from workloads.errors import HostError
 
+_CONTROLLERS = ("memory", "blkio", "cpuacct")
 _UNLIMITED = 1 << 62  # v1 shows "no limit" as the largest whole number of pages that fits in 63 bits
 # With equal limits the kernel hits the one with swap first, and newer kernels (seen on 6.18) do not count that.
 SWAP_SLACK = 2 << 20
 _WATCH_SECONDS = 0.1
 _MEMORY_FILES = "stat usage_in_bytes max_usage_in_bytes kmem.usage_in_bytes failcnt oom_control".split()
+_USER_TIME = "cpuacct.usage_user"  # nanoseconds
 _IO_FILES = ("blkio.throttle.io_service_bytes_recursive", "blkio.throttle.io_serviced_recursive")
 
 
@@ -45,14 +47,17 @@ def throttle_lines(limit: IoLimit) -> list[tuple[str, str]]:
 
 
 class V1Readings(Readings):
-    """Counters of a memory group, and of a blkio group where the host has one; sizes include the groups below."""
+    """Counters of a memory group, and of groups of blkio and cpuacct where the host has them; sizes include the groups
+    below."""
 
     _usage_file = "memory.usage_in_bytes"
 
-    def __init__(self, memory: Path, blkio: Path | None) -> None:
-        self._memory, self._blkio = memory, blkio
-        files = [memory / f"memory.{name}" for name in _MEMORY_FILES] + [blkio / name for name in _IO_FILES if blkio]
-        super().__init__([memory, blkio] if blkio else [memory], files)
+    def __init__(self, memory: Path, blkio: Path | None, cpuacct: Path | None = None) -> None:
+        self._memory, self._blkio, self._cpuacct = memory, blkio, cpuacct
+        files = [memory / f"memory.{name}" for name in _MEMORY_FILES]
+        files += [blkio / name for name in _IO_FILES if blkio]
+        files += [cpuacct / _USER_TIME] if cpuacct else []
+        super().__init__([folder for folder in (memory, blkio, cpuacct) if folder is not None], files)
 
     def _read_memory(self, stat: bytes) -> MemoryStats:
         def number(name: str) -> int:
@@ -83,6 +88,10 @@ class V1Readings(Readings):
         sizes, requests = (self._files[name].read() for name in _IO_FILES)
         return parse_blkio(sizes, requests) if sizes and requests else None
 
+    def _read_user_s(self) -> float | None:
+        spent_ns = self._files[_USER_TIME].number() if self._cpuacct else None
+        return None if spent_ns is None else spent_ns / 1e9
+
     def reset_peak(self) -> bool:
         """Restart the peak from the present usage; return False where this user may not."""
         return write_if_possible(self._memory / "memory.max_usage_in_bytes", "0")
@@ -93,10 +102,12 @@ class V1Readings(Readings):
 
 
 class Cgroup1Cap(V1Readings, GroupCap):
-    """Memory group, and a blkio group where the host has one."""
+    """Memory group, and groups of blkio and cpuacct where the host has them."""
 
-    def __init__(self, memory: Path, blkio: Path | None, caveats: Sequence[str] = ()) -> None:
-        super().__init__(memory, blkio)
+    def __init__(
+        self, memory: Path, blkio: Path | None, cpuacct: Path | None = None, caveats: Sequence[str] = ()
+    ) -> None:
+        super().__init__(memory, blkio, cpuacct)
         self.caveats = list(caveats)
         self._watcher = threading.Thread(target=self._watch, name=f"oom-watch {memory.name[-6:]}", daemon=True)
         self._watcher.start()
@@ -144,8 +155,8 @@ class Cgroup1(Isolation):
         """Return whether a memory group (and a blkio group) can be made here, found by trying."""
         if mounts.v1("memory") is None:
             return Availability(False, "the memory controller is not with cgroup v1", "use cgroup2")
-        memory, blkio = _parent("memory"), _parent("blkio")
-        for made in filter(None, (memory, blkio)):
+        memory, blkio, cpuacct = map(_parent, _CONTROLLERS)
+        for made in filter(None, (memory, blkio, cpuacct)):
             remove_if_empty(made)
         if memory is None:
             return Availability(False, "the memory cgroup is not writable", "run as root")
@@ -164,14 +175,14 @@ class Cgroup1(Isolation):
             caveats.append("no blkio cgroup: the device is not limited and its I/O not counted per run")
         if not (memory / "memory.memsw.limit_in_bytes").exists():
             caveats.append("no swap accounting: the kernel may swap the run's memory (boot with swapaccount=1)")
-        cap = Cgroup1Cap(memory, blkio, caveats)
+        cap = Cgroup1Cap(memory, blkio, _make("cpuacct", name), caveats)
         try:
             write_if_possible(memory / "memory.swappiness", "0")  # a kernel without swap has no such file
             if limits.memory_bytes is not None:
                 cap.set_memory(limits.memory_bytes)
             # v1 counts a disk only once some limit was written for it; a disk may have no queue to throttle.
             for number in [read_text(disk / "dev").strip() for disk in disks()] if blkio else []:
-                write_if_possible(cap.folders[-1] / "blkio.throttle.read_iops_device", f"{number} 0")
+                write_if_possible(cap.folders[1] / "blkio.throttle.read_iops_device", f"{number} 0")
             cap.set_io(limits.io)
         except HostError:
             cap.close()
@@ -181,7 +192,7 @@ class Cgroup1(Isolation):
     @classmethod
     def sweep(cls) -> list[str]:
         """Kill and remove caps of dead orchestrators anywhere in the hierarchy; return their names."""
-        found = [mounts.v1(controller) for controller in ("memory", "blkio")]
+        found = [mounts.v1(controller) for controller in _CONTROLLERS]
         return sorted({name for hierarchy in found if hierarchy for name in sweep_below(hierarchy.mount)})
 
 

@@ -19,7 +19,8 @@ from harness.isolation.processes import PARENT, cap_name, holds_groups
 from workloads.errors import HostError
 
 _FILES = (
-    "memory.stat memory.current memory.max memory.events memory.swap.current memory.pressure io.stat io.pressure"
+    "memory.stat memory.current memory.max memory.events memory.swap.current memory.pressure io.stat io.pressure "
+    "cpu.stat"
 ).split()
 _IO_KEYS = (b"rbytes", b"rios", b"wbytes", b"wios")
 
@@ -90,6 +91,10 @@ class V2Readings(Readings):
         file = self._files["io.stat"]
         data = file.read()
         return parse_io_stat(data) if file.present and self.group.exists() else None
+
+    def _read_user_s(self) -> float | None:
+        spent_us = flat_keyed(self._files["cpu.stat"].read()).get(b"user_usec")
+        return None if spent_us is None else spent_us / 1e6
 
     def pressure(self) -> tuple[int | None, int | None]:
         """Return microseconds stalled on (I/O, memory)."""

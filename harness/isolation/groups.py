@@ -35,6 +35,7 @@ class Readings(Counters):
         self._closed = threading.Event()
         self._last = MemoryStats()
         self._last_io: IoStats | None = None
+        self._last_user_s: float | None = None
 
     def memory(self) -> MemoryStats:
         """Return the memory of the group now; the last reading once it is gone."""
@@ -52,6 +53,18 @@ class Readings(Counters):
             if not self._closed.is_set():
                 self._last_io = self._read_io() or self._last_io
             return self._last_io
+
+    def user_s(self) -> float | None:
+        """Return the processor seconds in user mode charged to the group; the last reading once it is gone, None
+        without one."""
+        with self._lock:
+            if not self._closed.is_set() and (found := self._read_user_s()) is not None:
+                self._last_user_s = found
+            return self._last_user_s
+
+    @abstractmethod
+    def _read_user_s(self) -> float | None:
+        """Read the group's processor seconds in user mode; None where the kernel has no such counter."""
 
     @abstractmethod
     def _read_memory(self, stat: bytes) -> MemoryStats:

@@ -324,7 +324,8 @@ class GateReading(_Part):
         swap_bytes: swapped-out bytes of the cap.
         limit_bytes: memory limit in force.
         outside: processes and threads of the run outside its cap; in older records only.
-        user_s: processor seconds in user mode of the processes in the cap and of their ended children.
+        user_s: processor seconds in user mode of all processes that were in the cap, by the cap's own counter; where it
+            has none, of the living ones and of the children that they waited for.
         host_user_s: processor seconds of the host in user mode since boot.
         waited_s: seconds for which threads in the cap were ready and waited for a processor; None: not counted.
         stolen_s: seconds since boot that the hypervisor took from processors of the host; None in older records.

@@ -256,6 +256,7 @@ class Gathered:
         """Return the counters of a gate's reading: of the cap, the disk and the processors."""
         io, disk = cap.io(), self.disk_io()
         pids, host = cap.pids(), psutil.cpu_times()
+        user_s = cap.user_s()
         # Reads of another disk, or of one that is memory, are no reads of the device that the run is measured by.
         io = io and io.of(self.disks)
         return {
@@ -264,7 +265,7 @@ class Gathered:
             "io_written_bytes": io.write_bytes if io else None,
             "disk_bytes": disk.read_bytes if disk else None,
             "disk_requests": disk.read_requests if disk else None,
-            "user_s": _user_seconds(pids),
+            "user_s": _user_seconds(pids) if user_s is None else user_s,
             "host_user_s": float(host.user + host.nice),
             "waited_s": self._waiting.look(pids),
             "stolen_s": float(host.steal),

@@ -87,6 +87,10 @@ class DockerCap(Cap):
         """Return device I/O charged to the container; the last reading once it is gone."""
         return None if self._groups is None else self._groups.io()
 
+    def user_s(self) -> float | None:
+        """Return the processor seconds in user mode charged to the container."""
+        return None if self._groups is None else self._groups.user_s()
+
     def pressure(self) -> tuple[int | None, int | None]:
         """Return microseconds stalled on (I/O, memory), where the kernel counts them by group (v2)."""
         return (None, None) if self._groups is None else self._groups.pressure()
@@ -226,7 +230,9 @@ def readings_of(pid: int, proc: Path = Path("/proc")) -> Readings:
     memory, blkio, unified = mounts.v1("memory", proc), mounts.v1("blkio", proc), mounts.v2(proc)
     if memory is not None:
         io = _folder(blkio.mount, own.get("blkio", "")) if blkio else None
-        return V1Readings(_folder(memory.mount, own.get("memory", "")), io)
+        cpuacct = mounts.v1("cpuacct", proc)
+        processors = _folder(cpuacct.mount, own.get("cpuacct", "")) if cpuacct else None
+        return V1Readings(_folder(memory.mount, own.get("memory", "")), io, processors)
     if unified is None:
         raise HostError("no cgroup is mounted here", "mount -t cgroup2 none /sys/fs/cgroup")
     return V2Readings(_folder(unified.mount, own.get("", "")))

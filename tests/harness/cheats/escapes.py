@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import hashlib
 import os
+import signal
 import subprocess
 import sys
 import threading
@@ -177,6 +178,35 @@ class TakesEveryProcessor(Act):
     def close(self) -> None:
         """End the threads."""
         self._threads.shutdown()
+
+
+@cheat("processors_are_what_was_asked_for")
+class ComputesInUnseenChildren(Act):
+    """Computes on every processor in children that nobody waits for: their time is in no process's counters."""
+
+    settings: ClassVar[dict[str, Any]] = {"cores": 1, "max_batches": 5}
+
+    def prepare(self) -> None:
+        """Undo the affinity, and have the kernel drop the times of children."""
+        os.sched_setaffinity(0, range(os.cpu_count() or 1))
+        signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+
+    def rows(self, epoch: int, index: int, nodes: Ids) -> npt.NDArray[Any]:
+        """Read beside children that end before the epoch does."""
+        ended = [self._child() for _ in range(os.cpu_count() or 1)]
+        for pipe in ended:
+            os.read(pipe, 1)  # returns at the child's end
+            os.close(pipe)
+        return self.system.read(nodes)
+
+    def _child(self) -> int:
+        """Start a child that computes; return the end of a pipe that closes with it."""
+        reader, writer = os.pipe()
+        if os.fork() == 0:
+            hashlib.pbkdf2_hmac("sha256", b"", b"", 200_000)
+            os._exit(0)
+        os.close(writer)
+        return reader
 
 
 @cheat("device_memory_as_asked")
