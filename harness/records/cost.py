@@ -143,12 +143,16 @@ def shared_work(record: Mapping[str, Any]) -> list[str]:
         return [
             f"{together}. Work that they share was not measured: beyond {count} epochs its T(E) is an upper estimate."
         ]
-    offline = record["preprocess"]["offline"]
-    nbytes = (offline["bytes_written"] + offline["made_bytes_written"]) / count
     return [
         f"{together}: {cost.shared_s:.3g} s of {count * cost.each_s:.3g} s are shared, and T(E) counts them once. "
-        f"E epochs prepared together need E x {format_bytes(nbytes)} of disk."
+        f"E epochs prepared together need E x {disk_of_an_epoch(record)} of disk."
     ]
+
+
+def disk_of_an_epoch(record: Mapping[str, Any]) -> str:
+    """Return the bytes, formatted, that the offline work of a run (plain data) wrote for each epoch that it serves."""
+    offline = record["preprocess"]["offline"]
+    return format_bytes((offline["bytes_written"] + offline["made_bytes_written"]) / offline["epochs"])
 
 
 def leading(costs: Mapping[str, TrainingCost]) -> Iterator[tuple[str, int]]:
