@@ -10,7 +10,7 @@ from harness.compare.epochs import part_of_epoch, with_part
 from harness.compare.plan import Plain
 from harness.compare.verdicts import uncounted_text
 from harness.figures.draw.captions import broken_rules
-from harness.records.cost import leaders, leading, shared_work
+from harness.records.cost import TrainingCost, leaders, leading, shared_work
 from harness.records.record import COUNTED, Spread, class_of
 from harness.report.setting_words import in_words
 from harness.report.standings import RankedSetting, Standing, settings_of, times_as_fast, without_cap
@@ -140,13 +140,26 @@ def tell(setting: RankedSetting, settings: Sequence[RankedSetting]) -> Told:
         if len(measured) > 2:
             last = measured[-1]
             lead += f", and {_times(_middle(times_as_fast(best, last)))} times as fast as {last.system}, the slowest"
-        place = "is ahead, not surely" if _is_open(best, second, ratio) else "is fastest"
+        place = "is ahead, not surely" if _is_open(best, second, ratio) else _fastest(setting)
         sure = _sure(best, second, ratio)
     part = part_of_epoch(setting.shared)
     told = (best.system, place, with_part(lead, part) + ".", sure)
     trainings = [with_part(sentence, part) for sentence in _trainings(setting)]
     notes = [with_part(note, part) for note in _notes(setting, settings)]
     return Told(in_words(setting.shared), *told, trainings, notes, _rows(setting), part, _option_sets(setting))
+
+
+def _costs(setting: RankedSetting) -> dict[str, TrainingCost]:
+    return {standing.system: standing.cost for standing in setting.measured if standing.cost is not None}
+
+
+def _fastest(setting: RankedSetting) -> str:
+    """Return what the fastest system by a fresh epoch is, where others are ahead in trainings of some length, too."""
+    costs = _costs(setting)
+    ahead = {system for system, _ in leading(costs)}
+    if ahead == {setting.measured[0].system}:
+        return "is fastest"
+    return f"is fastest by the epoch; in whole trainings {leaders(costs)}"
 
 
 def _is_open(best: Standing, second: Standing, ratio: Spread) -> bool:
@@ -223,7 +236,7 @@ def _lost(standing: Standing) -> list[str]:
 def _trainings(setting: RankedSetting) -> list[str]:
     """Return sentences on which system is ahead in a training of E epochs, where it is not the same at each E, and on
     offline work that longer trainings may share."""
-    costs = {standing.system: standing.cost for standing in setting.measured if standing.cost is not None}
+    costs = _costs(setting)
     sentences = []
     if len(list(leading(costs))) > 1:
         sentences.append(

@@ -112,6 +112,8 @@ def test_one_time_work_pays_off_where_its_epochs_are_shorter() -> None:
     story = headline(settings_of([plain(ours), plain(ranked)]), [plain(ours)]).first
     assert story is not None and story.winner == "ali+pg"
     assert story.trainings[0].endswith("outcore for 1 to 10 epochs, ali+pg from 11 epochs on.")
+    turns = "outcore for 1 to 10 epochs, ali+pg from 11 epochs on"
+    assert story.place == f"is fastest by the epoch; in whole trainings {turns}"
 
 
 def test_replayed_samples_are_ranked_apart() -> None:
