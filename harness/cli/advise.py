@@ -196,7 +196,9 @@ def _print(found: Advice, host: int, epochs: int, more: dict[str, Any], *, wide:
         print_lines(f"equal within the spread, the simplest first: {names}")
     print_lines(*_measurement(trace, max((entry.disk_slack for entry in found.ranked), default=1.0)))
     refused = [one for one in found.refused if one.system not in found.least]
-    print_lines(*(_one_line(f"{one.system}: {one.refused}") for one in refused))
+    reasons = [f"{one.system}: {one.refused}" for one in refused]
+    shown = [_one_line(reason) for reason in reasons]
+    print_lines(*shown, *(["`--json` has the reasons that end in ... whole"] if shown != reasons else []))
     if found.least:
         print_lines(f"nothing fits; least memory: {', '.join(f'{name} {size}' for name, size in found.least.items())}")
     for text, entry in found.changes.items():

@@ -181,8 +181,10 @@ class Cgroup1(Isolation):
             if limits.memory_bytes is not None:
                 cap.set_memory(limits.memory_bytes)
             # v1 counts a disk only once some limit was written for it; a disk may have no queue to throttle.
-            for number in [read_text(disk / "dev").strip() for disk in disks()] if blkio else []:
-                write_if_possible(cap.folders[1] / "blkio.throttle.read_iops_device", f"{number} 0")
+            if blkio is not None:
+                for disk in disks():
+                    number = read_text(disk / "dev").strip()
+                    write_if_possible(blkio / "blkio.throttle.read_iops_device", f"{number} 0")
             cap.set_io(limits.io)
         except HostError:
             cap.close()

@@ -144,15 +144,16 @@ def shared_work(record: Mapping[str, Any]) -> list[str]:
             f"{together}. Work that they share was not measured: beyond {count} epochs its T(E) is an upper estimate."
         ]
     return [
-        f"{together}: {cost.shared_s:.3g} s of {count * cost.each_s:.3g} s are shared, and T(E) counts them once. "
-        f"E epochs prepared together need E x {disk_of_an_epoch(record)} of disk."
+        f"{together} and wrote {written_together(record)} for them: by its own measure they share "
+        f"{cost.shared_s:.3g} s of {count * cost.each_s:.3g} s, and T(E) counts these once. A training of more epochs "
+        "needs disk for more."
     ]
 
 
-def disk_of_an_epoch(record: Mapping[str, Any]) -> str:
-    """Return the bytes, formatted, that the offline work of a run (plain data) wrote for each epoch that it serves."""
+def written_together(record: Mapping[str, Any]) -> str:
+    """Return the bytes, formatted, that a run (plain data) wrote in the offline work of several epochs together."""
     offline = record["preprocess"]["offline"]
-    return format_bytes((offline["bytes_written"] + offline["made_bytes_written"]) / offline["epochs"])
+    return format_bytes(offline["bytes_written"] + offline["made_bytes_written"])
 
 
 def leading(costs: Mapping[str, TrainingCost]) -> Iterator[tuple[str, int]]:

@@ -15,7 +15,7 @@ from harness.figures.draw import style
 from harness.figures.draw.panels import around, draw_line, many_panels, name_axes, one_panel, plain_log
 from harness.figures.draw.style import Look
 from harness.figures.grids import gallery, only_systems, values
-from harness.records.cost import TrainingCost, disk_of_an_epoch, episode_epochs, leaders
+from harness.records.cost import TrainingCost, episode_epochs, leaders, written_together
 from harness.results.table import each
 from workloads.units import format_bytes, parse_bytes, row_bytes
 
@@ -220,7 +220,10 @@ def training(cells: Cells) -> Drawing:
     best = leaders(costs)
     notes = [f"least time: {best}", "marks: measured epochs with all work so far", "grey: the graph fits"]
     together = [row for row in each(here) if episode_epochs(row.record)]
-    notes += [f"{row.system} prepares epochs together, {disk_of_an_epoch(row.record)} of disk each" for row in together]
+    notes += [
+        f"{row.system} prepared {episode_epochs(row.record)} epochs together, {written_together(row.record)} written"
+        for row in together
+    ]
     table = pd.concat([curves.assign(panel="training"), memory[COLUMNS].assign(panel="memory")])
     table = table.reset_index(drop=True)
     finding = f"At {format_bytes(budget)}, least training time: {best}"
