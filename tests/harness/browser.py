@@ -7,9 +7,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-import pytest
-
-playwright = pytest.importorskip("playwright.sync_api")
+from playwright import sync_api as playwright
 
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
 OPTIONS = ["--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--host-resolver-rules=MAP * ~NOTFOUND"]
