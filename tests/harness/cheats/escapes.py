@@ -103,8 +103,8 @@ _DAEMON = """
 import os, sys, time
 if os.fork(): os._exit(0)
 os.setsid()
-for place in sys.argv[1:]:
-    open(place, "w").write(str(os.getpid()))
+for descriptor in sys.argv[1:]:
+    os.write(int(descriptor), str(os.getpid()).encode())
 time.sleep(60)
 """
 
@@ -115,8 +115,11 @@ class HelperOutside(Act):
 
     def prepare(self) -> None:
         """Start the helper as a daemon."""
-        places = [str(above(group) / "cgroup.procs") for group in groups().values() if "outcore" in group.parts]
-        subprocess.run([sys.executable, "-S", "-E", "-c", _DAEMON, *places], check=True, start_new_session=True)
+        capped = [group for group in groups().values() if "outcore" in group.parts]
+        # Opened here, so that a wall fails the run: nobody waits for the daemon.
+        outside = [os.open(above(group) / "cgroup.procs", os.O_WRONLY) for group in capped]
+        command = [sys.executable, "-S", "-E", "-c", _DAEMON, *map(str, outside)]
+        subprocess.run(command, check=True, start_new_session=True, pass_fds=outside)
 
 
 @cheat("")
