@@ -29,7 +29,10 @@ class Example(Worker):
         # `outcore_worker` waits at the gates of a calibration; Outcore's own worker has more of them.
         self.spec = WorkerSpec.model_validate({**run.spec, "mode": "run", "config": config})
         # A single rank, which talks to the harness by `outcore_worker` alone.
-        self.parts = build.parts(self.spec, Joint(Channel(-1, -1), None))
+        alone = Joint(Channel(-1, -1), None)
+        self.cores = build.take_cores(self.spec)
+        self.kind = build.load_system(self.spec, alone).kind
+        self.parts = build.parts(self.spec, alone)
         build.hand_over_bounds(self.spec, self.parts.workload)
         self.clock, self.system = StageClock(), None
 
@@ -62,13 +65,13 @@ class Example(Worker):
             disk=DiskProfile.from_plain(spec.disk),
             artefacts=Path(spec.artefacts),
             scratch=Path(spec.scratch),
-            cores=made.cores,
+            cores=self.cores,
             keep_order=spec.config.keep_order,
             epochs=spec.config.epochs,
         )
-        options = made.system_class.info.options.model_validate(spec.config.options)
+        options = self.kind.info.options.model_validate(spec.config.options)
         budget = MemoryBudget(host=spec.budget_host, device=spec.budget_device)
-        self.system = made.system_class(made.workload, runtime, budget, options, self.clock)
+        self.system = self.kind(made.workload, runtime, budget, options, self.clock)
         return {item.name: item.bytes for item in self.system.plan().items}
 
     def prepare(self) -> list[Path]:

@@ -204,12 +204,13 @@ def _disk(record: Record, context: RunContext, most: float) -> Finding | None:
 def _spans(record: Record) -> Iterator[tuple[float, list[int | None]]]:
     """Yield seconds, and bytes and requests of the cap and of the disk; None for an unknown count.
 
-    One span is an epoch, and one is from the first to the last gate unless other sweeps ran between epochs.
+    One span is an epoch, and one is from the end of the preparation to the last gate unless other sweeps ran between
+    epochs.
     """
     for epoch in record.epochs if record.evidence else record.measured:
         own = [epoch.device_bytes, epoch.device_requests]
         yield epoch.wall_s, [*own, epoch.diskstats_bytes, epoch.diskstats_requests]
-    gates = record.readings.gates
+    gates = [gate for gate in record.readings.gates if gate.at != "floor"]
     if len(gates) > 1 and not record.readings.in_turns:
         first, last = gates[0], gates[-1]
         names = ("io_bytes", "io_requests", "disk_bytes", "disk_requests")

@@ -17,6 +17,8 @@ SLACK_BYTES = 16 * 2**20
 CUDA_SLACK_BYTES = 32 << 20
 # Memory that a system's own module may take: a share of the budget or as much; DGL takes 40 MiB as a library.
 MODULE_SHARE, MODULE_BYTES, LIBRARY_BYTES = 1 / 16, 4 << 20, 64 << 20
+# Memory by which floors of the same code may differ by chance.
+FLOOR_BYTES = 4 << 20
 _NAMED = 4  # files named in a finding, the largest
 # cgroup v1 allows this much swap, so that the kernel meets the memory limit first.
 SWAP_BYTES = 2 << 20
@@ -163,6 +165,23 @@ def memory_as_asked(record: Record, context: RunContext) -> Finding | None:
         return unknown("no memory was read")
     held, allowed = memory.demand_peak_bytes, sum(asked_and_slack(memory))
     return Finding(held <= allowed, f"held {format_bytes(held)}, {format_bytes(allowed)} asked for (slack included)")
+
+
+@rule("4", capped=True, evidence=True)
+def floor_is_of_the_run(record: Record, context: RunContext) -> Finding | None:
+    """Memory that a system holds only while its floor is measured makes its cap larger by as much.
+
+    Compares the memory at the gate `floor`, where everything is loaded and built, of the calibration with that of the
+    run itself, pages of files left out: in the calibration at most 4 MiB more. The same code differs by 0.3 MiB.
+    """
+    gate = next((gate for gate in record.readings.gates if gate.at == "floor"), None)
+    if context.calibration is None or context.calibration.built_bytes is None:
+        return None
+    if gate is None or gate.held_bytes is None:
+        return unknown("its worker has no gate `floor` in the run")
+    more = context.calibration.built_bytes - gate.held_bytes
+    told = f"{format_bytes(gate.held_bytes)} in the run, {format_bytes(max(0, more))} more in the calibration"
+    return Finding(more <= FLOOR_BYTES, told)
 
 
 @rule("4", "CAVEATS", of=["ok"], capped=True)

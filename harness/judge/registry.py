@@ -30,6 +30,8 @@ class Calibration:
         training_bytes: peak memory added by the largest mini-batch's digests and, if the run trains, by its step.
         peak_is_of_step: whether that peak is of the step alone; False: the kernel could not reset an earlier, higher
             one, so that `training_bytes` may include earlier use. None: not recorded.
+        built_bytes: part of the floor that a run has too at its own gate `floor`, where everything is loaded and built;
+            None: not recorded.
         imports_bytes: memory before the system's own code was loaded; None: its worker has no gate `imports`.
         library_bytes: part of the floor that loading the system and its libraries added; 0 for a foreign system.
         module_bytes: part of that for the system's own module.
@@ -53,6 +55,7 @@ class Calibration:
     how: str = ""
     training_device_bytes: int = 0
     device_context_bytes: int | None = None
+    built_bytes: int | None = None
     imports_bytes: int | None = None
     library_bytes: int = 0
     module_bytes: int = 0

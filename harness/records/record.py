@@ -308,7 +308,7 @@ class EvictionReading(_Part):
 
 
 class GateReading(_Part):
-    """Readings of the orchestrator while the worker waited at a gate (`prepared`, `epoch 0 start`, `epoch 0 end`, …).
+    """Readings of the orchestrator while the worker waited at a gate (`floor`, `prepared`, `epoch 0 start`, …).
 
     Attributes:
         reached_s, opened_s: seconds of the gate's event and of its opening, on the orchestrator's own clock from the
@@ -316,6 +316,7 @@ class GateReading(_Part):
         io_bytes, io_requests: bytes and requests read from devices by the cap so far; None: unknown to the backend.
         io_written_bytes: bytes written to devices by the cap so far; None: unknown to the backend.
         disk_bytes, disk_requests: reads of the dataset's device by all processes since boot; None: unknown.
+        held_bytes: bytes charged to the cap except pages of files; None in older records.
         page_cache_bytes: bytes of file pages charged to the cap, before or after `resident_bytes` was read, whichever
             is more.
         resident_bytes: bytes of the run's own files in the page cache, whatever cgroup is charged; None: not measured.
@@ -339,6 +340,7 @@ class GateReading(_Part):
     io_written_bytes: int | None = None
     disk_bytes: int | None = None
     disk_requests: int | None = None
+    held_bytes: int | None = None
     page_cache_bytes: int = 0
     resident_bytes: int | None = None
     uncharged_bytes: int | None = None

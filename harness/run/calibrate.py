@@ -1,4 +1,8 @@
-"""Calibration from outside the cap: floor, training working set and training time, measured once and cached."""
+"""Calibration from outside the cap: floor, training working set and training time, measured once and cached.
+
+A worker that loads the system and nothing more has its floor. Training is measured in a worker of its own that loads no
+system, so that none can hold memory or be slow in it; a foreign system has its own training step, in one worker.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +33,7 @@ from harness.run.launch import Ending, Worker, WorkerError
 from harness.run.series import Series
 from harness.settings import deciding, parse_memory
 from harness.telemetry.gpu import GpuSource, gpus_of
-from harness.wire.protocol import Calibrated, Event, Gate, WorkerSpec
+from harness.wire.protocol import Calibrated, Event, Gate, Mode, WorkerSpec
 from harness.worker.build import KERNELS
 from workloads.dataset import Dataset
 from workloads.errors import InputError
@@ -37,7 +41,8 @@ from workloads.sampling.bounds import largest_batch
 from workloads.units import format_bytes
 from workloads.workload import Workload
 
-_CACHED = "empty-run"  # cache entries with the fields of `Calibration` that `GateMemory` reads, and the libraries
+# Kinds of cache entries with fields of `Calibration`: of loading the system, with its libraries, and of training.
+_FLOOR, _STEP = "floor", "step"
 CALIBRATION_TIMEOUT_S, _LEAST_TIMEOUT_S = 600.0, 60.0  # the run's own timeout counts between them
 # How long times of training alone are kept: a day, and minutes if other programs were busy meanwhile.
 _TIMES_AGE_S, _BUSY_TIMES_AGE_S = 86400.0, 600.0
@@ -45,7 +50,8 @@ _TIMES_AGE_S, _BUSY_TIMES_AGE_S = 86400.0, 600.0
 _BATCH_KEYS = ("dataset", "layers", *deciding("batches"))
 _KEYS = ("system", "dataset", "layers", "device_memory_bytes", "isolation", *deciding("batches", "step"))
 # Training alone does not depend on the system: measured once, so that AU and SE of all systems share their numerator.
-_TIME_KEYS = tuple(key for key in _KEYS if key not in ("system", "isolation", "stages"))
+_STEP_KEYS = tuple(key for key in _KEYS if key != "system")
+_TIME_KEYS = tuple(key for key in _STEP_KEYS if key not in ("isolation", "stages"))
 
 
 def batch_bounds(config: RunConfig, workload: Workload, cache: Cache) -> list[dict[str, Any]]:
@@ -76,61 +82,74 @@ def calibrate(
         OutcoreError: an error that the run itself would meet (no such device, a damaged dataset).
     """
     config, cache = spec.config, series.cache
-    key, times_key = memory_key(series, config), training_key(config)
-    memory, times = cache.get(_CACHED, key), kept_times(cache, times_key)
-    if memory is None or times is None:
-        on_measure("measuring floor and training alone")
-        reading, ending = _empty_run(series, spec, folder, time_training=times is None and config.stages == "all")
-        # A run that only samples reads no rows and trains nothing: memory left for that would serve as page cache.
-        training = max(0, reading.after - reading.before) if config.stages != "sample" else 0
-        memory = {"floor_bytes": reading.floor, "training_bytes": training, "libraries": reading.libraries}
-        memory |= {"imports_bytes": reading.at_imports, "peak_is_of_step": reading.peak_is_of_step}
-        memory |= {"library_bytes": reading.of_libraries, "module_bytes": reading.of_module}
-        memory |= {"feature_read_bytes": reading.of_features, "constructor_bytes": reading.of_constructor}
-        memory["training_device_bytes"] = max(ending.device_peak_bytes, default=0)
-        memory["device_context_bytes"] = reading.contexts(ending.device_held_bytes)
-        keep(series, config, memory)
+    times = kept_times(cache, training_key(config))
+    step = cache.get(_STEP, step_key(series, config))
+    if step is None or times is None:
+        on_measure("measuring training alone")
+        timed = times is None and config.stages == "all"
+        reading, ending = _empty_run(series, spec, folder, _trainer(config), time_training=timed)
+        step = step or reading.of_step(ending, trains=config.stages != "sample")
+        keep(series, config, step=step)
         if times is None:
-            times = keep_times(cache, times_key, reading.times)
+            times = keep_times(cache, training_key(config), reading.times)
+        if is_foreign(config.system):
+            keep(series, config, floor=reading.of_floor())
+    floor = cache.get(_FLOOR, memory_key(series, config))
+    if floor is None:
+        on_measure("measuring the floor")
+        reading, _ = _empty_run(series, spec, folder, "calibrate", time_training=False)
+        floor = reading.of_floor()
+        keep(series, config, floor=floor)
     if config.device.startswith("cuda"):
-        copy_kernels(kernels_of(cache, key), Path(spec.artefacts))
+        copy_kernels(kernels_of(cache, step_key(series, config)), Path(spec.artefacts))
     # The series' holder has the libraries of our own interpreter alone.
-    populate_libraries(memory.get("libraries", ()))
+    populate_libraries(floor.get("libraries", ()))
     # In JSON the numbers of epochs are text.
     known = {name: value for name, value in times.items() if name in Calibrated.model_fields}
     measured = Calibrated.model_validate({"train_s": {}, "null_s": {}, "how": "", **known})
     bounds = spec.bounds or []
     nodes, edges = (max((int(rank[name]) for rank in bounds), default=0) for name in ("max_nodes", "max_edges"))
-    return Calibration(
-        **{name: size for name, size in memory.items() if name != "libraries"},
-        train_s=measured.train_s,
-        null_s=measured.null_s,
-        how=measured.how if measured.quiet else f"{measured.how} beside other programs",
-        max_nodes=nodes,
-        max_edges=edges,
-    )
+    how = measured.how if measured.quiet else f"{measured.how} beside other programs"
+    times_of_it = {"train_s": measured.train_s, "null_s": measured.null_s, "how": how}
+    return _joined(floor, step, **times_of_it, max_nodes=nodes, max_edges=edges)
 
 
-def _empty_run(series: Series, spec: WorkerSpec, folder: Path, *, time_training: bool) -> tuple[GateMemory, Ending]:
-    """Run a worker in calibration mode in a measured, unlimited cap; return the memory at its gates, and its end.
-    Raises as `calibrate` does."""
-    config, cache, key = spec.config, series.cache, memory_key(series, spec.config)
+def _joined(floor: Mapping[str, Any], step: Mapping[str, Any], **more: Any) -> Calibration:
+    """Return the calibration of a system's own memory and of the memory of training. The log is part of the floor."""
+    sizes = {name: size for name, size in {**floor, **step}.items() if name not in ("libraries", "log_bytes")}
+    return Calibration(floor_bytes=floor["built_bytes"] + step["log_bytes"], **sizes, **more)
+
+
+def _trainer(config: RunConfig) -> Mode:
+    """Return the task of the worker that trains alone."""
+    return "calibrate" if is_foreign(config.system) else "training"
+
+
+def _empty_run(
+    series: Series, spec: WorkerSpec, folder: Path, mode: Mode, *, time_training: bool
+) -> tuple[GateMemory, Ending]:
+    """Run a worker that calibrates in a measured, unlimited cap; return the memory at its gates, and its end. Raises as
+    `calibrate` does."""
+    config, cache = spec.config, series.cache
+    kernels = kernels_of(cache, step_key(series, config))
     log = folder / "calibrate.log"
     features = Dataset.open(Path(spec.dataset)).file("features") if is_foreign(config.system) else None
     libraries = folder_of(config.system) is not None
-    with series.isolation.create(f"calibrate-{key}", Limits()) as cap:
+    with series.isolation.create(f"{mode}-{memory_key(series, config)}", Limits()) as cap:
         gpus = gpus_of(config.device, config.ranks)
         reading = GateMemory(cap, with_libraries=libraries, gpus=gpus, features=features)
         own_artefacts = folder / "calibration"  # a calibration leaves nothing to a run but compiled kernels
         own_artefacts.mkdir(exist_ok=True)
-        update = {"mode": "calibrate", "time_training": time_training, "artefacts": str(own_artefacts)}
+        if mode == "calibrate":
+            copy_kernels(kernels, own_artefacts)
+        update = {"mode": mode, "time_training": time_training, "artefacts": str(own_artefacts)}
         wanted = spec.model_copy(update=update)
         with Worker(cap, wanted, folder, log, series.hidden) as worker:
 
             def heard(event: Event) -> None:
                 reading(event)
-                if isinstance(event, Gate) and event.at == "imports":  # the system's code is not loaded yet
-                    copy_kernels(own_artefacts, kernels_of(cache, key))
+                if mode == "training" and isinstance(event, Gate):
+                    copy_kernels(own_artefacts, kernels)
 
             ending = worker.watch(min(CALIBRATION_TIMEOUT_S, max(_LEAST_TIMEOUT_S, config.timeout_s)), heard)
     if ending.status != "ok":
@@ -163,7 +182,7 @@ def time_again(
     """
     key = training_key(spec.config)
     series.cache.remove("training", key)
-    times = _empty_run(series, spec, folder, time_training=True)[0].times
+    times = _empty_run(series, spec, folder, _trainer(spec.config), time_training=True)[0].times
     if times is None:
         return held
     train_s, null_s = _shorter(times.train_s, held.train_s), _shorter(times.null_s, held.null_s)
@@ -207,23 +226,36 @@ def memory_key(series: Series, config: RunConfig) -> str:
     It covers the sources of the system and of its sampler, wherever they lie: what they import is part of the floor.
     """
     more = ("options",) if is_foreign(config.system) else ()
-    image = identity(config.system) or str(series.isolation.describe().get("image_id", ""))
     sources = system_fingerprint(config.system) + code_of_sampler(config.sampler)
-    return fingerprint(config, _KEYS + more) + _short(sources) + _short(image)
+    return fingerprint(config, _KEYS + more) + _short(sources) + _short(_image(series, config))
 
 
-def keep(series: Series, config: RunConfig, memory: dict[str, Any]) -> None:
-    """Keep the memory of a run's calibration: fields of `Calibration`, and `libraries`."""
-    series.cache.put(_CACHED, memory_key(series, config), memory)
+def step_key(series: Series, config: RunConfig) -> str:
+    """Return the key under which the memory of training is kept, the same for all systems but foreign ones."""
+    if is_foreign(config.system):
+        return memory_key(series, config)
+    return fingerprint(config, _STEP_KEYS) + _short(code_of_sampler(config.sampler)) + _short(_image(series, config))
+
+
+def _image(series: Series, config: RunConfig) -> str:
+    return identity(config.system) or str(series.isolation.describe().get("image_id", ""))
+
+
+def keep(
+    series: Series, config: RunConfig, *, floor: dict[str, Any] | None = None, step: dict[str, Any] | None = None
+) -> None:
+    """Keep the memory of loading a run's system (`GateMemory.of_floor`), or that of training (`GateMemory.of_step`)."""
+    if floor is not None:
+        series.cache.put(_FLOOR, memory_key(series, config), floor)
+    if step is not None:
+        series.cache.put(_STEP, step_key(series, config), step)
 
 
 def kept(series: Series, config: RunConfig) -> Calibration | None:
     """Return the memory that an earlier calibration measured for a run, without times; None without one."""
-    memory = series.cache.get(_CACHED, memory_key(series, config))
-    if memory is None:
-        return None
-    sizes = {name: size for name, size in memory.items() if name != "libraries"}
-    return Calibration(**sizes, train_s={}, null_s={}, how="", max_nodes=0, max_edges=0)
+    floor = series.cache.get(_FLOOR, memory_key(series, config))
+    step = series.cache.get(_STEP, step_key(series, config))
+    return None if floor is None or step is None else _joined(floor, step)
 
 
 def kernels_of(cache: Cache, key: str) -> Path:
@@ -267,6 +299,8 @@ class GateMemory:
         at_imports: all bytes charged at the gate `imports`, before the system's own code; None before that gate.
         of_libraries: bytes added since by loading the system and its libraries, of them `of_module` by the system's own
             module.
+        floor: bytes at the gate `floor`, with everything loaded and built. `of_log`: bytes added by the log of an
+            epoch, up to the gate `log`.
         of_constructor: bytes that a foreign system added between its imports and the floor; None for others, and
             without the gate `imports`.
         of_features: bytes of the features read up to the floor and in the step, neither of which needs any.
@@ -283,6 +317,7 @@ class GateMemory:
         self._resident = evict_files(self._features, "before").resident_bytes
         self.libraries: list[str] = []
         self.floor = self.before = self.after = self.of_libraries = self.of_module = self.of_features = 0
+        self.of_log = 0
         self.at_imports: int | None = None
         self.of_constructor: int | None = None
         self.peak_is_of_step: bool | None = None
@@ -313,6 +348,8 @@ class GateMemory:
             self.of_features = self._read(memory)
             if self._features and self.at_imports is not None:
                 self.of_constructor = max(0, held - self.at_imports)
+        elif event.at == "log":
+            self.of_log = max(0, held - self.floor)
         elif event.at == "before step":
             self.before = held
             self._resident = evict_files(self._features, "before").resident_bytes
@@ -326,6 +363,32 @@ class GateMemory:
             if self._gpus:
                 with closing(GpuSource(self._gpus)) as source:
                     self._on_gpus = source.held_by(self._cap.pids())
+
+    def of_floor(self) -> dict[str, Any]:
+        """Return the fields of `Calibration` on the memory of loading a system, and `libraries`."""
+        return {
+            "built_bytes": self.floor,
+            "libraries": self.libraries,
+            "imports_bytes": self.at_imports,
+            "library_bytes": self.of_libraries,
+            "module_bytes": self.of_module,
+            "feature_read_bytes": self.of_features,
+            "constructor_bytes": self.of_constructor,
+        }
+
+    def of_step(self, ending: Ending, *, trains: bool) -> dict[str, Any]:
+        """Return the fields of `Calibration` on the memory of training, and `log_bytes`; `ending`: the worker's.
+
+        A run that only samples (`trains` is false) reads no rows and trains nothing: memory left for that would serve
+        as page cache.
+        """
+        return {
+            "log_bytes": self.of_log,
+            "training_bytes": max(0, self.after - self.before) if trains else 0,
+            "peak_is_of_step": self.peak_is_of_step,
+            "training_device_bytes": max(ending.device_peak_bytes, default=0),
+            "device_context_bytes": self.contexts(ending.device_held_bytes),
+        }
 
     def _read(self, memory: MemoryStats) -> int:
         """Return the bytes of features that the cap's processes have read since the last eviction."""

@@ -226,6 +226,7 @@ class Gathered:
             GateReading(
                 at=at,
                 reached_s=reached,
+                held_bytes=max(0, before.usage - before.page_cache),
                 page_cache_bytes=page_cache,
                 resident_bytes=resident,
                 uncharged_bytes=opened.queued_bytes(pids),

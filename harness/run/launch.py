@@ -84,7 +84,7 @@ class Worker:
         self._own = tempfile.TemporaryDirectory(prefix="outcore-", ignore_cleanup_errors=True)
         self._pools: PoolServer | None = None
         self._emulated = spec.config.device.startswith("emulated")
-        self._order = Order(spec.mode, spec.config.epochs)
+        self._order = Order(spec.mode, spec.config.epochs, foreign=is_foreign(spec.config.system))
         self._budget = spec.budget_host
         system, ranks = spec.config.system, spec.config.ranks
         foreign = folder_of(system)

@@ -21,8 +21,9 @@ if TYPE_CHECKING:
     from workloads.ranks import RankGroup
 
 T = TypeVar("T")
-#: Tasks of a worker: one run, the empty run before it, and the test accuracy after it.
-Mode = Literal["run", "calibrate", "evaluate"]
+#: Tasks of a worker: one run; before it training without the system, and the system without a run; after it the test
+#: accuracy. A foreign worker calibrates all at once.
+Mode = Literal["run", "training", "calibrate", "evaluate"]
 # A worker may be untrusted code: its events are bounded in size and validated before use.
 MAX_LINE_BYTES = 1 << 20
 CHUNK_ROWS = 2000
@@ -37,9 +38,10 @@ BatchRow = tuple[Count, Count, Count, Count, float | None, Count, Annotated[str,
 
 
 _EPOCH = re.compile(r"epoch [0-9]{1,9} (?:start|end)")
-# Gates of a calibration, in order; those that every worker has to stand at.
-_CALIBRATION = ("imports", "module", "libraries", "floor", "before step", "step again", "after step")
-_NEEDED = frozenset(("floor", "before step", "after step"))
+# Gates in order before and around a training step; those that every worker has to stand at.
+_STEPS = ("before step", "step again", "after step")
+_LOADING = ("imports", "module", "libraries", "floor")
+_NEEDED = frozenset(("floor", "log", "before step", "after step"))
 
 
 class ProtocolError(OutcoreError):
@@ -327,18 +329,25 @@ class Joint:
 
 
 class Order:
-    """Order in which a worker's events have to come, each once: of a run the plan, the preparation and its gate, then
-    of every epoch its two gates, tables and numbers; of a calibration its gates; of an evaluation its end alone.
-    Whatever comes twice, late or never could move work off the clock, or memory into the floor."""
+    """Order in which a worker's events have to come, each once.
 
-    def __init__(self, mode: Mode, epochs: int) -> None:
+    A run has its gate `floor`, the plan, the preparation and its gate, then of every epoch its two gates, tables and
+    numbers; a calibration has its gates, an evaluation its end alone. Whatever comes twice, late or never could move
+    work off the clock, or memory into the floor. A foreign worker calibrates floor and training at once, and may leave
+    out the gate `floor` of its run.
+    """
+
+    def __init__(self, mode: Mode, epochs: int, *, foreign: bool = False) -> None:
         self._epochs = epochs
+        gates: dict[Mode, tuple[str, ...]] = {
+            "training": ("floor", "log", *_STEPS),
+            "calibrate": (*_LOADING, *_STEPS) if foreign else _LOADING,
+        }
         # Steps to come, and whether each has to be taken.
-        self._left: list[tuple[str, bool]] = []
-        if mode == "calibrate":
-            self._left = [(f"gate {at!r}", at in _NEEDED) for at in _CALIBRATION]
-        elif mode == "run":
-            self._left = [(name, True) for name in ("event 'plan'", "event 'prepared'", "gate 'prepared'")]
+        self._left = [(f"gate {at!r}", at in _NEEDED) for at in gates.get(mode, ())]
+        if mode == "run":
+            self._left.append(("gate 'floor'", not foreign))
+            self._left += [(name, True) for name in ("event 'plan'", "event 'prepared'", "gate 'prepared'")]
             for k in range(epochs):
                 steps = (f"gate 'epoch {k} start'", f"gate 'epoch {k} end'", f"event 'epoch' of epoch {k}")
                 self._left += [(name, True) for name in steps]

@@ -26,54 +26,61 @@ KERNELS = "triton"  # folder of compiled kernels among the artefacts
 
 
 @dataclass(frozen=True)
-class Parts:
-    """Parts of a run on one rank, the same for every system and for the calibration. `libraries_s`, `libraries_io`:
-    seconds, and bytes read and written, of the loading of the system's libraries."""
+class LoadedSystem:
+    """A system's class, and what loading it and its libraries took: seconds, and bytes read and written."""
 
-    system_class: type[System]
+    kind: type[System]
+    seconds: float
+    io: tuple[int, int]
+
+
+@dataclass(frozen=True)
+class Parts:
+    """Parts of a run on one rank, the same for every system and for the calibration."""
+
     workload: Workload
     accelerator: Accelerator
     trainer: Trainer
-    cores: int
-    libraries_s: float
-    libraries_io: tuple[int, int]
+
+
+def load_system(spec: WorkerSpec, joint: Joint) -> LoadedSystem:
+    """Load the system and its libraries. A calibration waits at gates before, between and after."""
+    from systems.engine.store.artefacts import process_io
+    from systems.registry import load
+
+    if spec.mode == "calibrate":
+        joint.gate("imports")
+    began, (read, written) = time.monotonic(), process_io()
+    system_class = load(spec.config.system)
+    if spec.mode == "calibrate":
+        joint.gate("module")
+    system_class.load_libraries()
+    seconds, io_after = time.monotonic() - began, process_io()
+    if spec.mode == "calibrate":
+        joint.gate("libraries")
+    return LoadedSystem(system_class, seconds, (io_after[0] - read, io_after[1] - written))
 
 
 def parts(spec: WorkerSpec, joint: Joint) -> Parts:
-    """Build the parts of a run from its worker's spec; an emulated device attaches to the orchestrator's memory. A
-    calibration waits at gates before and after loading the system and its libraries."""
+    """Build the parts of a run from its worker's spec; an emulated device attaches to the orchestrator's memory."""
     from systems.engine.loading.gather_loader import torch_dtype
-    from systems.engine.store.artefacts import process_io
-    from systems.registry import load
     from workloads.accelerators.make import make_accelerator
     from workloads.accelerators.pool import DevicePool
     from workloads.training import Trainer
 
     config, rank = spec.config, joint.rank
-    cores = _take_cores(spec)
-    if spec.mode == "calibrate":
-        joint.gate("imports")
-    began, (read, written) = time.monotonic(), process_io()
-    system_class = load(config.system)
-    if spec.mode == "calibrate":
-        joint.gate("module")
-    system_class.load_libraries()
-    libraries_s, io_after = time.monotonic() - began, process_io()
-    if spec.mode == "calibrate":
-        joint.gate("libraries")
     dataset = Dataset.open(Path(spec.dataset))
     workload = workload_of(config, dataset, rank, None if spec.partition is None else Path(spec.partition))
     device = f"cuda:{rank}" if config.device == "cuda" and config.ranks > 1 else config.device
     pool = DevicePool.attach(spec.pools[rank], hidden=spec.mode == "run") if spec.pools else None
     _keep_kernels(spec)
     given = config.device_memory_bytes
-    if spec.mode == "calibrate" and device.startswith("cuda"):
+    if spec.mode == "training" and device.startswith("cuda"):
         given = None  # what training takes is measured in all the memory that is free
     accelerator = make_accelerator(device, memory_bytes=given, training_bytes=spec.training_device_bytes, pool=pool)
     accelerator.warm_up(dataset.dim, torch_dtype(dataset.feature_dtype))
     trainer = Trainer(workload.model, dataset.dim, dataset.num_classes, accelerator, config.seed, joint.group)
-    libraries_io = (io_after[0] - read, io_after[1] - written)
-    return Parts(system_class, workload, accelerator, trainer, cores, libraries_s, libraries_io)
+    return Parts(workload, accelerator, trainer)
 
 
 def compile_kernels(spec: WorkerSpec) -> None:
@@ -113,7 +120,7 @@ def workload_of(config: RunConfig, dataset: Dataset, rank: int = 0, partition: P
     )
 
 
-def _take_cores(spec: WorkerSpec) -> int:
+def take_cores(spec: WorkerSpec) -> int:
     """Return the number of cores of a rank, an equal part of the run's cores, and drop cores that are not the run's.
     Ranks are not pinned: each starts threads for its part, torch's among them, and the kernel places them."""
     allowed = sorted(os.sched_getaffinity(0))

@@ -1,4 +1,4 @@
-"""Worker side of the calibration: an empty run for floor and training working set, and the time of training alone."""
+"""Worker side of the calibration: the floor of a system, and without any system the memory and time of training."""
 
 from __future__ import annotations
 
@@ -39,20 +39,32 @@ CHANCE_S = 0.02
 STAGES, LANES = 6, 2
 
 
-def calibrate(spec: WorkerSpec, joint: Joint) -> None:
-    """Wait at gates (`imports`, `libraries`, `floor`, `before step`, …) for readings of the cap, then time batches.
-    Imports, device, model and optimiser are those of a run, and so are digest and training of the largest mini-batch.
+def load_alone(spec: WorkerSpec, joint: Joint) -> None:
+    """Load a system and build the parts of its run, waiting at gates for readings of the cap; nothing more."""
+    build.take_cores(spec)
+    build.load_system(spec, joint)
+    parts = build.parts(spec, joint)
+    joint.gate("floor")
+    parts.accelerator.close()
+    joint.send(Done(notes={}))
+
+
+def train_alone(spec: WorkerSpec, joint: Joint) -> None:
+    """Wait at gates (`floor`, `log`, `before step`, …) for readings of the cap, then time batches. No system is loaded.
+    Device, model and optimiser are those of a run, and so are digest and training of the largest mini-batch.
     Its features are in memory before the step, since they belong to the system's plan, not to training. All device
     memory but their table's is training's."""
+    build.take_cores(spec)
     if joint.rank == 0:
         build.compile_kernels(spec)
     joint.gather(None)
     parts = build.parts(spec, joint)
+    joint.gate("floor")
     workload, accelerator, trainer = parts.workload, parts.accelerator, parts.trainer
     reports = joint.gather(usual_report(len((spec.bounds or [])[joint.rank]["nodes_by_batch"][0])))
     for event in events(0, reports):
         event.model_dump_json()
-    joint.gate("floor")
+    joint.gate("log")
     del reports
     try:
         sampler, plan = make_sampler(workload), make_seed_plan(workload)

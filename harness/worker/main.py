@@ -33,7 +33,7 @@ from harness.wire.protocol import Channel, Done, Failed, Joint, Planned, Prepare
 from harness.wire.spots import NONCE_BYTES, chosen
 from harness.worker import build
 from harness.worker.accuracy import Snapshots, evaluate
-from harness.worker.calibrate import calibrate
+from harness.worker.calibrate import load_alone, train_alone
 from harness.worker.epoch_report import EpochLog, EpochReport, events
 from harness.worker.offline import EpisodeTimer
 from systems.engine.io.memory import share_one_heap
@@ -53,7 +53,10 @@ class Run:
     def __init__(self, spec: WorkerSpec, joint: Joint, board: Board) -> None:
         self._spec, self._joint, self._board = spec, joint, board
         self._num_batches = len(spec.bounds[0]["nodes_by_batch"][0]) if spec.bounds else 0
+        cores = build.take_cores(spec)
+        system = build.load_system(spec, joint)
         parts = build.parts(spec, joint)
+        joint.gate("floor")
         self._workload, self._accelerator, self._trainer = parts.workload, parts.accelerator, parts.trainer
         build.hand_over_bounds(spec, parts.workload)
         self._clock = build.stage_clock(spec)
@@ -62,7 +65,7 @@ class Run:
             disk=DiskProfile.from_plain(spec.disk),
             artefacts=Path(spec.artefacts),
             scratch=Path(spec.scratch),
-            cores=parts.cores,
+            cores=cores,
             stages=spec.config.stages,
             keep_order=spec.config.keep_order,
             rank=joint.rank,
@@ -76,13 +79,13 @@ class Run:
         self._bytes = host, self._accelerator.memory_bytes
         # Preparation counts from here on, options, constructor and plan included, plus the loading of the system's
         # libraries.
-        self._began = time.monotonic() - parts.libraries_s
+        self._began = time.monotonic() - system.seconds
         read, written = artefacts.process_io()
-        self._io_before = read - parts.libraries_io[0], written - parts.libraries_io[1]
-        options = parts.system_class.info.options.model_validate(spec.config.options)
+        self._io_before = read - system.io[0], written - system.io[1]
+        options = system.kind.info.options.model_validate(spec.config.options)
         cap = parse_memory(spec.config.memory, parts.workload.dataset.feature_bytes).cap_bytes
         rest = None if cap is None or host is None else cap - host
-        self._planner = Planner(parts.system_class, parts.workload, runtime, options, spec.config.device, rest=rest)
+        self._planner = Planner(system.kind, parts.workload, runtime, options, spec.config.device, rest=rest)
         self._system: System = self._planner.make(*self._bytes, self._clock)
         self._episodes = EpisodeTimer(self._system, spec.config.epochs)
 
@@ -269,8 +272,10 @@ def _work(spec: WorkerSpec, channel: Channel, board_name: str | None, groups: li
         group = RankGroup.from_environment(cuda=spec.config.device.startswith("cuda"))
         groups += [] if group is None else [group]
         joint = Joint(channel, group)
-        if spec.mode == "calibrate":
-            calibrate(spec, joint)
+        if spec.mode == "training":
+            train_alone(spec, joint)
+        elif spec.mode == "calibrate":
+            load_alone(spec, joint)
         elif spec.mode == "evaluate":
             evaluate(spec, joint)
         else:

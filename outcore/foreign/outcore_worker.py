@@ -333,6 +333,9 @@ def _epochs(kind: Callable[[Run], Worker], spec: Mapping[str, Any], pipe: _Pipe)
     run = Run(spec)
     begin, before = time.monotonic(), _device_bytes()
     worker = kind(run)
+    built = time.monotonic()
+    pipe.gate("floor")
+    begin += time.monotonic() - built
     items = [{"name": name, "bytes": size, "tier": "host"} for name, size in worker.plan().items()]
     planning = time.monotonic() - begin
     pipe.send("plan", items=items)

@@ -8,7 +8,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import nullcontext
-from typing import Any, Literal
+from typing import Any
 
 import pytest
 
@@ -20,6 +20,7 @@ from harness.wire.protocol import (
     Event,
     EventReader,
     Gate,
+    Mode,
     Order,
     Planned,
     Prepared,
@@ -124,10 +125,12 @@ def event(words: str) -> Event:
     return {"plan": Planned(items=[]), "done": Done(notes={})}.get(words) or Gate(at=words)
 
 
-RUN = ["plan", "preparation", "prepared"]
+RUN = ["floor", "plan", "preparation", "prepared"]
 RUN += [
     f"{words.format(k)}" for k in range(2) for words in ("epoch {} start", "epoch {} end", "batches {}", "epoch {}")
 ]
+TRAINING = ["floor", "log", "before step", "step again", "after step", "done"]
+LOADING = ["imports", "module", "libraries", "floor"]
 FLOOR = ["imports", "floor", "before step", "step again", "after step", "done"]
 
 
@@ -135,24 +138,47 @@ FLOOR = ["imports", "floor", "before step", "step again", "after step", "done"]
     ("mode", "words", "said"),
     [
         ("run", [*RUN, "done"], ""),
+        ("training", TRAINING, ""),
+        ("calibrate", [*LOADING, "done"], ""),
+        ("run", RUN[1:], "event 'plan' in the turn of gate 'floor'"),
+        ("run", [*RUN[:1], *RUN[2:]], "event 'prepared' in the turn of event 'plan'"),
+        ("run", [*RUN[:2], *RUN], "gate 'floor' in the turn of event 'prepared'"),
+        ("run", [*RUN[:4], "prepared"], "gate 'prepared' in the turn of gate 'epoch 0 start'"),
+        ("run", [*RUN[:6], "epoch 0 end"], "gate 'epoch 0 end' in the turn of event 'epoch' of epoch 0"),
+        ("run", [*RUN[:5], "epoch 0"], "in the turn of gate 'epoch 0 end'"),
+        ("run", [*RUN[:6], "batches 1"], "event 'batches' of epoch 1 in the turn of event 'epoch' of epoch 0"),
+        ("run", [*RUN[:6], "epoch 1 start"], "gate 'epoch 1 start' in the turn of event 'epoch' of epoch 0"),
+        ("run", [*RUN[:-1], "done"], "event 'done' in the turn of event 'epoch' of epoch 1"),
+        ("run", [*RUN[:4], "epoch \u0660 start"], "in the turn of gate 'epoch 0 start'"),
+        ("training", TRAINING[1:], "gate 'log' in the turn of gate 'floor'"),
+        ("training", [*LOADING, "done"], "gate 'imports' in the turn of gate 'floor'"),
+        ("calibrate", [*LOADING, *TRAINING[2:]], "gate 'before step' in the turn of event 'done'"),
+        ("calibrate", [*LOADING[:-1], "done"], "event 'done' in the turn of gate 'floor'"),
+    ],
+)
+def test_events_come_in_one_order_each_once(mode: Mode, words: list[str], said: str) -> None:
+    order = Order(mode, 2)
+    with pytest.raises(ProtocolError, match=said) if said else nullcontext():
+        for one in map(event, words):
+            order.take(one)
+
+
+@pytest.mark.parametrize(
+    ("mode", "words", "said"),
+    [
+        ("run", [*RUN[1:], "done"], ""),
+        ("run", [*RUN, "done"], ""),
         ("calibrate", FLOOR, ""),
         ("calibrate", ["floor", "before step", "after step", "done"], ""),
-        ("run", RUN[1:], "event 'prepared' in the turn of event 'plan'"),
-        ("run", [*RUN[:1], *RUN], "event 'plan' in the turn of event 'prepared'"),
-        ("run", [*RUN[:3], "prepared"], "gate 'prepared' in the turn of gate 'epoch 0 start'"),
-        ("run", [*RUN[:5], "epoch 0 end"], "gate 'epoch 0 end' in the turn of event 'epoch' of epoch 0"),
-        ("run", [*RUN[:4], "epoch 0"], "in the turn of gate 'epoch 0 end'"),
-        ("run", [*RUN[:5], "batches 1"], "event 'batches' of epoch 1 in the turn of event 'epoch' of epoch 0"),
-        ("run", [*RUN[:5], "epoch 1 start"], "gate 'epoch 1 start' in the turn of event 'epoch' of epoch 0"),
-        ("run", [*RUN[:-1], "done"], "event 'done' in the turn of event 'epoch' of epoch 1"),
-        ("run", [*RUN[:3], "epoch \u0660 start"], "in the turn of gate 'epoch 0 start'"),
         ("calibrate", FLOOR[:2] + FLOOR[3:], "gate 'step again' in the turn of gate 'before step'"),
         ("calibrate", FLOOR[-1:], "event 'done' in the turn of gate 'floor'"),
         ("calibrate", [*FLOOR[:2], "imports"], "gate 'imports' in the turn of gate 'before step'"),
     ],
 )
-def test_events_come_in_one_order_each_once(mode: Literal["run", "calibrate"], words: list[str], said: str) -> None:
-    order = Order(mode, 2)
+def test_a_foreign_worker_calibrates_at_once_and_may_have_no_gate_of_its_floor(
+    mode: Mode, words: list[str], said: str
+) -> None:
+    order = Order(mode, 2, foreign=True)
     with pytest.raises(ProtocolError, match=said) if said else nullcontext():
         for one in map(event, words):
             order.take(one)

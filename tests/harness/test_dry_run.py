@@ -127,10 +127,15 @@ def test_a_calibration_is_found_again_by_the_key_under_which_it_is_kept(places: 
     settings = RunSettings.model_validate({**RUN, "memory": "80MiB"})
     config = resolve(PlannedRun("gnndrive", settings), places[0], "none")
     assert calibrate.kept(series, config) is None
-    memory = {"floor_bytes": 1, "training_bytes": 2, "libraries": ["x"], "training_device_bytes": 3}
-    calibrate.keep(series, config, memory)
+    calibrate.keep(series, config, floor={"built_bytes": 1, "libraries": ["x"]})
+    assert calibrate.kept(series, config) is None, "training is unknown"
+    calibrate.keep(series, config, step={"log_bytes": 4, "training_bytes": 2, "training_device_bytes": 3})
     found = calibrate.kept(series, config)
-    assert found is not None and (found.floor_bytes, found.training_bytes, found.training_device_bytes) == (1, 2, 3)
+    assert found is not None and (found.built_bytes, found.floor_bytes) == (1, 5)
+    assert (found.training_bytes, found.training_device_bytes) == (2, 3)
+    other = resolve(PlannedRun("ginex", settings), places[0], "none")
+    assert calibrate.step_key(series, other) == calibrate.step_key(series, config), "training alone loads no system"
+    assert calibrate.memory_key(series, other) != calibrate.memory_key(series, config)
 
 
 def test_a_dry_run_neither_waits_for_nor_disturbs_a_sweep_that_runs(places: tuple[Path, Path], tmp_path: Path) -> None:

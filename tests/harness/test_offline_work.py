@@ -9,7 +9,7 @@ import pytest
 from pydantic import ValidationError
 
 from harness.records.record import OfflineWork
-from harness.wire.protocol import Order, Planned, Prepared, ProtocolError
+from harness.wire.protocol import Gate, Order, Planned, Prepared, ProtocolError
 from harness.worker.offline import EpisodeTimer
 from systems.interface import System
 
@@ -99,6 +99,7 @@ def prepared(seconds: float, work: OfflineWork) -> Prepared:
 )
 def test_offline_work_that_is_no_part_of_the_run_is_refused(work: OfflineWork, fault: str) -> None:
     order = Order("run", epochs=3)
+    order.take(Gate(at="floor"))
     order.take(Planned(items=[]))
     with pytest.raises(ProtocolError, match=fault):
         order.take(prepared(2.0, work))

@@ -153,7 +153,7 @@ def sound(traced: tuple[Workload, list[EpochTrace]]) -> Run:
             samples=40,
             limits=[300 * MIB],
             evictions=[EvictionReading(when="before", files=3, total_bytes=1000 * MIB, resident_bytes=0)],
-            gates=[gate(at, k) for k, at in enumerate(GATES)],
+            gates=[*(gate(at, k) for k, at in enumerate(GATES)), gate("floor", 0)],
             batches=trace[0].steps,
             digests={entry.epoch: entry.digest for entry in trace},
             least_bytes={0: 1000, 1: 1000},
@@ -165,7 +165,7 @@ def sound(traced: tuple[Workload, list[EpochTrace]]) -> Run:
         profile=PROFILE,
         bare_profile=PROFILE,
         limits=(IoLimit("1:0", 40_000),),
-        calibration=Calibration(1, 1, {1: 0.5}, {1: 0.6}),
+        calibration=Calibration(1, 1, {1: 0.5}, {1: 0.6}, built_bytes=200 * MIB),
     )
     record.summary, record.class_ = summarise(record, context)
     return record, context
@@ -193,6 +193,7 @@ def gate(at: str, k: int) -> GateReading:
         io_requests=1000 * (k // 2),
         disk_bytes=512_000 * (k // 2),
         disk_requests=1000 * (k // 2),
+        held_bytes=200 * MIB,
         page_cache_bytes=30 * MIB,
         resident_bytes=20 * MIB,
         limit_bytes=300 * MIB,
@@ -268,6 +269,10 @@ def profiled_beside_others(run: Run) -> None:
     run[1].bare_profile = dataclasses.replace(PROFILE, points=points)
 
 
+def larger_floor(run: Run) -> None:
+    run[1].calibration = Calibration(1, 1, {1: 0.5}, built_bytes=260 * MIB)
+
+
 def loaded_beforehand(run: Run) -> None:
     run[0].system = "image:theirs"
     run[1].calibration = Calibration(1, 1, {1: 0.5}, feature_read_bytes=30 * MIB)
@@ -296,6 +301,7 @@ BREAKS: dict[str, tuple[str, Change]] = {
     "memory_as_asked": ("INVALID", {"memory.demand_peak_bytes": 280 * MIB}),
     "device_memory_as_asked": ("INVALID", {"memory.device_peak_bytes": [80_000]}),
     "libraries_are_small": ("CAVEATS", {"context.calibration": Calibration(1, 1, {1: 0.5}, module_bytes=9 * MIB)}),
+    "floor_is_of_the_run": ("INVALID", larger_floor),
     "training_peak_is_of_its_step": (
         "CAVEATS",
         {"context.calibration": Calibration(1, 1, {1: 0.5}, peak_is_of_step=False)},
@@ -409,6 +415,7 @@ UNKNOWN: dict[str, Change] = {
     "nothing_was_read_between_epochs": NO_GATES,
     "limit_is_what_was_asked_for": NO_GATES,
     "files_stayed_cold": NO_GATES,
+    "floor_is_of_the_run": NO_GATES,
     "every_batch_once": NO_TRACE,
     "digests_equal_the_workload": NO_TRACE,
     "distance_is_below_one": NO_PROFILE,

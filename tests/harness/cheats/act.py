@@ -235,15 +235,24 @@ class PreparesInLibraries(Cheating):
 
 
 class BallastInLibraries(Cheating):
-    """Cheat that holds memory as if it were a library's in the calibration, so that its cap is larger by as much."""
+    """Cheat that holds memory as if it were a library's, so that its cap is larger by as much."""
 
     ballast: ClassVar[npt.NDArray[Any] | None] = None
 
     @classmethod
     def load_libraries(cls) -> None:
-        """Hold 80 MiB in the calibration alone."""
+        """Hold 80 MiB."""
+        cls.ballast = np.ones(80 << 20, np.uint8)
+
+
+class BallastInCalibration(BallastInLibraries):
+    """Cheat that holds less than libraries may, and holds it in the calibration alone."""
+
+    @classmethod
+    def load_libraries(cls) -> None:
+        """Hold 60 MiB in the calibration."""
         if _in_calibration():
-            cls.ballast = np.ones(80 << 20, np.uint8)
+            cls.ballast = np.ones(60 << 20, np.uint8)
 
 
 class CopiesInLibraries(Cheating):

@@ -37,7 +37,15 @@ from harness.run.spec import setting_of
 from systems import _native
 from systems.engine.store import artefacts
 from tests.harness.cheats import CHEATS
-from tests.harness.cheats.act import NAME, BallastInLibraries, CopiesInLibraries, PreparesInLibraries, together
+from tests.harness.cheats.act import (
+    NAME,
+    BallastInCalibration,
+    BallastInLibraries,
+    Cheating,
+    CopiesInLibraries,
+    PreparesInLibraries,
+    together,
+)
 from tests.harness.cheats.elsewhere import KEY
 from tests.harness.run_tools import config, share_cache
 from tests.support import make_tiny
@@ -521,11 +529,19 @@ def test_rows_that_change_during_the_training_step_are_told(series: Series) -> N
     assert any("changed during" in check.detail for check in record.readings.features)
 
 
-def test_memory_that_is_taken_while_code_is_loaded_is_told(series: Series) -> None:
-    asked = config(series, f"{BallastInLibraries.__module__}:{BallastInLibraries.__name__}", **SETTINGS)
+@pytest.mark.parametrize(
+    ("cheat", "rule", "verdict"),
+    [(BallastInLibraries, "libraries_are_small", "CAVEATS"), (BallastInCalibration, "floor_is_of_the_run", "INVALID")],
+)
+def test_memory_that_is_taken_while_code_is_loaded_is_told(
+    series: Series, cheat: type[Cheating], rule: str, verdict: str
+) -> None:
+    asked = config(series, f"{cheat.__module__}:{cheat.__name__}", **SETTINGS)
     record = execute(series, asked, table(series))
     assert record.status == "ok", record.reason
-    assert record.verdict != "VALID" and "libraries_are_small" in broken(record)
+    assert rule in broken(record) and {entry.severity for entry in rules() if entry.name == rule} == {verdict}
+    others = {"libraries_are_small", "floor_is_of_the_run"} - {rule}
+    assert not others & set(broken(record))
 
 
 @pytest.fixture(scope="module")
