@@ -39,10 +39,12 @@ _RATES = {
 
 @dataclass(frozen=True)
 class Limits:
-    """Limits of a cap. `memory_bytes` None: measured, not limited. Swap is always off where the kernel allows."""
+    """Limits of a cap. `memory_bytes` None: measured, not limited. Swap is always off where the kernel allows.
+    `processors`: numbers of the only processors that it may use; empty: no limit."""
 
     memory_bytes: int | None = None
     io: tuple[IoLimit, ...] = ()
+    processors: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)

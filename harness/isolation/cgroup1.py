@@ -1,7 +1,8 @@
 """Caps by cgroup v1: `memory.limit_in_bytes` with `memsw`, and `blkio.throttle.*` for the device. v1 charges and limits
 anonymous memory, page cache, shared memory and kernel memory, and limits reads of the device, direct or through the
 page cache. blkio charges buffered writes to no group, so write limits hold for direct writes only. v1 kills one process
-when the cap is full, so a watcher kills the others. `cpuacct` counts the processor time of all processes."""
+when the cap is full, so a watcher kills the others. `cpuacct` counts the processor time of all processes, and `cpuset`
+keeps them on some of the processors."""
 
 from __future__ import annotations
 
@@ -14,12 +15,20 @@ from typing import ClassVar
 from harness.isolation import mounts
 from harness.isolation.base import Availability, IoLimit, IoStats, Isolation, Limits, MemoryStats
 from harness.isolation.blocks import disks, is_stacked
-from harness.isolation.files import KernelFile, as_number, flat_keyed, read_text, write_if_possible, write_text
+from harness.isolation.files import (
+    KernelFile,
+    as_number,
+    flat_keyed,
+    numbered,
+    read_text,
+    write_if_possible,
+    write_text,
+)
 from harness.isolation.groups import GroupCap, Readings, pids_in, refused, remove_if_empty, sweep_below
 from harness.isolation.processes import PARENT, cap_name, holds_groups, kill_all
 from workloads.errors import HostError
 
-_CONTROLLERS = ("memory", "blkio", "cpuacct")
+_CONTROLLERS = ("memory", "blkio", "cpuacct", "cpuset")
 _UNLIMITED = 1 << 62  # v1 shows "no limit" as the largest whole number of pages that fits in 63 bits
 # With equal limits the kernel hits the one with swap first, and newer kernels (seen on 6.18) do not count that.
 SWAP_SLACK = 2 << 20
@@ -48,16 +57,18 @@ def throttle_lines(limit: IoLimit) -> list[tuple[str, str]]:
 
 class V1Readings(Readings):
     """Counters of a memory group, and of groups of blkio and cpuacct where the host has them; sizes include the groups
-    below."""
+    below. A group of cpuset has none."""
 
     _usage_file = "memory.usage_in_bytes"
 
-    def __init__(self, memory: Path, blkio: Path | None, cpuacct: Path | None = None) -> None:
+    def __init__(
+        self, memory: Path, blkio: Path | None, cpuacct: Path | None = None, cpuset: Path | None = None
+    ) -> None:
         self._memory, self._blkio, self._cpuacct = memory, blkio, cpuacct
         files = [memory / f"memory.{name}" for name in _MEMORY_FILES]
         files += [blkio / name for name in _IO_FILES if blkio]
         files += [cpuacct / _USER_TIME] if cpuacct else []
-        super().__init__([folder for folder in (memory, blkio, cpuacct) if folder is not None], files)
+        super().__init__([folder for folder in (memory, blkio, cpuacct, cpuset) if folder is not None], files)
 
     def _read_memory(self, stat: bytes) -> MemoryStats:
         def number(name: str) -> int:
@@ -102,12 +113,17 @@ class V1Readings(Readings):
 
 
 class Cgroup1Cap(V1Readings, GroupCap):
-    """Memory group, and groups of blkio and cpuacct where the host has them."""
+    """Memory group, and groups of blkio, cpuacct and cpuset where the host has them."""
 
     def __init__(
-        self, memory: Path, blkio: Path | None, cpuacct: Path | None = None, caveats: Sequence[str] = ()
+        self,
+        memory: Path,
+        blkio: Path | None,
+        cpuacct: Path | None = None,
+        cpuset: Path | None = None,
+        caveats: Sequence[str] = (),
     ) -> None:
-        super().__init__(memory, blkio, cpuacct)
+        super().__init__(memory, blkio, cpuacct, cpuset)
         self.caveats = list(caveats)
         self._watcher = threading.Thread(target=self._watch, name=f"oom-watch {memory.name[-6:]}", daemon=True)
         self._watcher.start()
@@ -155,8 +171,8 @@ class Cgroup1(Isolation):
         """Return whether a memory group (and a blkio group) can be made here, found by trying."""
         if mounts.v1("memory") is None:
             return Availability(False, "the memory controller is not with cgroup v1", "use cgroup2")
-        memory, blkio, cpuacct = map(_parent, _CONTROLLERS)
-        for made in filter(None, (memory, blkio, cpuacct)):
+        memory, blkio, *others = map(_parent, _CONTROLLERS)
+        for made in filter(None, (memory, blkio, *others)):
             remove_if_empty(made)
         if memory is None:
             return Availability(False, "the memory cgroup is not writable", "run as root")
@@ -175,8 +191,11 @@ class Cgroup1(Isolation):
             caveats.append("no blkio cgroup: the device is not limited and its I/O not counted per run")
         if not (memory / "memory.memsw.limit_in_bytes").exists():
             caveats.append("no swap accounting: the kernel may swap the run's memory (boot with swapaccount=1)")
-        cap = Cgroup1Cap(memory, blkio, _make("cpuacct", name), caveats)
+        cpuset = _make("cpuset", name) if limits.processors else None
+        cap = Cgroup1Cap(memory, blkio, _make("cpuacct", name), cpuset, caveats)
         try:
+            if cpuset is not None:
+                _keep_on(cpuset, limits.processors)
             write_if_possible(memory / "memory.swappiness", "0")  # a kernel without swap has no such file
             if limits.memory_bytes is not None:
                 cap.set_memory(limits.memory_bytes)
@@ -196,6 +215,17 @@ class Cgroup1(Isolation):
         """Kill and remove caps of dead orchestrators anywhere in the hierarchy; return their names."""
         found = [mounts.v1(controller) for controller in _CONTROLLERS]
         return sorted({name for hierarchy in found if hierarchy for name in sweep_below(hierarchy.mount)})
+
+
+def _keep_on(group: Path, processors: Sequence[int]) -> None:
+    """Keep a new cpuset group on some processors. New groups are empty, and take no process until they have both
+    processors and memory. Raises HostError: the kernel refuses the processors."""
+    for folder in (group.parent, group):
+        for name in ("cpuset.cpus", "cpuset.mems"):
+            if not read_text(folder / name).strip():
+                write_if_possible(folder / name, read_text(folder.parent / name).strip())
+    with refused(f"processors {numbered(processors)}", "give fewer cores"):
+        write_text(group / "cpuset.cpus", numbered(processors))
 
 
 def _parent(controller: str) -> Path | None:

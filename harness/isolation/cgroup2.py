@@ -13,7 +13,15 @@ from typing import ClassVar
 from harness.isolation import mounts
 from harness.isolation.base import Availability, IoLimit, IoStats, Isolation, Limits, MemoryStats
 from harness.isolation.blocks import is_stacked
-from harness.isolation.files import as_number, flat_keyed, psi_some_total, read_text, write_if_possible, write_text
+from harness.isolation.files import (
+    as_number,
+    flat_keyed,
+    numbered,
+    psi_some_total,
+    read_text,
+    write_if_possible,
+    write_text,
+)
 from harness.isolation.groups import GroupCap, Readings, refused, remove_if_empty, sweep_below
 from harness.isolation.processes import PARENT, cap_name, holds_groups
 from workloads.errors import HostError
@@ -134,6 +142,13 @@ class Cgroup2Cap(V2Readings, GroupCap):
             if (self.group / "memory.swap.max").exists():
                 write_text(self.group / "memory.swap.max", "0")
 
+    def set_processors(self, processors: Sequence[int]) -> None:
+        """Keep the cap on some processors, where the cpuset controller is delegated. Raises HostError: the kernel
+        refuses."""
+        if (self.group / "cpuset.cpus").exists():
+            with refused(f"processors {numbered(processors)}", "give fewer cores"):
+                write_text(self.group / "cpuset.cpus", numbered(processors))
+
     def _io_lines(self, limit: IoLimit) -> list[tuple[Path, str]]:
         return [(self.group / "io.max", io_max_line(limit))]
 
@@ -149,6 +164,8 @@ class Cgroup2Cap(V2Readings, GroupCap):
         try:
             self.set_memory(limits.memory_bytes)
             self.end_together()
+            if limits.processors:
+                self.set_processors(limits.processors)
             if limits.io and not (self.group / "io.max").exists():
                 self.caveats.append("no io controller here: the device is not limited and its I/O not counted per run")
             else:
@@ -215,9 +232,12 @@ def _make(name: str) -> Path:
 
 
 def _parent(hierarchy: mounts.Hierarchy) -> tuple[Path | None, str]:
-    """Return (Outcore's parent group, empty text) or (None, reason); its children get memory and, where possible, io. A
-    v2 group has processes or children with controllers, not both (the root excepted). So the groups from this process's
-    own upwards are tried: first for both controllers, then for memory alone."""
+    """Return (Outcore's parent group, empty text) or (None, reason).
+
+    Its children get memory and, where possible, io and cpuset. A v2 group has processes or children with controllers,
+    not both (the root excepted). So the groups from this process's own upwards are tried: first for memory and io, then
+    for memory alone.
+    """
     folders = [hierarchy.own, *hierarchy.own.parents]
     folders = folders[: folders.index(hierarchy.mount) + 1] if hierarchy.mount in folders else [hierarchy.mount]
     reason = "no cgroup v2 group is writable"
@@ -231,6 +251,9 @@ def _parent(hierarchy: mounts.Hierarchy) -> tuple[Path | None, str]:
                 _enable(parent, wanted)
                 if not holds_groups(parent):
                     raise PermissionError(errno.EACCES, "another user's")
+                with suppress(OSError):
+                    _enable(folder, ("cpuset",))
+                    _enable(parent, ("cpuset",))
                 return parent, ""
             except OSError as error:
                 remove_if_empty(parent)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
 
@@ -95,3 +96,8 @@ def psi_some_total(data: bytes) -> int | None:
         if kind == b"some":
             return as_number(values.get(b"total", b""))
     return None
+
+
+def numbered(processors: Iterable[int]) -> str:
+    """Return processors as the kernel takes them, like `0,2,3`."""
+    return ",".join(map(str, processors))

@@ -17,6 +17,7 @@ from typing import ClassVar
 from harness.isolation import mounts
 from harness.isolation.base import Availability, IoLimit, Isolation, Limits
 from harness.isolation.cgroup2 import Cgroup2Cap
+from harness.isolation.files import numbered
 from harness.isolation.processes import PARENT, cap_name, is_left_over
 from workloads.errors import HostError
 
@@ -82,6 +83,10 @@ class SystemdCap(Cgroup2Cap):
     def set_memory(self, limit_bytes: int | None) -> None:
         """Set `MemoryMax=` of the slice."""
         set_properties(self._name, *memory_properties(limit_bytes))
+
+    def set_processors(self, processors: Sequence[int]) -> None:
+        """Set `AllowedCPUs=` of the slice, which a manager without the cpuset controller ignores."""
+        set_properties(self._name, f"AllowedCPUs={numbered(processors)}")
 
     def set_io(self, limits: Sequence[IoLimit]) -> None:
         """Set the device limits of the slice."""

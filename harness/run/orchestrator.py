@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import time
 from dataclasses import asdict, dataclass, field, replace
@@ -157,7 +158,8 @@ class _Execution:
             with during(self._progress, "evicting the dataset"):
                 self._seen.evict("before", [])
             self._progress("running")
-            limits = Limits(memory_bytes=asked.cap_bytes, io=series.limits(config))
+            allowed = sorted(os.sched_getaffinity(0))[: config.cores] if config.cores else []
+            limits = Limits(asked.cap_bytes, series.limits(config), tuple(allowed))
             with series.isolation.create(self._run_id, limits) as cap:
                 ending = self._watch(cap, spec, folder)
             if ending.status == "ok":

@@ -56,6 +56,24 @@ def test_memory_past_the_limit_ends_the_process_and_is_counted(backend: Isolatio
         assert 31 * MIB < cap.memory().peak <= 32 * MIB
 
 
+TAKE_ALL = "import os; os.sched_setaffinity(0, range(os.cpu_count())); print(*sorted(os.sched_getaffinity(0)))"
+
+
+def test_processes_cannot_leave_the_processors_of_their_cap(backend: Isolation) -> None:
+    allowed = sorted(os.sched_getaffinity(0))
+    for processors in ((allowed[-1],), tuple(allowed)):
+        with backend.create("processors", Limits(64 * MIB, processors=processors)) as cap:
+            assert run_in(cap, TAKE_ALL).stdout.split() == [str(number) for number in processors]
+    with backend.create("processors", Limits(64 * MIB)) as cap:
+        assert len(run_in(cap, TAKE_ALL).stdout.split()) >= len(allowed)
+
+
+def test_processors_that_the_host_lacks_are_refused(backend: Isolation) -> None:
+    with pytest.raises(HostError, match="the kernel refuses processors 5000"):
+        backend.create("processors", Limits(64 * MIB, processors=(5000,)))
+    assert not groups_named("processors")
+
+
 def test_memory_below_the_limit_is_left_alone(backend: Isolation) -> None:
     with backend.create("fits", Limits(64 * MIB)) as cap:
         child = start_in(cap, HOLD, str(24 * MIB))

@@ -11,11 +11,12 @@ import threading
 import time
 from collections.abc import Sequence
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from harness.isolation import mounts
-from harness.isolation.base import Cap, IoStats, Limits, MemoryStats
+from harness.isolation.base import Cap, IoStats, MemoryStats
 from harness.isolation.cgroup1 import V1Readings
 from harness.isolation.cgroup2 import V2Readings
 from harness.isolation.docker.engine import asking
@@ -105,7 +106,7 @@ class DockerCap(Cap):
 
     def set_memory(self, limit_bytes: int | None) -> None:
         """Change the limit of memory, and of memory with swap. Raises HostError: the engine refuses."""
-        self._wanted.limits = Limits(limit_bytes, self._wanted.limits.io)
+        self._wanted.limits = replace(self._wanted.limits, memory_bytes=limit_bytes)
         if self._container is not None:
             with asking(f"limit memory to {limit_bytes} bytes"):
                 self._container.update(**self._wanted.memory_options())

@@ -15,6 +15,7 @@ from harness.isolation.blocks import disks
 from harness.isolation.cgroup1 import SWAP_SLACK
 from harness.isolation.docker.engine import LABEL
 from harness.isolation.docker.image import Image
+from harness.isolation.files import numbered
 from harness.isolation.walls.needs import Needs
 from harness.isolation.walls.sandbox import hidden_inside
 from workloads.errors import HostError, InputError
@@ -78,7 +79,7 @@ class Wanted:
             "security_opt": ["no-new-privileges", *profile],
             "cap_add": ["IPC_LOCK"] if self.lock == "ipc_lock" else [],
             "ulimits": [Ulimit(name="core", soft=0, hard=0)],
-            "cpuset_cpus": ",".join(str(cpu) for cpu in sorted(os.sched_getaffinity(0))),
+            "cpuset_cpus": numbered(self.limits.processors or sorted(os.sched_getaffinity(0))),
             "log_config": {"Type": "none"},
             **({} if self.limits.memory_bytes is None else self.memory_options()),
             **throttles(self.limits.io, count=v1),

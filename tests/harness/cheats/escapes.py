@@ -25,6 +25,8 @@ from workloads.manifest import MANIFEST_NAME
 
 #: No control group is visible in a sandbox.
 HIDDEN = "No such file or directory"
+#: The kernel keeps a cap's processes on its processors.
+KEPT = "Operation not permitted"
 
 
 def groups() -> dict[str, Path]:
@@ -161,7 +163,14 @@ class RaisedCap(Act):
             (found[""] / "memory.max").write_text(str(1 << 30))
 
 
-@cheat("processors_are_what_was_asked_for")
+def take_every_processor() -> None:
+    """Undo the affinity; where the cap keeps its processes on their processors, that has no effect and is an error."""
+    os.sched_setaffinity(0, range(os.cpu_count() or 1))
+    if len(os.sched_getaffinity(0)) == 1:
+        raise PermissionError(errno.EPERM, os.strerror(errno.EPERM))
+
+
+@cheat("processors_are_what_was_asked_for", wall=KEPT)
 class TakesEveryProcessor(Act):
     """Computes on every processor although it was given one."""
 
@@ -169,7 +178,7 @@ class TakesEveryProcessor(Act):
 
     def prepare(self) -> None:
         """Undo the affinity and make a thread for each processor."""
-        os.sched_setaffinity(0, range(os.cpu_count() or 1))
+        take_every_processor()
         self._threads = ThreadPoolExecutor()
 
     def rows(self, epoch: int, index: int, nodes: Ids) -> npt.NDArray[Any]:
@@ -180,10 +189,11 @@ class TakesEveryProcessor(Act):
 
     def close(self) -> None:
         """End the threads."""
-        self._threads.shutdown()
+        if hasattr(self, "_threads"):
+            self._threads.shutdown()
 
 
-@cheat("processors_are_what_was_asked_for")
+@cheat("processors_are_what_was_asked_for", wall=KEPT)
 class ComputesInUnseenChildren(Act):
     """Computes on every processor in children that nobody waits for: their time is in no process's counters."""
 
@@ -191,7 +201,7 @@ class ComputesInUnseenChildren(Act):
 
     def prepare(self) -> None:
         """Undo the affinity, and have the kernel drop the times of children."""
-        os.sched_setaffinity(0, range(os.cpu_count() or 1))
+        take_every_processor()
         signal.signal(signal.SIGCHLD, signal.SIG_IGN)
 
     def rows(self, epoch: int, index: int, nodes: Ids) -> npt.NDArray[Any]:
