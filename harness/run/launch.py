@@ -120,7 +120,7 @@ class Worker:
                 writable=(Path(spec.artefacts), Path(spec.scratch), *own),
                 hidden=(*hidden, *salts),
                 gpu=spec.config.device.startswith("cuda"),
-                sockets="loopback" if ranks > 1 else "unix" if is_foreign(system) else "none",
+                sockets="loopback" if ranks > 1 else "unix" if is_foreign(system) or self._pools else "none",
                 image=image_of(system),
             )
             cap.bring(needs)

@@ -148,7 +148,7 @@ def test_the_printed_profile_allows_io_uring_and_starts_a_container() -> None:
     assert all(allows(profile, call) for call in CALLS) and profile["defaultAction"] != "SCMP_ACT_ALLOW"
     client = connect()
     image = find(client, HOST_IMAGE)
-    with DockerCap(client, Wanted(cap_name("printed"), Limits(64 << 20), image, seccomp=json.dumps(profile))) as cap:
+    with DockerCap(client, Wanted(cap_name("printed"), Limits(64 << 20), image, seccomp=profile)) as cap:
         assert subprocess.run(cap.command(["true"]), check=False).returncode == 0
 
 

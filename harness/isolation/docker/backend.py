@@ -5,7 +5,6 @@ distributed. `auto` never selects it, since a host's engine may serve another pu
 from __future__ import annotations
 
 import functools
-import json
 import os
 import subprocess
 import sys
@@ -37,7 +36,7 @@ class Trial:
     reason for a lack of io_uring rings (empty with them), how runs lock memory, and the engine's settings."""
 
     image: Image
-    seccomp: str | None
+    seccomp: dict[str, Any] | None
     seccomp_from: str
     io_uring: str
     lock: Lock
@@ -137,12 +136,13 @@ def _trial(image: str) -> Trial:
         return Trial(found, given, "OUTCORE_SECCOMP", _ring(client, tried, given)[0], lock, engine)
     reason, default = _ring(client, tried, None)
     if reason and not isinstance(default, HostError):
-        derived = json.dumps(docker_seccomp.with_io_uring(default))
+        derived = docker_seccomp.with_io_uring(default)
         left, _ = _ring(client, tried, derived)
         return Trial(found, derived, "the engine's default, with io_uring allowed", left, lock, engine)
-    if reason:
-        reason = f"{reason}; {default.message}: {default.fix}"
-    return Trial(found, None, "the engine's default", reason, lock, engine)
+    if isinstance(default, HostError):
+        reason = f"{reason}; {default.message}: {default.fix}" if reason else ""
+        return Trial(found, None, "the engine's default", reason, lock, engine)
+    return Trial(found, default, "the engine's default", reason, lock, engine)
 
 
 def _maps_users(info: dict[str, Any]) -> str:
@@ -169,7 +169,7 @@ def _lock(client: Any, image: Image) -> Lock:
         cap.close()
 
 
-def _ring(client: Any, image: Image, seccomp: str | None) -> tuple[str, Any]:
+def _ring(client: Any, image: Image, seccomp: dict[str, Any] | None) -> tuple[str, Any]:
     """Return (reason for no io_uring ring in a container, empty with one; the profile in force or a HostError)."""
     with DockerCap(client, Wanted(cap_name("trial"), Limits(64 << 20), image, seccomp=seccomp)) as cap:
         command, null = cap.command([sys.executable, "-S", "-E", "-c", _RING]), subprocess.DEVNULL

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import sys
 from collections.abc import Sequence
@@ -15,6 +16,7 @@ from harness.isolation.blocks import disks
 from harness.isolation.cgroup1 import SWAP_SLACK
 from harness.isolation.docker.engine import LABEL
 from harness.isolation.docker.image import Image
+from harness.isolation.docker.seccomp import with_walls
 from harness.isolation.files import numbered
 from harness.isolation.walls.needs import Needs
 from harness.isolation.walls.sandbox import hidden_inside
@@ -36,7 +38,7 @@ class Wanted:
 
     Attributes:
         name: name that encodes its owner (`cap_name`).
-        seccomp: profile as JSON text; None for the engine's own.
+        seccomp: profile to which the walls of a sandbox are added; None for the engine's own.
         engine: its version.
         lock: how the work locks memory, for io_uring's registered buffers: `ipc_lock` (a capability that only root
             inside has), `ulimit` (no limit, if the engine may raise it), or a limit in bytes.
@@ -46,7 +48,7 @@ class Wanted:
     limits: Limits
     image: Image
     needs: Needs = field(default_factory=Needs)
-    seccomp: str | None = None
+    seccomp: dict[str, Any] | None = None
     lock: Lock = "ipc_lock"
     engine: str = ""
 
@@ -58,7 +60,9 @@ class Wanted:
         shown = [path for path, _ in self.mounts()]
         binds = [Mount(str(path), str(path), type="bind", read_only=read_only) for path, read_only in self.mounts()]
         v1 = mounts.v1("memory") is not None
-        profile = [] if self.seccomp is None else [f"seccomp={self.seccomp}"]
+        profile = []
+        if self.seccomp is not None:
+            profile = [f"seccomp={json.dumps(with_walls(self.seccomp, self.needs.sockets))}"]
         options: dict[str, Any] = {
             "name": self.name,
             "labels": {f"{LABEL}.cap": self.name},

@@ -30,7 +30,8 @@ REFUSED = {
 
 _ALLOW, _ERRNO = 0x7FFF0000, 0x00050000
 _NOT_EQUAL, _MASKED_EQUAL = 1, 7
-_AF_UNIX = 1
+#: Family of sockets that have names of files.
+AF_UNIX = 1
 _HUGE_PAGES = {"mmap": (3, 0x40000), "memfd_create": (1, 0x4), "shmget": (2, 0o4000)}
 # CLONE_NEWNS, NEWCGROUP, NEWUTS, NEWIPC, NEWUSER, NEWPID, NEWNET
 _NEW_SPACES = (0x20000, 0x2000000, 0x4000000, 0x8000000, 0x10000000, 0x20000000, 0x40000000)
@@ -53,7 +54,7 @@ def program(sockets: Sockets) -> bytes:
         for name in ("socket", "socketpair") if sockets == "none" else ():
             _refuse(library, rules, name)
         if sockets == "unix":
-            _refuse(library, rules, "socket", _Compare(0, _NOT_EQUAL, _AF_UNIX, 0))
+            _refuse(library, rules, "socket", _Compare(0, _NOT_EQUAL, AF_UNIX, 0))
         # Reserved huge pages are charged to no memory cgroup.
         for name, (argument, flag) in _HUGE_PAGES.items():
             _refuse(library, rules, name, _Compare(argument, _MASKED_EQUAL, flag, flag))
