@@ -83,8 +83,7 @@ REFUSED = "Operation not permitted"
 
 
 @pytest.mark.parametrize(
-    ("sockets", "said"),
-    [("none", [REFUSED, REFUSED]), ("unix", ["made", REFUSED]), ("loopback", ["made", "made"])],
+    ("sockets", "said"), [("none", [REFUSED, REFUSED]), ("unix", ["made", REFUSED]), ("loopback", ["made", "made"])]
 )
 def test_a_container_has_the_sockets_that_its_work_needs(sockets: Sockets, said: list[str]) -> None:
     with Docker().create("sockets", Limits(64 * MIB)) as cap:
