@@ -1,126 +1,211 @@
-"""Honest systems are never judged INVALID: many small runs of all systems, on a quiet or a busy machine.
+"""Honest runs are never INVALID, and slow ones beside other load are SPOILT: many small runs, quiet and beside load.
 
-    python benchmarks/honest_runs.py [--runs 200] [--busy none|processor|disk|both] [--systems ...] [--seed N]
+    python benchmarks/honest_runs.py [--runs 200] [--phase quiet|load|both] [--repeat 1] [--seed 1] [--folder DIR]
 
-Runs the systems in turn, with random budgets, devices, batch sizes and disk classes; prints the number of runs with
-each verdict, the rules with caveats, and every INVALID run with its rule. Ends with code 1 if there is one.
+Settings are drawn at random: graph, feature dimension, sampler, budget, device, disk class, ranks and isolation, for
+all systems in turn. Each runs quiet and beside load. A setting that its system refuses is drawn again. Three promises
+are judged:
+
+1. no run is INVALID, and none fails;
+2. a run whose epoch takes more than 1.3 times as long as that of its setting's fastest quiet run is SPOILT;
+3. at most 2 % of the quiet runs are SPOILT.
+
+Prints the counts and every run that breaks one, and exits with code 1 if there is one. `runs.jsonl` in the folder keeps
+all outcomes: another call with the same seed makes the missing runs alone.
 """
 
 from __future__ import annotations
 
 import argparse
-import contextlib
 import random
-import subprocess
 import sys
+import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from _busy import LOADS, busy
+from _honest_outcomes import OFF, Book, Outcome, Promises, facts_of, judge
+from plan_promise import Shape, make
+
+from harness.isolation.docker.backend import Docker
 from harness.plan.datasets import Recipe, ensure
 from harness.plan.experiment import PlannedRun, resolve
 from harness.run.orchestrator import execute
 from harness.run.series import Series
 from harness.settings import RunSettings
+from systems.registry import load, names
 from workloads.dataset import Dataset
-from workloads.tempfolder import TemporaryFolder
+from workloads.errors import OutcoreError
 
-SEEDS = 5
-SYSTEMS = ["pyg+", "ginex", "gnndrive", "diskgnn", "outcore", "ali+pg", "ginex-pg", "dgl-ondisk", "mariusgnn"]
-DEVICES = [("cpu", None), ("emulated:a10g", "16MiB"), ("emulated:null", "16MiB")]
-CLASSES = ["none", "none", "aws-nvme/16", "aws-gp3/2"]
-MEMORY = ["+48MiB", "+64MiB", "+96MiB", "+160MiB"]
-SPIN = "import time\nwhile True: sum(range(10**6)); time.sleep(0.01)"
-READ = """
-import os, random, sys, time
-size = 1 << 28
-with open(sys.argv[1], "wb") as file:
-    for _ in range(size >> 20): file.write(os.urandom(1 << 20))
-fd = os.open(sys.argv[1], os.O_RDONLY)
-while True:
-    for _ in range(64): os.pread(fd, 1 << 18, random.randrange(size >> 18) << 18)
-    os.posix_fadvise(fd, 0, size, os.POSIX_FADV_DONTNEED)
-    time.sleep(0.02)
-"""
+#: Draws of a setting before its number is given up.
+DRAWS = 10
 
-
-@contextlib.contextmanager
-def load(kind: str, folder: Path) -> Iterator[None]:
-    """Load the machine beside the runs: one core half busy, or a reader of some hundred MB a second, or both."""
-    others = []
-    if kind in ("processor", "both"):
-        others.append(subprocess.Popen([sys.executable, "-c", SPIN]))
-    if kind in ("disk", "both"):
-        others.append(subprocess.Popen([sys.executable, "-c", READ, str(folder / "others")]))
-    try:
-        yield
-    finally:
-        for other in others:
-            other.kill()
-            other.wait()
+KRONECKER = "kronecker"
+RECIPE = Recipe(kind="kronecker", nodes="200k", edges="3M", dim=128, train_fraction=0.05)
+SHAPES = [
+    Shape("hubs", dim=1, train=0.1),
+    Shape("hubs", dim=16, train=0.1),
+    Shape("hubs", nodes=40_000, dim=1024, train=0.2),
+    Shape("star", dim=128, train=0.1),
+    Shape("isolated", dim=16, train=0.1),
+    Shape("loops", dim=128, train=0.1),
+]
+GRAPHS = [KRONECKER, *(shape.name for shape in SHAPES)]
+WORKLOADS = [
+    {"sampler": "neighbor", "fanout": [10, 10]},
+    {"sampler": "neighbor", "fanout": [5, 5, 5]},
+    {"sampler": "layerwise", "fanout": [800, 800]},
+]
+DEVICES = ["cpu", "emulated:a10g", "emulated:null"]
+MEMORY = ["+32MiB", "+64MiB", "+128MiB", "+256MiB"]
+DISK_CLASSES = ["none", "none", "aws-nvme/16", "aws-gp3/2"]
+SHOWN = ("dataset", "sampler", "memory", "device", "disk_class", "ranks")
 
 
-def settings_of(draw: random.Random, number: int) -> dict[str, Any]:
-    """Draw the settings of one run at random."""
-    device, memory = draw.choice(DEVICES)
-    return {
-        "dataset": "g",
-        "memory": draw.choice(MEMORY),
-        "batch_size": draw.choice([20, 50, 100]),
+@dataclass(frozen=True)
+class Setting:
+    """One drawn setting; `docker`: whether it runs in a container."""
+
+    number: int
+    attempt: int
+    system: str
+    docker: bool
+    run: dict[str, Any]
+
+    @property
+    def label(self) -> str:
+        """Name for a reader."""
+        values = [str(self.run[name]) for name in SHOWN]
+        return " ".join([f"#{self.number}", self.system, *values, "docker" if self.docker else "cgroup"])
+
+    @property
+    def planned(self) -> PlannedRun:
+        """Run for the harness."""
+        return PlannedRun(self.system, RunSettings.model_validate(self.run))
+
+
+def draw(arguments: argparse.Namespace, number: int, attempt: int = 0) -> Setting:
+    """Draw a setting: the parts that must all occur by its number, the others anew at each attempt."""
+    of_number = random.Random(f"{arguments.seed} {number}")
+    of_attempt = random.Random(f"{arguments.seed} {number} {attempt}")
+    system = arguments.systems[number % len(arguments.systems)]
+    info = load(system).info
+    device = of_attempt.choice([one for one in DEVICES if one.partition(":")[0] in info.devices])
+    run = {
+        "dataset": of_number.choice(GRAPHS),
+        "ranks": of_number.choice([1, 2]) if info.data_parallel else 1,
+        "disk_class": of_number.choice(DISK_CLASSES),
         "device": device,
-        "device_memory": memory,
-        "fanout": draw.choice([[10, 10], [5, 5, 5], [15, 10]]),
-        "max_batches": draw.choice([10, 20, 40]),
-        "epochs": 2,
+        "device_memory": None if device == "cpu" else "64MiB",
+        "memory": of_attempt.choice(MEMORY),
+        "batch_size": of_attempt.choice([50, 100, 200]),
+        "max_batches": of_attempt.choice([30, 60]),
+        "epochs": 3,
         "hidden": 16,
-        "disk_class": draw.choice(CLASSES),
-        "seed": number % SEEDS,
+        "seed": number,
+        "timeout": "120s",
+        **of_attempt.choice(WORKLOADS),
     }
+    return Setting(number, attempt, system, of_number.random() < arguments.docker, run)
+
+
+def outcome_of(series: Series, setting: Setting, kind: str, repeat: int) -> Outcome:
+    """Run a setting beside load of a kind; return its outcome, or the reason why it is refused."""
+    drawn = (setting.number, setting.attempt, setting.label, kind, repeat)
+    try:
+        config = resolve(setting.planned, series.data_root, series.isolation.name)
+        dataset = Dataset.open(series.data_root / config.dataset.name)
+        with busy(kind, series.data_root):
+            record = execute(series, config, dataset, refuse=True)
+    except OutcoreError as error:
+        return Outcome(*drawn, refused=str(error))
+    if record.status == "unsupported":
+        return Outcome(*drawn, refused=record.reason)
+    return Outcome(*drawn, **facts_of(record))
+
+
+def runs_of(arguments: argparse.Namespace, number: int) -> list[tuple[str, int]]:
+    """Return load and repetition of each run of a setting. Every second setting runs beside load first, so that it is
+    calibrated there."""
+    quiet = [("", repeat) for repeat in range(arguments.repeat)]
+    loaded = [(list(LOADS)[number % len(LOADS)], 0)]
+    if arguments.phase != "both":
+        return quiet if arguments.phase == "quiet" else loaded
+    return loaded + quiet if number % 2 else quiet + loaded
+
+
+def make_missing(series: Series, settings: Sequence[Setting], arguments: argparse.Namespace, book: Book) -> None:
+    """Make the runs that the book lacks."""
+    configs = [resolve(one.planned, series.data_root, series.isolation.name) for one in settings]
+    series.prepare(configs, Dataset.open(series.data_root / KRONECKER))
+    wanted = [(one.number, *run) for one in settings for run in runs_of(arguments, one.number)]
+    missing = [run for run in wanted if not book.has_run(*run)]
+    began = time.monotonic()
+    for made, (number, kind, repeat) in enumerate(missing, start=1):
+        for attempt in range(book.attempt(number), DRAWS):
+            outcome = outcome_of(series, draw(arguments, number, attempt), kind, repeat)
+            book.add(outcome)
+            if not outcome.refused:
+                break
+        if made % 10 == 0:
+            verdicts = Counter(run.verdict for run in book.outcomes if not run.refused)
+            seconds = (time.monotonic() - began) / made
+            print(f"{made} of {len(missing)} runs, {seconds:.1f} s each: {dict(verdicts)}", flush=True)
+
+
+def make_all(arguments: argparse.Namespace, book: Book) -> None:
+    """Make the datasets and all missing runs, those in containers last."""
+    data = arguments.folder / "data"
+    ensure(KRONECKER, RECIPE, data, print)
+    for shape in SHAPES:
+        make(data, shape)
+    if arguments.docker and not (found := Docker.available()).ok:
+        print(f"NO RUN IN A CONTAINER: {found.reason}", flush=True)
+        arguments.docker = 0.0
+    count = arguments.runs // len(runs_of(arguments, 0))
+    settings = [draw(arguments, number) for number in range(count)]
+    for isolation in ("auto", "docker"):
+        chosen = [one for one in settings if one.docker == (isolation == "docker")]
+        if chosen:
+            with Series(arguments.folder / isolation, data, isolation=isolation) as series:
+                make_missing(series, chosen, arguments, book)
+
+
+def show(found: Promises, outcomes: Sequence[Outcome]) -> None:
+    """Print the counts, and each run that breaks a promise."""
+    broken = Counter(name for run in outcomes for name in run.broken)
+    for name, count in broken.most_common():
+        print(f"  {count:4} {name}")
+    for run in [*found.failed, *found.invalid]:
+        print(f"{run.label}, load {run.load or 'none'}: {run.status} {run.verdict} {run.reason} {run.broken}")
+    for ratio, run in sorted(found.off, key=lambda entry: entry[0], reverse=True):
+        print(f"{run.label}, load {run.load or 'none'}: {ratio:.2f} x, {run.verdict}, {run.noise}")
+    print(f"{found.quiet} quiet runs, {found.quiet_spoilt} SPOILT; {found.loaded} beside load, {found.loaded_spoilt}")
+    print(f"above {OFF} x the quiet time: {found.off_spoilt} SPOILT, {len(found.off)} not; {found.unpaired} unpaired")
+    print(f"{len(found.invalid)} INVALID, {len(found.failed)} failed; {found.refused} settings refused, drawn again")
+    print("all promises kept" if found.kept else "A PROMISE IS BROKEN", flush=True)
 
 
 def main() -> int:
-    """Run, and print counts of verdicts, caveats and INVALID runs."""
+    """Make the runs, and print the promises that they break."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--runs", type=int, default=200)
-    parser.add_argument("--busy", choices=["none", "processor", "disk", "both"], default="none")
-    parser.add_argument("--systems", nargs="+", default=SYSTEMS)
-    parser.add_argument("--folder", type=Path, default=Path("build"))
+    parser.add_argument("--phase", choices=["quiet", "load", "both"], default="both")
+    parser.add_argument("--repeat", type=int, default=1, help="quiet runs of each setting")
+    parser.add_argument("--docker", type=float, default=0.1, help="share of the settings that run in containers")
+    parser.add_argument("--systems", nargs="+", default=names())
+    parser.add_argument("--folder", type=Path, default=Path("build/honest"))
     parser.add_argument("--seed", type=int, default=1)
-    chosen = parser.parse_args()
-    draw = random.Random(chosen.seed)
-    verdicts: Counter[str] = Counter()
-    bent: Counter[str] = Counter()
-    ended: Counter[str] = Counter()
-    chosen.folder.mkdir(parents=True, exist_ok=True)
-    with TemporaryFolder(chosen.folder, "benchmark") as name:
-        root = Path(name)
-        ensure("g", Recipe(kind="kronecker", nodes="600k", edges="9M"), root / "data", print)
-        dataset = Dataset.open(root / "data" / "g")
-        with load(chosen.busy, root), Series(root / "results", root / "data") as series:
-            wanted = []
-            for number in range(chosen.runs):
-                system = chosen.systems[number % len(chosen.systems)]
-                settings = RunSettings.model_validate(settings_of(draw, number))
-                wanted.append(resolve(PlannedRun(system, settings), series.data_root, series.isolation.name))
-            series.prepare(wanted, dataset)
-            for number, config in enumerate(wanted, start=1):
-                record = execute(series, config, dataset)
-                ended[record.status] += 1
-                broken = [rule for rule in record.verdict_rules if not rule.ok]
-                verdicts[record.verdict] += 1
-                bent.update(rule.name for rule in broken)
-                if record.verdict == "INVALID" or record.status not in ("ok", "oom", "unsupported"):
-                    where = f"{config.memory} {config.device} {config.disk_class}"
-                    print(f"{number} {config.system} {where}: {record.status} {record.verdict} {record.reason}")
-                    for rule in broken:
-                        print(f"    rule {rule.rule} {rule.name}: {rule.detail}", flush=True)
-                if number % 20 == 0:
-                    print(f"{number} runs: {dict(verdicts)}", flush=True)
-    print(f"{chosen.runs} runs, others' load {chosen.busy}: {dict(verdicts)}; {dict(ended)}")
-    for rule_name, count in bent.most_common():
-        print(f"  {count:4} {rule_name}")
-    return int(verdicts["INVALID"] > 0 or ended["failed"] > 0)
+    arguments = parser.parse_args()
+    arguments.folder.mkdir(parents=True, exist_ok=True)
+    book = Book(arguments.folder / "runs.jsonl")
+    make_all(arguments, book)
+    found = judge(book.outcomes)
+    show(found, book.outcomes)
+    return 0 if found.kept else 1
 
 
 if __name__ == "__main__":

@@ -62,6 +62,11 @@ class Shape:
     train: float = 0.05
     settings: tuple[tuple[str, Any], ...] = ()
 
+    @property
+    def name(self) -> str:
+        """Name of the dataset."""
+        return f"{self.edges}-{self.nodes}-{self.dim}-{self.dtype}-{self.train}"
+
 
 SHAPES = {
     "hubs": Shape("hubs"),
@@ -115,7 +120,7 @@ def edges_of(kind: str, nodes: int, rng: np.random.Generator) -> tuple[np.ndarra
 
 def make(root: Path, shape: Shape) -> Dataset:
     """Make the shape's dataset if it does not exist, and open it."""
-    path = root / f"{shape.edges}-{shape.nodes}-{shape.dim}-{shape.dtype}-{shape.train}"
+    path = root / shape.name
     if path.is_dir():
         return Dataset.open(path)
     rng = np.random.default_rng(11)
