@@ -103,8 +103,9 @@ class Promises:
 
     Attributes:
         invalid, failed: runs that are INVALID, and runs that did not end well.
-        off: ratio to the fastest quiet run of its setting, and run, where it is above `OFF` and not SPOILT.
-        off_spoilt: number of runs above `OFF` that are SPOILT.
+        ratios: ratio of a run's epoch to that of the fastest quiet run of its setting, by the run's id.
+        off: runs whose ratio is above `OFF` and that are not SPOILT, the slowest first.
+        off_spoilt: number of runs whose ratio is above `OFF` and that are SPOILT.
         quiet, loaded: number of quiet runs, and of runs beside load.
         quiet_spoilt, loaded_spoilt: numbers of them that are SPOILT.
         unpaired: number of runs whose setting has no quiet run that counts.
@@ -113,7 +114,8 @@ class Promises:
 
     invalid: list[Outcome] = field(default_factory=list)
     failed: list[Outcome] = field(default_factory=list)
-    off: list[tuple[float, Outcome]] = field(default_factory=list)
+    ratios: dict[str, float] = field(default_factory=dict)
+    off: list[Outcome] = field(default_factory=list)
     off_spoilt: int = 0
     quiet: int = 0
     loaded: int = 0
@@ -140,6 +142,7 @@ def judge(outcomes: Iterable[Outcome]) -> Promises:
     for run in runs:
         _count(found, run)
         _place(found, run, fastest.get(run.setting))
+    found.off.sort(key=lambda run: found.ratios[run.run_id], reverse=True)
     return found
 
 
@@ -164,11 +167,11 @@ def _place(found: Promises, run: Outcome, fastest_s: float | None) -> None:
     if run.epoch_s is None or fastest_s is None:
         found.unpaired += 1
         return
-    ratio = run.epoch_s / fastest_s
+    ratio = found.ratios[run.run_id] = run.epoch_s / fastest_s
     if ratio > OFF and run.verdict == "SPOILT":
         found.off_spoilt += 1
     elif ratio > OFF:
-        found.off.append((ratio, run))
+        found.off.append(run)
 
 
 def _fastest_quiet(runs: Iterable[Outcome]) -> dict[tuple[int, int], float]:

@@ -10,19 +10,20 @@ are judged:
 2. a run whose epoch takes more than 1.3 times as long as that of its setting's fastest quiet run is SPOILT;
 3. at most 2 % of the quiet runs are SPOILT.
 
-Prints the counts and every run that breaks one, and exits with code 1 if there is one. `runs.jsonl` in the folder keeps
-all outcomes: another call with the same seed makes the missing runs alone.
+Prints the counts and every run that breaks one, and exits with code 1 if there is one. The folder keeps all outcomes
+(`runs.jsonl`) and the judgement (`promises.json`): another call with the same seed makes the missing runs alone.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import random
 import sys
 import time
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -41,7 +42,7 @@ from workloads.dataset import Dataset
 from workloads.errors import OutcoreError
 
 #: Draws of a setting before its number is given up.
-DRAWS = 10
+DRAWS = 6
 
 KRONECKER = "kronecker"
 RECIPE = Recipe(kind="kronecker", nodes="200k", edges="3M", dim=128, train_fraction=0.05)
@@ -60,7 +61,8 @@ WORKLOADS = [
     {"sampler": "layerwise", "fanout": [800, 800]},
 ]
 DEVICES = ["cpu", "emulated:a10g", "emulated:null"]
-MEMORY = ["+32MiB", "+64MiB", "+128MiB", "+256MiB"]
+#: Budgets, of which a draw takes one of three: the first three at first, higher ones after each refusal.
+MEMORY = ["+32MiB", "+64MiB", "+128MiB", "+256MiB", "+384MiB", "+512MiB", "+512MiB", "+512MiB"]
 DISK_CLASSES = ["none", "none", "aws-nvme/16", "aws-gp3/2"]
 SHOWN = ("dataset", "sampler", "memory", "device", "disk_class", "ranks")
 
@@ -93,14 +95,15 @@ def draw(arguments: argparse.Namespace, number: int, attempt: int = 0) -> Settin
     of_attempt = random.Random(f"{arguments.seed} {number} {attempt}")
     system = arguments.systems[number % len(arguments.systems)]
     info = load(system).info
-    device = of_attempt.choice([one for one in DEVICES if one.partition(":")[0] in info.devices])
+    device = of_attempt.choice(DEVICES)
+    in_container = of_number.random() < arguments.docker
     run = {
         "dataset": of_number.choice(GRAPHS),
         "ranks": of_number.choice([1, 2]) if info.data_parallel else 1,
         "disk_class": of_number.choice(DISK_CLASSES),
         "device": device,
         "device_memory": None if device == "cpu" else "64MiB",
-        "memory": of_attempt.choice(MEMORY),
+        "memory": of_attempt.choice(MEMORY[attempt : attempt + 3]),
         "batch_size": of_attempt.choice([50, 100, 200]),
         "max_batches": of_attempt.choice([30, 60]),
         "epochs": 3,
@@ -109,7 +112,7 @@ def draw(arguments: argparse.Namespace, number: int, attempt: int = 0) -> Settin
         "timeout": "120s",
         **of_attempt.choice(WORKLOADS),
     }
-    return Setting(number, attempt, system, of_number.random() < arguments.docker, run)
+    return Setting(number, attempt, system, in_container, run)
 
 
 def outcome_of(series: Series, setting: Setting, kind: str, repeat: int) -> Outcome:
@@ -175,18 +178,26 @@ def make_all(arguments: argparse.Namespace, book: Book) -> None:
 
 
 def show(found: Promises, outcomes: Sequence[Outcome]) -> None:
-    """Print the counts, and each run that breaks a promise."""
+    """Print the rules that runs break, each run that breaks a promise, and the counts."""
     broken = Counter(name for run in outcomes for name in run.broken)
     for name, count in broken.most_common():
         print(f"  {count:4} {name}")
-    for run in [*found.failed, *found.invalid]:
-        print(f"{run.label}, load {run.load or 'none'}: {run.status} {run.verdict} {run.reason} {run.broken}")
-    for ratio, run in sorted(found.off, key=lambda entry: entry[0], reverse=True):
-        print(f"{run.label}, load {run.load or 'none'}: {ratio:.2f} x, {run.verdict}, {run.noise}")
-    print(f"{found.quiet} quiet runs, {found.quiet_spoilt} SPOILT; {found.loaded} beside load, {found.loaded_spoilt}")
-    print(f"above {OFF} x the quiet time: {found.off_spoilt} SPOILT, {len(found.off)} not; {found.unpaired} unpaired")
-    print(f"{len(found.invalid)} INVALID, {len(found.failed)} failed; {found.refused} settings refused, drawn again")
-    print("all promises kept" if found.kept else "A PROMISE IS BROKEN", flush=True)
+    for run in found.failed + found.invalid:
+        print(f"{named(run)}: {run.status} {run.verdict} {run.reason} {run.broken}")
+    for run in found.off:
+        ratio = found.ratios[run.run_id]
+        print(f"{named(run)}: {ratio:.2f} x, {run.verdict}, {run.noise}")
+    print(f"quiet runs: {found.quiet}, {found.quiet_spoilt} of them SPOILT")
+    print(f"runs beside load: {found.loaded}, {found.loaded_spoilt} of them SPOILT")
+    print(f"above {OFF} x the quiet time: {found.off_spoilt} SPOILT, {len(found.off)} not")
+    print(f"without a quiet run that counts: {found.unpaired}; refused settings, drawn again: {found.refused}")
+    print(f"INVALID: {len(found.invalid)}; failed: {len(found.failed)}")
+    print("all promises are kept" if found.kept else "A PROMISE IS BROKEN", flush=True)
+
+
+def named(run: Outcome) -> str:
+    """Return the name of a run for a reader."""
+    return f"{run.label}, load {run.load or 'none'}"
 
 
 def main() -> int:
@@ -205,6 +216,7 @@ def main() -> int:
     make_all(arguments, book)
     found = judge(book.outcomes)
     show(found, book.outcomes)
+    (arguments.folder / "promises.json").write_text(json.dumps(asdict(found), indent=1), encoding="utf-8")
     return 0 if found.kept else 1
 
 
