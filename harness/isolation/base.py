@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Literal, Self
+from typing import Any, ClassVar, Literal, NamedTuple, Self
 
 from harness.isolation.processes import kill_all
 from harness.isolation.walls import sandbox
@@ -56,6 +56,13 @@ class Availability:
     fix: str = ""
     io_limits: bool = False
     proves_memory: bool = False
+
+
+class ProcessorTime(NamedTuple):
+    """Processor seconds in user mode, and in the kernel."""
+
+    user_s: float
+    system_s: float
 
 
 @dataclass(frozen=True)
@@ -124,9 +131,8 @@ class Counters(ABC):
     def pids(self) -> list[int]:
         """Return the processes inside."""
 
-    def user_s(self) -> float | None:
-        """Return the processor seconds in user mode of all processes that were ever inside; None without a counter of
-        the cap's own."""
+    def processor_s(self) -> ProcessorTime | None:
+        """Return the processor time of all processes that were ever inside; None without a counter of the cap's own."""
         return None
 
     def pressure(self) -> tuple[int | None, int | None]:

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import ClassVar
 
 from harness.isolation import mounts
-from harness.isolation.base import Availability, IoLimit, IoStats, Isolation, Limits, MemoryStats
+from harness.isolation.base import Availability, IoLimit, IoStats, Isolation, Limits, MemoryStats, ProcessorTime
 from harness.isolation.blocks import disks, is_stacked
 from harness.isolation.files import (
     KernelFile,
@@ -34,7 +34,7 @@ _UNLIMITED = 1 << 62  # v1 shows "no limit" as the largest whole number of pages
 SWAP_SLACK = 2 << 20
 _WATCH_SECONDS = 0.1
 _MEMORY_FILES = "stat usage_in_bytes max_usage_in_bytes kmem.usage_in_bytes failcnt oom_control".split()
-_USER_TIME = "cpuacct.usage_user"  # nanoseconds
+_PROCESSOR_TIME = ("cpuacct.usage_user", "cpuacct.usage_sys")  # nanoseconds
 _IO_FILES = ("blkio.throttle.io_service_bytes_recursive", "blkio.throttle.io_serviced_recursive")
 
 
@@ -67,7 +67,7 @@ class V1Readings(Readings):
         self._memory, self._blkio, self._cpuacct = memory, blkio, cpuacct
         files = [memory / f"memory.{name}" for name in _MEMORY_FILES]
         files += [blkio / name for name in _IO_FILES if blkio]
-        files += [cpuacct / _USER_TIME] if cpuacct else []
+        files += [cpuacct / name for name in _PROCESSOR_TIME if cpuacct]
         super().__init__([folder for folder in (memory, blkio, cpuacct, cpuset) if folder is not None], files)
 
     def _read_memory(self, stat: bytes) -> MemoryStats:
@@ -99,9 +99,11 @@ class V1Readings(Readings):
         sizes, requests = (self._files[name].read() for name in _IO_FILES)
         return parse_blkio(sizes, requests) if sizes and requests else None
 
-    def _read_user_s(self) -> float | None:
-        spent_ns = self._files[_USER_TIME].number() if self._cpuacct else None
-        return None if spent_ns is None else spent_ns / 1e9
+    def _read_processor_s(self) -> ProcessorTime | None:
+        if self._cpuacct is None:
+            return None
+        user_ns, system_ns = (self._files[name].number() for name in _PROCESSOR_TIME)
+        return None if user_ns is None or system_ns is None else ProcessorTime(user_ns / 1e9, system_ns / 1e9)
 
     def reset_peak(self) -> bool:
         """Restart the peak from the present usage; return False where this user may not."""

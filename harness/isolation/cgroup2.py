@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import ClassVar
 
 from harness.isolation import mounts
-from harness.isolation.base import Availability, IoLimit, IoStats, Isolation, Limits, MemoryStats
+from harness.isolation.base import Availability, IoLimit, IoStats, Isolation, Limits, MemoryStats, ProcessorTime
 from harness.isolation.blocks import is_stacked
 from harness.isolation.files import (
     as_number,
@@ -100,9 +100,10 @@ class V2Readings(Readings):
         data = file.read()
         return parse_io_stat(data) if file.present and self.group.exists() else None
 
-    def _read_user_s(self) -> float | None:
-        spent_us = flat_keyed(self._files["cpu.stat"].read()).get(b"user_usec")
-        return None if spent_us is None else spent_us / 1e6
+    def _read_processor_s(self) -> ProcessorTime | None:
+        spent_us = flat_keyed(self._files["cpu.stat"].read())
+        user_us, system_us = spent_us.get(b"user_usec"), spent_us.get(b"system_usec")
+        return None if user_us is None or system_us is None else ProcessorTime(user_us / 1e6, system_us / 1e6)
 
     def pressure(self) -> tuple[int | None, int | None]:
         """Return microseconds stalled on (I/O, memory)."""

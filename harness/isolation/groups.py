@@ -12,7 +12,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import ClassVar
 
-from harness.isolation.base import Cap, Counters, IoLimit, IoStats, MemoryStats
+from harness.isolation.base import Cap, Counters, IoLimit, IoStats, MemoryStats, ProcessorTime
 from harness.isolation.files import KernelFile, as_number, read_text, write_text
 from harness.isolation.processes import PARENT, is_left_over, joining, kill_all
 from workloads.errors import HostError
@@ -35,7 +35,7 @@ class Readings(Counters):
         self._closed = threading.Event()
         self._last = MemoryStats()
         self._last_io: IoStats | None = None
-        self._last_user_s: float | None = None
+        self._last_spent: ProcessorTime | None = None
 
     def memory(self) -> MemoryStats:
         """Return the memory of the group now; the last reading once it is gone."""
@@ -54,17 +54,16 @@ class Readings(Counters):
                 self._last_io = self._read_io() or self._last_io
             return self._last_io
 
-    def user_s(self) -> float | None:
-        """Return the processor seconds in user mode charged to the group; the last reading once it is gone, None
-        without one."""
+    def processor_s(self) -> ProcessorTime | None:
+        """Return the processor time charged to the group; the last reading once it is gone, None without one."""
         with self._lock:
-            if not self._closed.is_set() and (found := self._read_user_s()) is not None:
-                self._last_user_s = found
-            return self._last_user_s
+            if not self._closed.is_set():
+                self._last_spent = self._read_processor_s() or self._last_spent
+            return self._last_spent
 
     @abstractmethod
-    def _read_user_s(self) -> float | None:
-        """Read the group's processor seconds in user mode; None where the kernel has no such counter."""
+    def _read_processor_s(self) -> ProcessorTime | None:
+        """Read the group's processor time; None where the kernel has no such counters."""
 
     @abstractmethod
     def _read_memory(self, stat: bytes) -> MemoryStats:

@@ -44,7 +44,8 @@ def processors_were_not_shared(record: Record, context: RunContext) -> Finding |
     those that the hypervisor took (steal). Divides them by the epoch or, where several threads run at once, by their
     time in user mode and waiting: at most a fifth. Is not broken if other programs used processors for less than a
     fifth of the epoch, or did less than a tenth of all computing, since a run with more threads than processors waits
-    for itself. Judges each epoch from 0.5 s on and all epochs together. Such a run is repeated.
+    for itself. Their time in the kernel counts: a program that copies files has hardly any other. Judges each epoch
+    from 0.5 s on and all epochs together. Such a run is repeated.
     """
     if not record.epochs or any(epoch.stolen_s is None for epoch in record.epochs):
         return None
@@ -76,6 +77,16 @@ def _others_s(span: Sequence[EpochRecord], processors: int) -> float:
     return max(0.0, seconds - CHANCE_S * processors)
 
 
+def _all_of_others_s(span: Sequence[EpochRecord], processors: int) -> float:
+    """Return the seconds of other programs in user mode and, where the cap counts its own, in the kernel."""
+    if any(None in (epoch.host_system_s, epoch.system_s) for epoch in span):
+        return _others_s(span, processors)
+    own_s = _sum(span, "user_s") + _sum(span, "system_s")
+    of_host_s = _sum(span, "host_user_s") + _sum(span, "host_system_s")
+    # Kernels divide a process's time between the two modes by samples, so that only the sums can be compared.
+    return max(0.0, of_host_s - own_s - CHANCE_S * processors)
+
+
 def _waited(span: Sequence[EpochRecord]) -> float:
     """Return the share of the time for which the run waited: of one thread, or of all threads where several run."""
     waited_s = _sum(span, "waited_s") + _sum(span, "stolen_s")
@@ -84,6 +95,7 @@ def _waited(span: Sequence[EpochRecord]) -> float:
 
 def _lost(span: Sequence[EpochRecord], processors: int) -> float:
     """Return the least of the three shares over its limit; above 1 the span says nothing."""
-    others_s = _others_s(span, processors) + _sum(span, "stolen_s")
-    of_all = others_s / max(others_s + _sum(span, "user_s"), 1e-9)
+    others_s = _all_of_others_s(span, processors) + _sum(span, "stolen_s")
+    own_s = _sum(span, "user_s") + _sum(span, "system_s")
+    of_all = others_s / max(others_s + own_s, 1e-9)
     return min(_waited(span) / WAITED, others_s / _seconds(span) / WAITED, of_all / OTHERS)

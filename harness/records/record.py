@@ -257,9 +257,11 @@ class EpochRecord(_Part):
     checking_s: float = 0.0
     # Seconds with reads in progress: those of the stage in which the system reads, else of sampling or extraction.
     reading_s: float | None = None
-    # Processor seconds in user mode, of the processes in the cap and of the whole host.
+    # Processor seconds in user mode and in the kernel, of the processes in the cap and of the whole host.
     user_s: float | None = None
     host_user_s: float | None = None
+    system_s: float | None = None
+    host_system_s: float | None = None
     # Seconds for which threads of the run waited for a processor, and which the hypervisor took from all processors.
     waited_s: float | None = None
     stolen_s: float | None = None
@@ -328,6 +330,7 @@ class GateReading(_Part):
         user_s: processor seconds in user mode of all processes that were in the cap, by the cap's own counter; where it
             has none, of the living ones and of the children that they waited for.
         host_user_s: processor seconds of the host in user mode since boot.
+        system_s, host_system_s: the same in the kernel; None: no counter of the cap, or older records.
         waited_s: seconds for which threads in the cap were ready and waited for a processor; None: not counted.
         stolen_s: seconds since boot that the hypervisor took from processors of the host; None in older records.
     """
@@ -349,6 +352,8 @@ class GateReading(_Part):
     outside: list[str] = Field(default_factory=list)
     user_s: float = 0.0
     host_user_s: float = 0.0
+    system_s: float | None = None
+    host_system_s: float | None = None
     waited_s: float | None = None
     stolen_s: float | None = None
 

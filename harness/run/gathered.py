@@ -55,6 +55,7 @@ class Gathered:
         by_gates: whether an epoch's seconds are those between its gates, since the worker's clock is other people's.
         trains: whether a mini-batch without a finite loss is one of a training that diverged.
         enclosing_bytes: least memory limit of the groups that hold the cap; None: no such limit is known.
+        waiting: sum of the run's waiting for processors, which is looked at with each sample and at gates.
     """
 
     dataset: Dataset
@@ -91,8 +92,8 @@ class Gathered:
     by_gates: bool = False
     trains: bool = False
     enclosing_bytes: int | None = None
+    waiting: Waiting = field(default_factory=Waiting)
     _evict_s: list[float] = field(default_factory=list)
-    _waiting: Waiting = field(default_factory=Waiting)
 
     def __post_init__(self) -> None:
         self._before = cold.identities(self.dataset)
@@ -257,7 +258,7 @@ class Gathered:
         """Return the counters of a gate's reading: of the cap, the disk and the processors."""
         io, disk = cap.io(), self.disk_io()
         pids, host = cap.pids(), psutil.cpu_times()
-        user_s = cap.user_s()
+        spent = cap.processor_s()
         # Reads of another disk, or of one that is memory, are no reads of the device that the run is measured by.
         io = io and io.of(self.disks)
         return {
@@ -266,9 +267,11 @@ class Gathered:
             "io_written_bytes": io.write_bytes if io else None,
             "disk_bytes": disk.read_bytes if disk else None,
             "disk_requests": disk.read_requests if disk else None,
-            "user_s": _user_seconds(pids) if user_s is None else user_s,
+            "user_s": _user_seconds(pids) if spent is None else spent.user_s,
             "host_user_s": float(host.user + host.nice),
-            "waited_s": self._waiting.look(pids),
+            "system_s": None if spent is None else spent.system_s,
+            "host_system_s": float(host.system),
+            "waited_s": self.waiting.look(pids),
             "stolen_s": float(host.steal),
         }
 

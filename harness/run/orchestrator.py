@@ -190,8 +190,12 @@ class _Execution:
             def look(memory: MemoryStats) -> None:
                 seen.sample(memory)
                 # Without a cap its processes take long to find.
-                if len(seen.sampled_s) % 10 == 0 and self._series.availability.proves_memory:
-                    seen.look_between_gates(cap.pids())
+                if not self._series.availability.proves_memory:
+                    return
+                pids = cap.pids()
+                seen.waiting.look(pids)
+                if len(seen.sampled_s) % 10 == 0:
+                    seen.look_between_gates(pids)
 
             recorder = Recorder(cap, disks, gpus=gpus, look=look, share=lambda: board.read("").share)
             phase, log = during(self._progress, lambda: board.read(self._phase)), folder / results.WORKER_LOG
@@ -412,6 +416,8 @@ class _Execution:
             diskstats_requests=disk_requests,
             user_s=spent("user_s"),
             host_user_s=spent("host_user_s"),
+            system_s=spent("system_s"),
+            host_system_s=spent("host_system_s"),
             waited_s=spent("waited_s"),
             stolen_s=spent("stolen_s"),
             gate_s=end.reached_s - start.opened_s if start and end else None,

@@ -82,6 +82,19 @@ def test_memory_below_the_limit_is_left_alone(backend: Isolation) -> None:
         assert child.poll() is None
 
 
+def test_processor_time_of_ended_processes_counts_in_user_mode_and_in_the_kernel(backend: Isolation) -> None:
+    copy = "import os\nwith open('/dev/zero', 'rb', 0) as file:\n for _ in range(1000): file.read(1 << 20)\n"
+    with backend.create("spent", Limits(64 * MIB)) as cap:
+        done = run_in(cap, f"{copy}print(*os.times()[:2])")
+        told = [float(seconds) for seconds in done.stdout.split()]
+        spent = cap.processor_s()
+    if spent is None:
+        pytest.skip(f"{backend.name} has no counters of processor time")
+    assert spent.user_s > 0.0
+    # The kernel divides a process's time between the two modes by samples.
+    assert sum(spent) >= 0.9 * sum(told) and spent.system_s >= 0.5 * told[1] > 0.0
+
+
 def test_swap_is_off_inside(backend: Isolation) -> None:
     with backend.create("swap", Limits(32 * MIB)) as cap:
         assert done_ok(run_in(cap, "print(open('/proc/self/cgroup').read())"))

@@ -900,6 +900,14 @@ def test_a_run_that_waited_for_processors_of_others_is_spoilt_at_any_length_of_e
     assert _loaded(sound, seconds=seconds, waited=0.4, own=0.6, others=0.0, stolen=0.4) == "spoilt"
 
 
+def test_a_run_that_waited_for_a_reader_whose_time_is_the_kernels_is_spoilt(sound: Run) -> None:
+    """A program that copies files through the page cache computes for a hundredth of a second in user mode."""
+    for own, host, verdict in [(0.2, 0.9, "spoilt"), (0.2, 0.25, "sound"), (None, 0.9, "sound"), (None, None, "sound")]:
+        for epoch in sound[0].epochs:
+            epoch.system_s, epoch.host_system_s = own, host
+        assert _loaded(sound, seconds=1.0, waited=0.3, own=0.7, others=0.01) == verdict
+
+
 @pytest.mark.parametrize(
     ("waited", "own", "others"),
     [

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from harness.isolation import mounts
-from harness.isolation.base import Cap, IoStats, MemoryStats
+from harness.isolation.base import Cap, IoStats, MemoryStats, ProcessorTime
 from harness.isolation.cgroup1 import V1Readings
 from harness.isolation.cgroup2 import V2Readings
 from harness.isolation.docker.engine import asking
@@ -88,9 +88,9 @@ class DockerCap(Cap):
         """Return device I/O charged to the container; the last reading once it is gone."""
         return None if self._groups is None else self._groups.io()
 
-    def user_s(self) -> float | None:
-        """Return the processor seconds in user mode charged to the container."""
-        return None if self._groups is None else self._groups.user_s()
+    def processor_s(self) -> ProcessorTime | None:
+        """Return the processor time charged to the container."""
+        return None if self._groups is None else self._groups.processor_s()
 
     def pressure(self) -> tuple[int | None, int | None]:
         """Return microseconds stalled on (I/O, memory), where the kernel counts them by group (v2)."""
