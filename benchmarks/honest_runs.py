@@ -105,7 +105,7 @@ def draw(arguments: argparse.Namespace, number: int, attempt: int = 0) -> Settin
         "device_memory": None if device == "cpu" else "64MiB",
         "memory": of_attempt.choice(MEMORY[attempt : attempt + 3]),
         "batch_size": of_attempt.choice([50, 100, 200]),
-        "max_batches": of_attempt.choice([30, 60]),
+        "max_batches": of_attempt.choice([60, 120]),
         "epochs": 3,
         "hidden": 16,
         "seed": number,
@@ -159,6 +159,13 @@ def make_missing(series: Series, settings: Sequence[Setting], arguments: argpars
             print(f"{made} of {len(missing)} runs, {seconds:.1f} s each: {dict(verdicts)}", flush=True)
 
 
+def refuse_others(arguments: argparse.Namespace, book: Book) -> None:
+    """Exit where the book has runs of other settings than those that the arguments draw."""
+    for outcome in book.outcomes:
+        if outcome.label != draw(arguments, outcome.number, outcome.attempt).label:
+            sys.exit(f"{arguments.folder} has runs of other settings, such as {outcome.label}: choose another --folder")
+
+
 def make_all(arguments: argparse.Namespace, book: Book) -> None:
     """Make the datasets and all missing runs, those in containers last."""
     data = arguments.folder / "data"
@@ -168,6 +175,7 @@ def make_all(arguments: argparse.Namespace, book: Book) -> None:
     if arguments.docker and not (found := Docker.available()).ok:
         print(f"NO RUN IN A CONTAINER: {found.reason}", flush=True)
         arguments.docker = 0.0
+    refuse_others(arguments, book)
     count = arguments.runs // len(runs_of(arguments, 0))
     settings = [draw(arguments, number) for number in range(count)]
     for isolation in ("auto", "docker"):
