@@ -15,7 +15,7 @@ OFF = 1.3
 #: Most quiet runs that may be SPOILT, as a share.
 MOST_SPOILT = 0.02
 
-_COUNTERS = {"seconds", "warmup", "user_s", "host_user_s", "waited_s", "stolen_s"}
+_COUNTERS = {"seconds", "warmup", "user_s", "host_user_s", "system_s", "host_system_s", "waited_s", "stolen_s"}
 
 
 @dataclass(frozen=True)

@@ -227,7 +227,7 @@ class Counters:
         io_requests: reads submitted by the system.
         bytes_read: bytes returned by those reads.
         bytes_useful: bytes of the rows (and drawn neighbours, not their whole lists) that were read because
-            mini-batches use them; at most those of every row at each use.
+            mini-batches use them; at most those of every row at each use, and of neighbours those that were read.
         requests_by_size: number of reads by request bytes.
         queue_depth: reads kept in flight.
         bytes_loaded: bytes of rows brought to the device or, on the processor, to the mini-batch's table; 0 where a

@@ -27,7 +27,7 @@ UNWATCHED_S = 0.3
 LEAST_S = 0.5
 
 
-@rule("29", of=["ok"], evidence=True, passing=True)
+@rule("29", of=["ok"], evidence=True, passing=True, timed=True)
 def clock_agrees_with_the_gates(record: Record, context: RunContext) -> Finding | None:
     """A slow or replaced clock in the worker makes any system look faster.
 
@@ -46,7 +46,7 @@ def clock_is_close_to_the_gates(record: Record, context: RunContext) -> Finding 
     return _clock(record, NEAR_S, NEAR_SHARE)
 
 
-@rule("29", of=["ok"], evidence=True)
+@rule("29", of=["ok"], evidence=True, timed=True)
 def nothing_was_done_between_epochs(record: Record, context: RunContext) -> Finding | None:
     """Work of a system at closed gates, or while the harness asks for its counters, is missing from every number.
 
@@ -69,7 +69,7 @@ def little_was_done_between_epochs(record: Record, context: RunContext) -> Findi
     return _between(record, NEAR_S, NEAR_SHARE, wall=False)
 
 
-@rule("29", of=["ok"], evidence=True)
+@rule("29", of=["ok"], evidence=True, timed=True)
 def preparation_took_what_it_says(record: Record, context: RunContext) -> Finding | None:
     """Work of a system while the harness asks for names of files is missing from the preparation.
 

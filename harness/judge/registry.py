@@ -131,6 +131,7 @@ class Rule:
     number: str
     severity: Severity
     passing: bool
+    timed: bool
     check: Check
 
     @property
@@ -157,6 +158,7 @@ def rule(
     reads: bool = False,
     faithful: bool = False,
     passing: bool = False,
+    timed: bool = False,
 ) -> Callable[[Check], Check]:
     """Register a check as rule `number` of the methodology.
 
@@ -168,6 +170,8 @@ def rule(
         reads: whether it applies only to runs that read features.
         faithful: whether it applies only to runs whose mini-batches have to equal the workload's.
         passing: whether other activity on the host can break it, so that the same run may keep it when repeated.
+        timed: whether it holds clocks of the worker and the orchestrator against each other, which says nothing where
+            either waited: it is then part of the reasons why the run is SPOILT.
     """
 
     def register(check: Check) -> Check:
@@ -182,7 +186,7 @@ def rule(
             )
             return check(record, context) if applies else None
 
-        _RULES.append(Rule(number, severity, passing, where_it_applies))
+        _RULES.append(Rule(number, severity, passing, timed, where_it_applies))
         return where_it_applies
 
     return register
@@ -196,7 +200,8 @@ def rules() -> list[Rule]:
 def spoilt(record: Record) -> bool:
     """Return whether a finished run is excluded only by rules that other activity broke: repeating it may help."""
     broken = {outcome.name for outcome in record.verdict_rules if not outcome.ok and outcome.known}
-    passing = all(entry.passing for entry in _RULES if entry.severity not in COUNTED and entry.name in broken)
+    excluding = [entry for entry in _RULES if entry.severity not in COUNTED and entry.name in broken]
+    passing = all(entry.passing or entry.timed for entry in excluding)
     return record.status == "ok" and record.verdict not in COUNTED and passing
 
 
@@ -232,8 +237,18 @@ def judge(record: Record, context: RunContext | None = None) -> tuple[Verdict, l
 
     `INVALID` if an invalidating rule is broken or the run failed; else `SPOILT` if other programs took so much of the
     machine that the times are meaningless; else `CAVEATS` if another rule is broken or cannot be judged; else `VALID`.
+    A rule that compares clocks does not invalidate a run that is SPOILT, since the processes with the clocks waited.
     """
     context = context or context_of(record)
     judged = [(entry, outcome) for entry in rules() if (outcome := entry.outcome(record, context))]
-    broken: list[Verdict] = [entry.severity if one.known else "CAVEATS" for entry, one in judged if not one.ok]
-    return worst(broken), [outcome for _, outcome in judged]
+    broken = [(entry, outcome) for entry, outcome in judged if not outcome.ok]
+    is_spoilt = any(entry.severity == "SPOILT" and outcome.known for entry, outcome in broken)
+    verdicts = [_weight(entry, outcome, is_spoilt) for entry, outcome in broken]
+    return worst(verdicts), [outcome for _, outcome in judged]
+
+
+def _weight(entry: Rule, outcome: RuleOutcome, is_spoilt: bool) -> Verdict:
+    """Return the verdict that a broken rule alone gives."""
+    if not outcome.known:
+        return "CAVEATS"
+    return "SPOILT" if is_spoilt and entry.timed else entry.severity

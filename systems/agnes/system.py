@@ -204,14 +204,16 @@ class Agnes(GroupSystem[Hyperbatch]):
             return Counters()
         rows, in_files, kept, on_device = (tally[name] for name in ("rows", "misses", "kept", "on_device"))
         misses, on_device = in_files + kept, on_device - tally["kept_on_device"]
-        index_bytes = dataset.topology_bytes // max(1, dataset.num_edges)
+        drawn_bytes = tally["edges"] * (dataset.topology_bytes // max(1, dataset.num_edges))
+        # Mini-batches of a hyperbatch draw the same neighbours from one read.
+        neighbours_bytes = min(drawn_bytes, tally["graph_bytes_read"])
         observed = ("graph_bytes_read", "table_bytes_read", "packed_bytes_written", "graph_bytes_written")
         return tally.counters(
             self._sizes.pieces,
             rows=rows,
             hits={"device": on_device, "host": rows - misses - on_device},
             misses=misses,
-            bytes_useful=misses * self._sizes.row + tally["edges"] * index_bytes,
+            bytes_useful=misses * self._sizes.row + neighbours_bytes,
             bytes_written=tally["written"],
             observed={"file_rows": float(in_files), **tally.observed("groups", *observed)},
         )

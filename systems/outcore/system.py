@@ -121,13 +121,15 @@ class Outcore(GroupSystem[Group]):
         if tally is None:
             return Counters()
         rows, misses, on_device, groups = (tally[name] for name in ("rows", "misses", "on_device", "groups"))
-        index_bytes = dataset.topology_bytes // max(1, dataset.num_edges)
+        drawn_bytes = tally["edges"] * (dataset.topology_bytes // max(1, dataset.num_edges))
+        # Mini-batches of a group draw the same neighbours from one read.
+        neighbours_bytes = min(drawn_bytes, tally["graph_bytes_read"])
         return tally.counters(
             self.options.io_depth if self.options.packing == "off" else self._sizes.pieces,
             rows=rows,
             hits={"device": on_device, "host": rows - misses - on_device},
             misses=misses,  # distributed rows and rows read one by one
-            bytes_useful=misses * self._sizes.row + tally["edges"] * index_bytes,
+            bytes_useful=misses * self._sizes.row + neighbours_bytes,
             bytes_written=tally["written"],
             observed=tally.observed("groups", *(self._last.observed() if groups and self._last is not None else ())),
         )

@@ -900,6 +900,31 @@ def test_a_run_that_waited_for_processors_of_others_is_spoilt_at_any_length_of_e
     assert _loaded(sound, seconds=seconds, waited=0.4, own=0.6, others=0.0, stolen=0.4) == "spoilt"
 
 
+@pytest.mark.parametrize(
+    ("name", "verdict"),
+    [
+        ("clock_agrees_with_the_gates", "SPOILT"),
+        ("nothing_was_done_between_epochs", "SPOILT"),
+        ("preparation_took_what_it_says", "SPOILT"),
+        ("counters_add_up", "INVALID"),
+        ("nothing_was_read_between_epochs", "INVALID"),
+    ],
+)
+def test_clocks_that_waited_for_other_programs_spoil_a_run_and_all_else_invalidates_it(
+    sound: Run, name: str, verdict: str
+) -> None:
+    """An orchestrator that got no processor hears of an epoch's end late, whatever the worker did."""
+    breaks(sound, name)
+    assert judge(*sound)[0] == "INVALID"
+    assert _loaded(sound, seconds=sound[0].epochs[0].seconds, waited=0.6, own=0.4, others=1.6) == "spoilt"
+    breaks(sound, name)
+    found, outcomes = judge(*sound)
+    assert name in {outcome.name for outcome in outcomes if not outcome.ok}
+    assert found == verdict
+    sound[0].verdict, sound[0].verdict_rules = found, outcomes
+    assert spoilt(sound[0]) is (verdict == "SPOILT")
+
+
 def test_a_run_that_waited_for_a_reader_whose_time_is_the_kernels_is_spoilt(sound: Run) -> None:
     """A program that copies files through the page cache computes for a hundredth of a second in user mode."""
     for own, host, verdict in [(0.2, 0.9, "spoilt"), (0.2, 0.25, "sound"), (None, 0.9, "sound"), (None, None, "sound")]:
