@@ -371,6 +371,14 @@ def with_rule() -> list[Any]:
     return [*TOGETHER, *(pytest.param(name, marks=LIKE if name in slow else ()) for name in names)]
 
 
+def refusing(cheat: str) -> set[str]:
+    """Return the verdicts that keep a cheat's run from counting: SPOILT, too, where only clocks betray it, on a busy
+    machine."""
+    timed = {entry.name for entry in rules() if entry.timed}
+    told = {CHEATS[name].rule for name in cheat.split("+")}
+    return {"INVALID", "SPOILT"} if told & timed else {"INVALID"}
+
+
 @pytest.fixture
 def judged_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """Measure no profile again, which has its own test."""
@@ -408,7 +416,7 @@ def test_the_cheat_is_caught(series: Series, cheat: str, monkeypatch: pytest.Mon
     gate = next((gate for end, gate in slow.items() if cheat.endswith(end)), None)
     with slow_gate(monkeypatch, gate) if gate else nullcontext():
         record = run(series, cheat)
-    assert record.verdict == "INVALID", broken(record)
+    assert record.verdict in refusing(cheat), broken(record)
     if cheat == "holds_more_than_planned" and record.status == "oom":
         # The interpreter's own memory decides whether the cap is reached.
         assert "plan_was_kept" in broken(record), record.reason
