@@ -90,9 +90,9 @@ def test_processor_time_of_ended_processes_counts_in_user_mode_and_in_the_kernel
         spent = cap.processor_s()
     if spent is None:
         pytest.skip(f"{backend.name} has no counters of processor time")
-    assert spent.user_s > 0.0
-    # The kernel divides a process's time between the two modes by samples.
-    assert sum(spent) >= 0.9 * sum(told) and spent.system_s >= 0.5 * told[1] > 0.0
+    # The kernel divides a process's time between the two modes by samples, so that only the sums are the same.
+    assert spent.user_s > 0.0 and spent.system_s > 0.0
+    assert sum(spent) >= 0.9 * sum(told) > 0.0
 
 
 def test_swap_is_off_inside(backend: Isolation) -> None:

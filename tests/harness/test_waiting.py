@@ -30,7 +30,7 @@ while True:
     if sys.argv[1] == "beside":
         waited = []
         thread = threading.Thread(target=measured); thread.start()
-        while thread.is_alive(): time.sleep(0.001)
+        while thread.is_alive(): time.sleep(0.005)
         print(waited[0], flush=True)
         continue
     if sys.argv[1] == "threads":
@@ -101,7 +101,8 @@ def test_threads_that_ended_waited_for_what_looks_between_saw() -> None:
         after = waiting.look([own.pid])
     if before is None or after is None:
         pytest.skip("this kernel does not count how long threads wait for a processor")
-    assert 0.7 < (after - before) / wanted_s < 1.5
+    # What the thread that stays waited itself is on top.
+    assert 0.7 < (after - before) / wanted_s < 2.5
 
 
 def test_a_process_that_sleeps_waits_for_nothing_and_one_that_ended_keeps_what_it_waited() -> None:
