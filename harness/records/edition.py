@@ -16,6 +16,7 @@ EDITIONS = (
     "3: workers are sandboxed, and one that is not has a caveat; a run is spoilt by its own waiting for processors and "
     "by gaps in its samples, at any length of epoch; device bytes and processor time beyond the counted ones break a "
     "rule; artefacts are frozen at the last gate, and work after it is part of once; T(E) counts once what "
-    "epochs prepared together share; the training working set is measured without the system",
+    "epochs prepared together share; the training working set is measured without the system; kernel time of other "
+    "programs counts, and clocks that waited spoil a run",
 )
 EDITION = len(EDITIONS)
