@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pandas as pd
 
@@ -14,21 +14,8 @@ from harness.figures.draw import style
 from harness.figures.draw.bars import draw_bars
 from harness.figures.draw.captions import left_out
 from harness.figures.draw.curves import draw_curves
-from harness.figures.draw.panels import (
-    around,
-    draw_hollow,
-    draw_line,
-    many_panels,
-    mark_missing,
-    name_axes,
-    one_panel,
-    plain_log,
-)
-
-if TYPE_CHECKING:
-    pass
-
-from harness.results.table import each
+from harness.figures.draw.dots import draw_dots
+from harness.figures.draw.panels import many_panels
 
 SECONDS = "seconds"
 EPOCH_TIME = "epoch time (s)"
@@ -64,28 +51,9 @@ class Axis:
 def lines(cells: Cells, axis: Axis, title: str, finding: str = "") -> Drawing:
     """Draw epoch times, a line for each system over the values of the axis, equally spaced; y is logarithmic."""
     table = with_others(cells)
-    canvas, axes = one_panel()
-    xs = sorted(cells.xs, key=_order)
-    places = {x: place for place, x in enumerate(xs)}
-    systems = style.ordered(cells.systems)
-    look_of = style.system_looks(systems)
-    for number, system in enumerate(systems):
-        own = table[(table["system"] == system) & table["value"].notna()].astype({"value": float})
-        own = own.assign(place=own["x"].map(places)).sort_values("place")
-        # Beside each other, so that their intervals are told apart.
-        shift = (number - (len(systems) - 1) / 2) * 0.06
-        interval = around(own["value"], own["low"], own["high"])
-        draw_line(axes, own["place"] + shift, own["value"], interval, look_of(system), system)
-    for number, (name, theirs) in enumerate(cells.foreign.groupby("system", sort=False)):
-        inside = theirs[theirs["x"].isin(xs)]
-        draw_hollow(axes, [places[x] for x in inside["x"]], list(inside["value"]), str(name), number)
-    axes.set_yscale("log")
-    axes.set_xticks(range(len(xs)), [axis.text(x) for x in xs])
-    axes.set_xlim(-0.4, len(xs) - 0.6)
-    name_axes(axes, title, axis.label, LOG_TIME)
-    plain_log(axes.yaxis)
-    _mark_absent(axes, table, places, systems)
-    return drawn(canvas, table, cells, axis.omitted(cells.xs), others_note(cells), order=systems, finding=finding)
+    rows = table.rename(columns={"x": "group", "system": "series"})
+    canvas, _ = draw_dots(rows, title=title, xlabel=axis.label, ylabel=LOG_TIME, tick=axis.text, joined=True)
+    return drawn(canvas, table, cells, axis.omitted(cells.xs), others_note(cells), finding=finding)
 
 
 def bars(
@@ -152,22 +120,3 @@ def others_note(cells: Cells) -> str:
     """Return the sentence on measurements by other code; empty without one."""
     names = ", ".join(dict.fromkeys(cells.foreign["system"]))
     return f"hollow, as told by others and not judged: {names}" if names else ""
-
-
-def _mark_absent(axes: Any, table: pd.DataFrame, places: dict[Any, int], systems: Sequence[str]) -> None:
-    """Name each missing value at the upper edge, above its place and off all lines."""
-    levels: dict[int, int] = {}
-    absent = table[table["value"].isna()]
-    for row in sorted(each(absent), key=lambda row: systems.index(row.system)):
-        place = places[row.x]
-        level = levels.get(place, 0)
-        mark_missing(axes, place, level, row.status, row.system)
-        levels[place] = level + 1
-    if levels:
-        low, high = axes.get_ylim()
-        room = (high / low) ** (0.16 * max(levels.values()))
-        axes.set_ylim(low, high * room)
-
-
-def _order(value: Any) -> tuple[int, float, str]:
-    return (0, float(value), "") if isinstance(value, int | float) else (1, 0.0, str(value))

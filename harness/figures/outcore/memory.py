@@ -12,7 +12,7 @@ from harness.compare.plan import Plain, Plan, first_setting, grid, joined
 from harness.compare.verdicts import NotDrawn
 from harness.figures.base import Drawing, drawn, figure_of_cells
 from harness.figures.draw import style
-from harness.figures.draw.panels import around, draw_line, many_panels, name_axes, one_panel, plain_log
+from harness.figures.draw.panels import draw_line, many_panels, name_axes, one_panel, plain_log
 from harness.figures.draw.style import Look
 from harness.figures.grids import gallery, only_systems, values
 from harness.records.cost import TrainingCost, episode_epochs, leaders, written_together
@@ -162,14 +162,13 @@ def fastest_text(data: pd.DataFrame, *, factors: bool = True) -> str:
 
 def draw_memory(axes: Any, data: pd.DataFrame) -> None:
     """Draw rows of `memory_rows`, a line for each system over memory, and where the budget holds the graph."""
-    measured = data[data["seconds"].notna()].sort_values("budget_bytes")
+    known = data[data["seconds"].notna()].sort_values("budget_bytes")
+    measured = known.assign(value=known["seconds"])
     systems = style.ordered(list(measured["system"]))
     look_of = style.system_looks(list(data["system"]))
     for system in systems:
         own = measured[measured["system"] == system]
-        seconds = own["seconds"]
-        interval = around(seconds, own["low"].fillna(seconds), own["high"].fillna(seconds))
-        draw_line(axes, own["budget_bytes"] / MIB, seconds, interval, look_of(system), system, linewidth=0.9)
+        draw_line(axes, own["budget_bytes"] / MIB, own, look_of(system), system, linewidth=0.9)
     holds = data.loc[data["graph_over_budget"].astype(float) <= 1.0, "budget_bytes"]
     if len(holds):
         axes.axvspan(holds.min() / MIB / 2**0.5, holds.max() / MIB * 2**0.5, color="#f2f2f2", zorder=0)
