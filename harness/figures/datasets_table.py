@@ -10,7 +10,7 @@ import pandas as pd
 from harness.compare.evidence import Evidence
 from harness.compare.plan import Plain
 from harness.compare.verdicts import NotDrawn
-from harness.figures.base import GB, Sheet, figure, paper_table, sheet
+from harness.figures.base import GB, Sheet, figure, paper_frame, sheet
 from harness.figures.findings import span
 from harness.figures.grids import dataset_of, gallery
 from harness.figures.pagraph.grid import setting
@@ -102,7 +102,7 @@ def origins(rows: pd.DataFrame) -> str:
 
 def paper_datasets(table: str) -> pd.DataFrame:
     """Return the paper's datasets, as far as their numbers are published."""
-    rows = pd.DataFrame(paper_table(table), index=[*FORMATS, "train"]).T
+    rows = paper_frame(table).reindex(columns=[*FORMATS, "train"])
     sizes = ["topology", "features", "total"]
     rows[sizes] = rows[sizes] * GB
     rows["degree"] = rows.edges / rows.nodes

@@ -16,8 +16,9 @@ from harness.figures.base import GB, Sheet, figure, figure_of_cells, paper_frame
 from harness.figures.diskgnn.grid import SYSTEMS, in_gallery, judged, percent, variants
 from harness.figures.draw.breakdown import run_breakdown
 from harness.figures.draw.captions import describe_memory, row_texts
+from harness.figures.findings import wide
 from harness.figures.grids import gallery, host_budget
-from harness.results.table import each, preparation_s
+from harness.results.table import preparation_s
 
 #: Factor on the profile's memory in Table 1: mariusgnn needs a little more than `quick` has.
 MORE_MEMORY = 1.25
@@ -80,27 +81,24 @@ def tab1(evidence: Evidence) -> Sheet:
     table = table.reset_index(names="measure")
     epochs = records.iloc[0]["config"]["epochs"]
     source = "of the runs of diskgnn-fig8" if len(accurate) else "not run"
-    notes = [
-        f"memory: {describe_memory(str(most))}",
-        f"end to end: preprocessing and {epochs} epochs (paper: 50, in hours)",
-    ]
+    notes = [f"memory: {describe_memory(str(most))}"]
+    notes += [f"end to end: preprocessing and {epochs} epochs (paper: 50, in hours)"]
     notes += ["disk access: time with a read open", f"accuracy: {source}"]
     rows = cells.medians()
-    for row in each(rows[rows.value.isna()]):
-        memory = describe_memory(row.x)
-        notes.append(f"{row.system} {row.status.upper()} with {memory}")
+    failed = rows[rows.value.isna()]
+    with_memory = failed.assign(status=failed.status.str.upper(), memory=failed.x.map(describe_memory))
+    notes += [row_texts(with_memory, "{system} {status} with {memory}", "; ")]
     runs = [*done.run, *accurate.run]
     columns = dict.fromkeys(map(str, table), ".4g")
     return sheet(table, columns, cells, *notes, rows=done, runs=runs)
 
 
 def _training_s(record: Plain) -> float:
-    seconds: list[float] = [epoch["seconds"] for epoch in record["epochs"]]
-    return sum(seconds)
+    return sum(float(epoch["seconds"]) for epoch in record["epochs"])
 
 
 def _disk_s(row: Any) -> float:
-    return run_breakdown(row, [("disk", DISK)], "rest")["disk"]
+    return run_breakdown(row, {"disk": DISK})["disk"]
 
 
 def by_model(profile: Plain) -> Plan:
@@ -149,8 +147,7 @@ def _accuracy(cells: Cells, table: str) -> Sheet:
     what = "best test accuracy of any epoch; end to end: preprocessing and all epochs; paper: papers100M"
     shares = 100 * targets
     targeted = row_texts(shares.reset_index(name="target"), "{x} target {target:.1f} %")
-    failed = failures(rows, [])
-    return sheet(data, COLUMNS, cells, labels, what, targeted, *failed, rows=done)
+    return sheet(data, COLUMNS, cells, labels, what, targeted, *failures(rows, []))
 
 
 def by_pipeline(profile: Plain) -> Plan:
@@ -161,17 +158,13 @@ def by_pipeline(profile: Plain) -> Plan:
 @figure_of_cells("diskgnn-tab8", by_pipeline, least=1)
 def tab8(cells: Cells) -> Sheet:
     """Return one row per share of memory, with the paper's speedups."""
-    rows = cells.measured()
-    seconds = rows.pivot(index="x", columns="system", values="value")
-    table = seconds.reindex(columns=["sequential", "pipeline"]).add_suffix(" (s)")
+    table = wide(cells.measured()).reindex(columns=["sequential", "pipeline"]).add_suffix(" (s)")
     table["speedup"] = table["sequential (s)"] / table["pipeline (s)"]
     table = table.rename(index=percent)
-    paper = paper_frame("diskgnn-tab8").rename(columns="{} %".format)
+    paper = paper_frame("diskgnn-tab8").rename(columns="{} %".format).T
     for graph in GRAPHS:
-        names = [f"{graph} sequential", f"{graph} pipeline"]
-        before, after = paper.reindex(names).to_numpy()
-        table[f"paper {graph}"] = pd.Series(before / after, paper.columns)
+        before, after = f"{graph} sequential", f"{graph} pipeline"
+        table[f"paper {graph}"] = paper[before] / paper[after] if before in paper else None
     table = table.reset_index(names="memory")
     columns = dict.fromkeys(map(str, table), ".2f")
-    failed = failures(cells.medians(), [])
-    return sheet(table, columns, cells, "memory over the features", *failed)
+    return sheet(table, columns, cells, "memory over the features", *failures(cells.medians(), []))

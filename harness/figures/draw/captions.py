@@ -162,9 +162,13 @@ def dataset_name(record: StudyRecord) -> str:
     return record.dataset.name if record.dataset else ""
 
 
-def row_texts(rows: pd.DataFrame, text: str, joint: str = ", ") -> str:
-    """Return `text` for each row, joined; the names of columns stand in it in braces."""
-    return joint.join(text.format_map(row) for row in rows.to_dict("records"))
+def row_texts(rows: pd.DataFrame, text: str, joint: str = ", ", before: str = "") -> str:
+    """Return `text` for each row, joined, and `before` in front of the first; empty without rows.
+
+    The names of columns stand in `text` in braces.
+    """
+    texts = [text.format_map(row) for row in rows.to_dict("records")]
+    return before + joint.join(texts) if texts else ""
 
 
 def left_out(drawn: Sequence[Any], full: Sequence[Any], what: str) -> str:
