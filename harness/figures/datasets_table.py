@@ -72,7 +72,10 @@ def our_datasets(evidence: Evidence, table: str) -> pd.DataFrame:
         known = rows.get(dataset.fingerprint, {})
         # Without a run, a dataset is of pagraph's table if it has pagraph's split, else of the others.
         if known or dataset.name.endswith("-t65") == (table == PAGRAPH):
-            facts = {"origin": _of_kind(study.result), **study.result}
+            # Studies of older code do not record an origin: it follows from the recipe's kind.
+            kind = study.result.get("kind")
+            origin = f"generated ({kind})" if kind in get_args(Kind) else "unknown"
+            facts = {"origin": origin, **study.result}
             rows[dataset.fingerprint] = {"run": None, **known, **dataset.model_dump(), **facts}
     if not rows:
         raise NotDrawn(f"no run or study of a dataset of {table} yet")
@@ -83,12 +86,6 @@ def our_datasets(evidence: Evidence, table: str) -> pd.DataFrame:
     trained = found.train_nodes.replace(0, pd.NA)
     found["train (%)"] = 100.0 * trained / found.nodes
     return found.assign(source="ours")
-
-
-def _of_kind(facts: Plain) -> str:
-    """Return the origin of a dataset by its recipe's kind, for studies of older code, which do not record it."""
-    kind = facts.get("kind")
-    return f"generated ({kind})" if kind in get_args(Kind) else "unknown"
 
 
 def origins(rows: pd.DataFrame) -> str:

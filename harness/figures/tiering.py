@@ -266,7 +266,10 @@ def fig7(evidence: Evidence) -> Drawing:
             below.sharey(lower[0])
         draw_added(below, rows, looks)
         below.label_outer()
-    captions = [study_caption(record, _tenth(rows)) for record, rows in zip(records, tables, strict=True)]
+    captions = []
+    for record, rows in zip(records, tables, strict=True):
+        shares = row_texts(rows[rows.x == 10], "{series} {y:.1f}").replace("by the ", "")
+        captions.append(study_caption(record, f"the first 10 % of the rows cover, in per cent: {shares}"))
     reduced = left_out([record.params["fanout"] for record in records], FANOUTS, "fan-out")
     text = " ".join([*captions, f"{reduced}." if reduced else ""]).strip()
     data = pd.concat(tables)
@@ -299,12 +302,6 @@ def _by_scores(data: pd.DataFrame) -> str:
     return f"{first}, {best}; the scores are at most {plain(apart, 1)} points apart"
 
 
-def _tenth(rows: pd.DataFrame) -> str:
-    """Return caption text with the coverage of a tenth of the rows, since lines may overlap in the drawing."""
-    shown = row_texts(rows[rows.x == 10], "{series} {y:.1f}").replace("by the ", "")
-    return f"the first 10 % of the rows cover, in per cent: {shown}"
-
-
 @figure("tiering-fig9", studies=deep)
 def fig9(evidence: Evidence) -> Drawing:
     """Draw one panel per score, one line per depth, the paper's values of five hops as hollow marks."""
@@ -327,7 +324,7 @@ def fig9(evidence: Evidence) -> Drawing:
 
 def _by_depth(data: pd.DataFrame) -> str:
     """Return the sentence on coverage by the first tenth of the rows at the least and the largest depth."""
-    tenth = data[data.x.round(9) == 10].groupby("series", sort=False)["y"].agg(span)
+    tenth = data[data.x.round(9) == 10].groupby("series", sort=False).y.agg(span)
     if len(tenth) < 2:
         return ""
     ends = row_texts(tenth.iloc[[0, -1]].reset_index(), "{y} % with {series}")

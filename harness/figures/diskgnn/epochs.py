@@ -43,7 +43,8 @@ LIMITS = ["7x", "5x", "3x"]
 CLASSES = ["aws-nvme", "aws-gp3"]
 MEMORY = Axis("host memory over the features", MEMORY_SHARES, "memory of", percent)
 SPACE = "disk-space limit over the features"
-#: Parts of preprocessing.
+#: Methods of packing, and parts of preprocessing.
+METHODS = {"batched": {"packing": "batched"}, "individual": {"packing": "individual"}}
 PACKING = "packing: reading and writing rows"
 PLANNING = "sampling, ranking, search"
 #: Steps of Fig. 18 with the options that are off.
@@ -54,7 +55,7 @@ STEPS = {
     "+ packing": [],
 }
 #: Options for the fewest mini-batches in flight with which each system works.
-SEQUENTIAL: dict[str, Plain] = {
+SEQUENTIAL = {
     "ginex": {"pipelined": False, "samplers": 1, "readers": 1, "batch_inputs": 1, "device_buffers": 1},
     "mariusgnn": {"sampling_workers": 1, "prefetch": 1},
     "diskgnn": {"pipeline": False},
@@ -235,12 +236,7 @@ def fig15(cells: Cells) -> Drawing:
     return drawn(canvas, table, cells, *notes, finding=finding)
 
 
-def by_packing(profile: Plain) -> Plan:
-    """Plan diskgnn with batched and with individual packing at each share of memory."""
-    return variants(profile, {method: {"packing": method} for method in ("batched", "individual")})
-
-
-@figure_of_cells("diskgnn-fig17", by_packing, least=1)
+@figure_of_cells("diskgnn-fig17", lambda profile: variants(profile, METHODS), least=1)
 def fig17(cells: Cells) -> Drawing:
     """Draw preprocessing time by method and memory, packing as a part."""
     rows = cells.measured()
@@ -280,7 +276,7 @@ def fig18(cells: Cells) -> Drawing:
     last = seconds.iloc[-1]
     if pd.isna(last):
         raise NotDrawn("diskgnn with all its parts has no measured epoch to compare with")
-    paper = published("diskgnn-fig18").set_index("x")["value"]
+    paper = published("diskgnn-fig18").set_index("x").value
     paper_s = rows.x.map(paper)
     data = as_bars(rows, last)
     data["epoch_s"] = seconds
@@ -295,7 +291,7 @@ def fig18(cells: Cells) -> Drawing:
 
 def _gain(data: pd.DataFrame) -> str:
     """Return the sentence on what all steps gain, and the step that gains most; empty without the first step."""
-    times = data.set_index("group")["value"].astype(float)
+    times = data.set_index("group").value.astype(float)
     gains = (times.shift() / times).dropna()
     if gains.empty or pd.isna(times.iloc[0]):
         return ""

@@ -130,12 +130,10 @@ def fig16(evidence: Evidence) -> Drawing:
     return drawn(canvas, data, record, *notes, finding=finding)
 
 
-def space_over_memory(profile: Plain) -> list[StudyNeed]:
-    """Return the study of disk space at shares of the rows in memory."""
-    return packing_studies(profile, "disk-space", graphs(profile), memory_shares=SHARES)
-
-
-@figure("diskgnn-fig13", studies=space_over_memory)
+@figure(
+    "diskgnn-fig13",
+    studies=lambda profile: packing_studies(profile, "disk-space", graphs(profile), memory_shares=SHARES),
+)
 def fig13(evidence: Evidence) -> Drawing:
     """Draw the disk space of packing without a limit over memory, one line per graph."""
     records = evidence.all_studies("disk-space", where=lambda params: params["memory_shares"] == SHARES)
@@ -217,12 +215,7 @@ def tab3(evidence: Evidence) -> Sheet:
     return sheet(data, ACCESSES, records[0], epochs, "in % of accesses", "touched: nodes with any access")
 
 
-def disk(profile: Plain) -> list[StudyNeed]:
-    """Return the study of this host's disk."""
-    return [StudyNeed("fio-grid")]
-
-
-@figure("diskgnn-tab4", studies=disk)
+@figure("diskgnn-tab4", studies=lambda profile: [StudyNeed("fio-grid")])
 def tab4(evidence: Evidence) -> Sheet:
     """Return IOPS, bandwidth and price: a row for this host's disk by fio, then one per storage type of the paper."""
     record = evidence.study("fio-grid")
@@ -235,7 +228,7 @@ def tab4(evidence: Evidence) -> Sheet:
     iops = random.iops.max()
     ours = pd.DataFrame([[name.strip(), iops, bandwidth, None, "fio, this host"]], columns=list(STORAGE))
     paper = paper_frame("diskgnn-tab4").rename(columns=MEASURES)
-    paper["source"] = published("diskgnn-tab4").groupby("series")["source"].first()
+    paper["source"] = published("diskgnn-tab4").groupby("series").source.first()
     data = pd.concat([ours, paper.reset_index(names="storage")])
     note = "most of any queue depth, direct; prices of April 2024, none is known for this host's"
     return sheet(data, STORAGE, record, note)

@@ -23,7 +23,7 @@ ENDS = ["value", "low", "high"]
 BARS = ["group", "series", *ENDS, "status", "run"]
 OPTIONAL = ["low", "high", "status", "hollow", "paper", "paper_low", "paper_high"]
 # Keywords of a bar that other code measured.
-HOLLOW: dict[str, Any] = {"facecolor": "none", "edgecolor": "#555555", "linestyle": "--", "linewidth": 0.9}
+HOLLOW = {"facecolor": "none", "edgecolor": "#555555", "linestyle": "--", "linewidth": 0.9}
 
 
 def draw_bars(

@@ -26,7 +26,7 @@ _EPOCH = re.compile(r"\bepochs?\b", re.IGNORECASE)
 
 def caption(cells: Cells, rows: pd.DataFrame, extra: str = "") -> str:
     """Return setting, device and caveats of the drawn rows of `Cells.medians`, with `extra` text."""
-    records = list(rows["record"])
+    records = list(rows.record)
     config, shared = records[0]["config"], cells.shared
     data, device, memory = config["dataset"], config["device"], config.get("device_memory_bytes")
     emulated = device.startswith("emulated:")
@@ -54,7 +54,7 @@ def caption(cells: Cells, rows: pd.DataFrame, extra: str = "") -> str:
 
 def part_of(rows: pd.DataFrame) -> str:
     """Return the part of an epoch behind rows of `Cells.medians`, as `part_of_epochs`."""
-    return part_of_epochs(record["config"] for record in rows["record"] if isinstance(record, dict))
+    return part_of_epochs(record["config"] for record in rows.record if isinstance(record, dict))
 
 
 def part_of_study(record: StudyRecord) -> str:
@@ -82,12 +82,12 @@ def name_part(canvas: Canvas, part: str) -> None:
 
 def _medians(rows: pd.DataFrame) -> str:
     """Return the number of epochs behind the medians, and the kind of their intervals; empty without epochs."""
-    measured = rows[rows["samples"] > 0]
+    measured = rows[rows.samples > 0]
     if measured.empty:
         return ""
     kinds = {"bootstrap95": "95 % interval", "range": "range"}
-    marks = " / ".join(sorted({kinds[kind] for kind in measured["interval"]}))
-    least, most = int(measured["samples"].min()), int(measured["samples"].max())
+    marks = " / ".join(sorted({kinds[kind] for kind in measured.interval}))
+    least, most = int(measured.samples.min()), int(measured.samples.max())
     epochs = "1 epoch" if most == 1 else f"{least} epochs" if least == most else f"{least}–{most} epochs"
     return f"median and {marks} of {epochs}"
 

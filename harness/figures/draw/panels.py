@@ -100,7 +100,7 @@ def name_axes(axes: Any, title: str, xlabel: str = "", ylabel: str = "") -> None
 
 def mark_paper(axes: Any, xs: Any, ys: Any, label: str, **changes: Any) -> None:
     """Draw published values as hollow diamonds; without values nothing. `changes`: other keywords of `plot`."""
-    look: dict[str, Any] = {"marker": "D", "linestyle": "none", "markerfacecolor": "white", "markeredgecolor": "black"}
+    look = {"marker": "D", "linestyle": "none", "markerfacecolor": "white", "markeredgecolor": "black"}
     if len(xs):
         axes.plot(xs, ys, label=label, **{**look, "markersize": 4.5, **changes})
 

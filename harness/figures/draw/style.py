@@ -22,7 +22,7 @@ SOFT = "#333333"
 DARK = "#111111"
 
 #: Plotly's names for the markers of the looks.
-SYMBOLS: dict[Any, str] = {
+SYMBOLS = {
     "o": "circle",
     "s": "square",
     "D": "diamond",
@@ -72,7 +72,7 @@ class Look:
 
 
 #: Looks of the systems, in drawing order.
-LOOKS: dict[str, Look] = {
+LOOKS = {
     "in-memory": Look("#807E8B", (4, 1, 0), ":", "...."),
     "pyg+": Look("#C98216", "o", "-", ""),
     "dgl-ondisk": Look("#A5563C", "v", "--", "xxxx"),

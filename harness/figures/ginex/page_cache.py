@@ -117,16 +117,11 @@ def fig4(evidence: Evidence) -> Drawing:
         "misses are the cap's major faults by 10 Hz telemetry, pages asked for are those of rows and neighbour lists "
         "by the trace"
     )
-    return drawn(canvas, data, cells, idle, counted, order=order, finding=_missed(shares, ratios, window))
-
-
-def _missed(shares: pd.DataFrame, ratios: pd.DataFrame, window: int) -> str:
-    """Return the sentence on the time without work of the device, and on the page cache's misses at the end."""
-    idle = shares.percent[shares.part == REST].sum()
-    missed = ratios.miss_percent.iloc[-1]
+    waiting = shares.percent[shares.part == REST].sum()
     last = "iteration" if window == 1 else f"{window} iterations"
-    at_end = f"in the last {last} {missed:.0f} % of the pages asked for miss the page cache"
-    return f"The device neither computes nor copies for {idle:.0f} % of {BASE}'s epoch; {at_end}"
+    missed = f"in the last {last} {ratios.miss_percent.iloc[-1]:.0f} % of the pages asked for miss the page cache"
+    finding = f"The device neither computes nor copies for {waiting:.0f} % of {BASE}'s epoch; {missed}"
+    return drawn(canvas, data, cells, idle, counted, order=order, finding=finding)
 
 
 def _pages_of(evidence: Evidence, config: Plain) -> Plain:

@@ -127,12 +127,8 @@ def tab4(cells: Cells) -> Sheet:
         f"the {least:g}x to {most:g}x that the paper's GraphSAGE speedups range over; prices are the paper's, of "
         "Google Cloud; performance is over DistDGL's; the datasets named are the paper's, ours is the same for both"
     )
-    return sheet(rows, FORMATS_4, cells, note, finding=_for_a_dollar(ours))
-
-
-def _for_a_dollar(ours: pd.DataFrame) -> str:
-    """Return the sentence on each measured system's performance per dollar over the modelled distributed run's."""
     by_system = wide(ours, "performance/$", "dataset")
     most_first = by_system[by_system.mean().sort_values(ascending=False).index]
     before = "By the model, a dollar buys this much of DistDGL's performance: "
-    return spans(most_first, "{span} times with {name}", before=before)
+    finding = spans(most_first, "{span} times with {name}", before=before)
+    return sheet(rows, FORMATS_4, cells, note, finding=finding)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import pandas as pd
-
 from harness.compare.cells import Cells, with_absent
 from harness.compare.plan import Plain, Plan, as_entry, grid, joined, value_at
 from harness.figures import grids
@@ -46,11 +44,6 @@ def over_buffers(profile: Plain) -> Plan:
     return grid(roomy, on_both(roomy), scales)
 
 
-def _with_buffers(table: pd.DataFrame) -> pd.DataFrame:
-    """Add the bytes of each run's feature buffer to rows of `Cells.medians`."""
-    return table.assign(buffer_bytes=table["record"].map(_buffer_bytes))
-
-
 def _buffer_bytes(record: Plain) -> int | None:
     items = value_at(record, "memory.plan") or []
     return next((item["bytes"] for item in items if item["name"] == "feature buffer"), None)
@@ -63,7 +56,15 @@ def fig12(cells: Cells) -> Drawing:
     notes = ["one dataset of the paper's four", cpu_note(cells)]
     title = "Epoch time over feature buffer"
     finding = _over_ends(cells, "With a buffer of {last:g}x epochs are {times} times as fast as with {first:g}x")
-    return bars(cells, axis, title=title, numbers=".2f", notes=notes, more=_with_buffers, finding=finding)
+    return bars(
+        cells,
+        axis,
+        title=title,
+        numbers=".2f",
+        notes=notes,
+        more=lambda rows: rows.assign(buffer_bytes=rows.record.map(_buffer_bytes)),
+        finding=finding,
+    )
 
 
 def _over_ends(cells: Cells, text: str) -> str:

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-import pandas as pd
-
 from harness.compare.cells import Cells
 from harness.compare.plan import Plain, Plan, as_entry, grid, joined
 from harness.compare.verdicts import NotDrawn
@@ -62,7 +60,12 @@ def fig2(cells: Cells) -> Drawing:
     title, ylabel = "Sampling alone (-only) and with all stages (-all)", "sampling time per epoch (s)"
     column = "stages_s.sample"
     notes = [device_note(cells)]
-    finding = _slowed(cells.medians(column))
+    rows = cells.medians(column)
+    names = rows.system.str.extract("(?P<name>.+)-(?P<stages>only|all)$")
+    times = ratios(wide(rows.join(names), index=["name", "x"], columns="stages"), "all", "only")
+    slower = wide(times, "times", columns="name")
+    most_first = slower[slower.max().sort_values(ascending=False).index]
+    finding = spans(most_first, "{name} {span}x", before="Other stages slow sampling: ")
     return bars(cells, OVER_DIMS, title=title, column=column, ylabel=ylabel, notes=notes, finding=finding, looks=_look)
 
 
@@ -71,15 +74,6 @@ def _look(series: str) -> Look:
     system, _, stages = series.rpartition("-")
     own = style.system_looks([system])(system)
     return replace(own, color=f"{own.color}{PALE}", hatch="") if stages == "only" else own
-
-
-def _slowed(rows: pd.DataFrame) -> str:
-    """Return the sentence on how far the other stages slow sampling, most first; empty where none was compared."""
-    names = rows.system.str.extract("(?P<name>.+)-(?P<stages>only|all)$")
-    times = ratios(wide(rows.join(names), index=["name", "x"], columns="stages"), "all", "only")
-    by_system = wide(times, "times", columns="name")
-    most_first = by_system[by_system.max().sort_values(ascending=False).index]
-    return spans(most_first, "{name} {span}x", before="Other stages slow sampling: ")
 
 
 def epochs(profile: Plain) -> Plan:

@@ -70,16 +70,10 @@ def _timelines(cells: Cells, *notes: str) -> Drawing:
         axes.set_title(run.system, loc="left")
     panels[-1].set_xlabel("time since the first epoch began (s)")
     how = f"warm-up epoch hatched, {SMOOTH_S:g} s rolling mean"
-    return drawn(canvas, data, cells, how, *notes, runs=list(shown.run), finding=_waits(data))
-
-
-def _waits(telemetry: pd.DataFrame) -> str:
-    """Return the sentence on the mean share of I/O wait in each run's epochs; empty without this measure."""
-    if "iowait_percent" not in telemetry:
-        return ""
-    waits = telemetry.groupby("system", sort=False).iowait_percent.mean().dropna()
+    waits = data.reindex(columns=["system", "iowait_percent"]).groupby("system", sort=False).mean().dropna()
     before = "Processor time spent waiting for I/O: "
-    return row_texts(waits.reset_index(), "{system} {iowait_percent:.0f} %", before=before)
+    finding = row_texts(waits.reset_index(), "{system} {iowait_percent:.0f} %", before=before)
+    return drawn(canvas, data, cells, how, *notes, runs=list(shown.run), finding=finding)
 
 
 def _telemetry(run: Any) -> pd.DataFrame:

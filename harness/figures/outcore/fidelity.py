@@ -59,10 +59,10 @@ def fidelity(evidence: Evidence) -> Sheet:
     pairs = _pairs(evidence, known[["system", "program"]].explode("program"))
     rows = known.merge(pairs, on="system", how="left")
     table = rows[["system", DIFFERS, "dataset", "memory"]].copy()
-    table["original"] = rows["name_theirs"].fillna(rows["program"].str[-1])
-    table["epoch (s)"] = rows["seconds"]
-    table["its epoch (s)"] = rows["seconds_theirs"].astype(object).fillna("not measured")
-    table["times as fast"] = rows["seconds_theirs"] / rows["seconds"]
+    table["original"] = rows.name_theirs.fillna(rows.program.str[-1])
+    table["epoch (s)"] = rows.seconds
+    table["its epoch (s)"] = rows.seconds_theirs.astype(object).fillna("not measured")
+    table["times as fast"] = rows.seconds_theirs / rows.seconds
     for column in COUNTS:
         table[column] = _beside(rows, column, format_count)
     table["hits"] = _beside(rows, "hits", HITS)
@@ -118,9 +118,9 @@ def _measured(evidence: Evidence) -> pd.DataFrame:
 
 def _own_epochs(runs: pd.DataFrame) -> pd.DataFrame:
     """Return the epochs of counted runs that ended well, with program and setting."""
-    done = runs[runs["counts"] & (runs["status"] == "ok")]
-    heads = done[["run_id", "cell"]].assign(program=done["system"], name=done["system"])
-    heads["setting"] = done["record"].map(side_by_side_of)
+    done = runs[runs.counts & (runs.status == "ok")]
+    heads = done[["run_id", "cell"]].assign(program=done.system, name=done.system)
+    heads["setting"] = done.record.map(side_by_side_of)
     heads["dataset"] = done["config.dataset.name"]
     heads["memory"] = done["config.memory"]
     epochs = heads.merge(epochs_table(done), on="run_id")
@@ -138,12 +138,12 @@ def _counted(found: pd.DataFrame) -> pd.DataFrame:
     """Return epochs with `COUNTS` a mini-batch, and hits in per cent."""
     epochs = found.reindex(columns=[*KEYS, "run_id", "seconds", *COUNTERS])
     # Counters of a memory map have no misses: there, page faults that read count as misses.
-    mapped = epochs["hits"].astype(object).str.get("page_cache").notna()
-    faulted = epochs["observed"].astype(object).str.get("page_cache_miss_ratio")
-    missed = (epochs["misses"] / epochs["rows"]).where(~mapped, faulted)
+    mapped = epochs.hits.astype(object).str.get("page_cache").notna()
+    faulted = epochs.observed.astype(object).str.get("page_cache_miss_ratio")
+    missed = (epochs.misses / epochs.rows).where(~mapped, faulted)
     epochs["hits"] = 100 * (1 - missed.astype(float))
     # The counts by the kernel come before those by the program itself.
-    epochs["requests"] = epochs["device_requests"].fillna(epochs["io_requests"])
-    epochs["bytes"] = epochs["device_bytes"].fillna(epochs["bytes_read"])
-    epochs[COUNTS] = epochs[COUNTS].div(epochs["batches"], axis=0)
+    epochs["requests"] = epochs.device_requests.fillna(epochs.io_requests)
+    epochs["bytes"] = epochs.device_bytes.fillna(epochs.bytes_read)
+    epochs[COUNTS] = epochs[COUNTS].div(epochs.batches, axis=0)
     return epochs

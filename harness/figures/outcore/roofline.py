@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -11,6 +10,7 @@ import pandas as pd
 from harness.compare.cells import Cells
 from harness.compare.plan import Plain, Plan, first_setting, grid
 from harness.compare.verdicts import NotDrawn
+from harness.figures.absent import failures
 from harness.figures.base import Drawing, drawn, figure_of_cells
 from harness.figures.draw import style
 from harness.figures.draw.captions import row_texts
@@ -54,22 +54,24 @@ def roofline(cells: Cells) -> Drawing:
     Right: epochs beside the least device time of their traces, engine efficiency. Raise NotDrawn without an epoch.
     """
     medians = cells.medians()
-    measured = medians[medians["value"].notna()].set_index("system", drop=False)
+    measured = medians.dropna(subset="value").set_index("system", drop=False)
     if measured.empty:
         raise NotDrawn("no capped run has a measured epoch")
     measured = measured.loc[style.ordered(list(measured.index))]
-    device = _device_rates(measured["record"].iloc[-1])
+    device = _device_rates(measured.record.iloc[-1])
     driven = _read_rates(measured)
-    distances = _distances(measured[measured["mean_epoch_s"].notna()])
+    distances = _distances(measured[measured.mean_epoch_s.notna()])
     height = 1.3 + 0.2 * len(measured)
     canvas, (left, right) = many_panels(2, height=height, sharey=True)
-    systems = list(measured["system"])
-    _draw_rates(left, driven, device[device["name"] == "limited"], systems)
+    systems = list(measured.system)
+    _draw_rates(left, driven, device[device.name == "limited"], systems)
     _draw_distances(right, distances, systems)
-    absent = medians[medians["value"].isna()]
-    failed = [f"{row.system} {row.status.upper()}" for row in each(absent)]
+    failed = failures(medians, [])
+    known = distances.dropna(subset="y").astype({"y": float}).nlargest(1, "y")
+    nearest = known.assign(times=1 / known.y)
+    finding = row_texts(nearest, "{name} comes nearest to the device's least time, at {times:.2g} times it")
     table = pd.concat([device, driven, distances], ignore_index=True)[COLUMNS]
-    return drawn(canvas, table, cells, *failed, rows=measured, order=MARKS, finding=_nearest(distances))
+    return drawn(canvas, table, cells, *failed, order=MARKS, finding=finding)
 
 
 def _device_rates(record: Plain) -> pd.DataFrame:
@@ -78,7 +80,7 @@ def _device_rates(record: Plain) -> pd.DataFrame:
     for name in ("limited", "bare"):
         profile = record.get("disk", {}).get(name) or {}
         points = pd.DataFrame(profile.get("points", []), columns=["block_bytes", "bytes_per_s"])
-        best = points.groupby("block_bytes")["bytes_per_s"].max() / MIB
+        best = points.groupby("block_bytes").bytes_per_s.max() / MIB
         found.append(pd.DataFrame({"panel": "roof", "name": name, "x": best.index, "y": best, "unit": "MiB/s"}))
     return pd.concat(found)
 
@@ -87,12 +89,11 @@ def _read_rates(cells: pd.DataFrame) -> pd.DataFrame:
     """Return the read rate (`y`, MiB/s) and mean request (`x`, bytes) of each system with requests of the device."""
     rows = []
     for cell in each(cells):
-        epochs = pd.DataFrame(measured_epochs(cell.record))
-        requests, moved, seconds = (epochs[name].sum() for name in ("device_requests", "device_bytes", "seconds"))
-        if not requests or not seconds:
-            continue
-        size, rate = moved / requests, moved / seconds / MIB
-        rows.append({"panel": "roof", "name": cell.system, "x": size, "y": rate, "unit": "MiB/s"})
+        sums = pd.DataFrame(measured_epochs(cell.record))[["device_requests", "device_bytes", "seconds"]].sum()
+        if sums.device_requests and sums.seconds:
+            size = sums.device_bytes / sums.device_requests
+            rate = sums.device_bytes / sums.seconds / MIB
+            rows.append({"panel": "roof", "name": cell.system, "x": size, "y": rate, "unit": "MiB/s"})
     return pd.DataFrame(rows, columns=["panel", "name", "x", "y", "unit"])
 
 
@@ -114,15 +115,8 @@ def _rate_at(device: pd.DataFrame, size: float) -> float | None:
     """Return the device's rate (MiB/s) at a request size (bytes), between the measured ones; None without any."""
     if device.empty:
         return None
-    exponent = np.interp(np.log(size), np.log(device["x"]), np.log(device["y"]))
+    exponent = np.interp(np.log(size), np.log(device.x), np.log(device.y))
     return float(np.exp(exponent))
-
-
-def least_seconds(record: Mapping[str, Any]) -> float | None:
-    """Return the least seconds of an epoch by a run's `distance_to_limit`, of its own epochs; None without one."""
-    distance = (record.get("summary") or {}).get("distance_to_limit")
-    cost = TrainingCost.of(record)
-    return None if distance is None or cost is None else distance * cost.share_s(record["config"]["epochs"])
 
 
 def _distances(cells: pd.DataFrame) -> pd.DataFrame:
@@ -130,12 +124,14 @@ def _distances(cells: pd.DataFrame) -> pd.DataFrame:
     rows = []
     for cell in each(cells):
         summary = cell.record["summary"]
-        whole = cost_of(cell).share_s(cell.record["config"]["epochs"])
-        epoch_s = cell.mean_epoch_s
-        row = {"panel": "distance", "name": cell.system, "x": epoch_s, "y": summary.get("distance_to_limit")}
-        row |= {"unit": "s", "engine_efficiency": summary.get("engine_efficiency")}
+        epochs = cell.record["config"]["epochs"]
+        distance, own = summary.get("distance_to_limit"), TrainingCost.of(cell.record)
+        # By the run's own epochs, as its distance.
+        least = None if distance is None or own is None else distance * own.share_s(epochs)
+        row = {"panel": "distance", "name": cell.system, "x": cell.mean_epoch_s, "y": distance, "unit": "s"}
+        row |= {"engine_efficiency": summary.get("engine_efficiency"), "least_s": least}
         row |= {"limit_s": summary.get("extra", {}).get("limit_s")}
-        rows.append({**row, "least_s": least_seconds(cell.record), "offline_s": whole - epoch_s})
+        rows.append({**row, "offline_s": cost_of(cell).share_s(epochs) - cell.mean_epoch_s})
     return pd.DataFrame(rows, columns=COLUMNS)
 
 
@@ -157,13 +153,6 @@ def _draw_distances(axes: Any, distances: pd.DataFrame, systems: list[str]) -> N
     name_axes(axes, "How far from the least time: distance, engine", "epoch (s, log)")
 
 
-def _nearest(distances: pd.DataFrame) -> str:
-    """Return the sentence on the system nearest to its least time; empty where no distance is known."""
-    known = distances.dropna(subset="y").astype({"y": float}).nlargest(1, "y")
-    nearest = known.assign(times=1 / known["y"])
-    return row_texts(nearest, "{name} comes nearest to the device's least time, at {times:.2g} times it")
-
-
 def _dot(axes: Any, x: float, place: int, look: Look, **changes: Any) -> None:
     border = {"markersize": 6, "markeredgecolor": "black", "markeredgewidth": 0.5, **changes}
     axes.plot([x], [place], marker=look.marker, color=look.color, linestyle="none", **border)
@@ -177,7 +166,7 @@ def _mark(axes: Any, x: float, place: int, label: str) -> None:
 
 
 def _write(axes: Any, x: float, place: int, text: str) -> None:
-    beside: Any = {"xytext": (6, 0), "textcoords": "offset points", "va": "center", "fontsize": style.LEAST_POINTS}
+    beside = {"xytext": (6, 0), "textcoords": "offset points", "va": "center", "fontsize": style.LEAST_POINTS}
     axes.annotate(text, (x, place), **beside)
 
 

@@ -33,16 +33,16 @@ def over_classes(profile: Plain) -> Plan:
 def ssd(cells: Cells) -> Drawing:
     """Draw a group of dots for each class; raise NotDrawn below two measured classes."""
     medians = cells.medians()
-    drives = pd.DataFrame(medians["record"].map(drive_rates).tolist()).groupby(medians["x"], sort=False).max()
+    drives = pd.DataFrame(medians.record.map(drive_rates).tolist()).groupby(medians.x, sort=False).max()
     drives["bare"] = drives.index == BARE
     drives = drives.sort_values(["reads_per_s", "bare"]).astype(object).replace(0.0, None)
     order = list(drives.index)
     rows = with_absent(medians, style.ordered(cells.systems), order)
     data = rows[["x", "system", "value", "low", "high", "status"]].rename(columns={"x": "group", "system": "series"})
-    data["reads_per_s"] = rows["x"].map(drives["reads_per_s"])
-    data["bytes_per_s"] = rows["x"].map(drives["bytes_per_s"])
-    data["run"] = rows["run"]
-    if data.loc[data["value"].notna(), "group"].nunique() < 2:
+    data["reads_per_s"] = rows.x.map(drives.reads_per_s)
+    data["bytes_per_s"] = rows.x.map(drives.bytes_per_s)
+    data["run"] = rows.run
+    if data.loc[data.value.notna(), "group"].nunique() < 2:
         raise NotDrawn("no measured runs under two SSD classes (outcore-ssd)")
     labels = {name: _label(name, drives.loc[name]) for name in order}
     ylabel = "epoch (s, log)"
@@ -52,9 +52,8 @@ def ssd(cells: Cells) -> Drawing:
         "read large requests; both as measured under each class"
     )
     every = order if SLOW in order else [*order, SLOW]
-    measured = medians[medians["value"].notna()]
     omitted = left_out(order, every, "SSD classes")
-    return drawn(canvas, data, cells, note, omitted, rows=measured, finding=_gains(data, order[0], order[-1]))
+    return drawn(canvas, data, cells, note, omitted, finding=_gains(data, order[0], order[-1]))
 
 
 def _gains(data: pd.DataFrame, slowest: str, best: str) -> str:

@@ -32,7 +32,7 @@ DEVICES_TEXT = {1: "\n1 device", 2: "\n2 devices", 4: "\n4 devices"}
 
 def by_count(profile: Plain) -> dict[int, Plain]:
     """Return the run settings of each number of devices; each of several trains a partition of its own."""
-    one: Plain = {"ranks": 1, "partition": "none"}
+    one = {"ranks": 1, "partition": "none"}
     counts = values(profile, "ranks", COUNTS)
     return {count: {"ranks": count, "partition": "self-reliant"} if count > 1 else one for count in counts}
 
@@ -60,7 +60,7 @@ def seed_rates(cells: Cells) -> pd.DataFrame:
 def curve_rows(rates: pd.DataFrame) -> pd.DataFrame:
     """Return rows of `seed_rates` as those of curves over devices, one for each system and model."""
     rows = rates.rename(columns={"panel": "model", "value": "y"})
-    rows["series"] = rows["system"] + " " + rows["model"].map(NAMES)
+    rows["series"] = rows.system + " " + rows.model.map(NAMES)
     shown = rows[["series", "system", "model", "x", "y", "low", "high", "status", "run"]]
     return shown.sort_values(["series", "x"], ignore_index=True).astype({"x": int})
 
@@ -68,7 +68,7 @@ def curve_rows(rates: pd.DataFrame) -> pd.DataFrame:
 def draw_rates(axes: Any, rows: pd.DataFrame, title: str) -> None:
     """Draw rows of `curve_rows`."""
     draw_curves(rows, title=title, xlabel="devices", ylabel="thousand seed nodes / s", axes=axes)
-    axes.set_xticks(sorted(set(rows["x"])))
+    axes.set_xticks(sorted(set(rows.x)))
     axes.set_ylim(bottom=0)
 
 
@@ -193,7 +193,7 @@ def on_partitions(profile: Plain) -> Plan:
 def fig21(cells: Cells) -> Drawing:
     """Draw test accuracy over time, a panel for each model; raise NotDrawn without test accuracy."""
     runs = cells.medians()
-    known = runs[runs["record"].map(accuracy.best_accuracy).notna()]
+    known = runs[runs.record.map(accuracy.best_accuracy).notna()]
     if known.empty:
         raise NotDrawn("no run of dgl or pagraph that found accuracy (pagraph-fig21)")
     models = known.groupby("x", sort=False)
@@ -224,10 +224,10 @@ def _curve(run: Any) -> pd.DataFrame:
 
 def _reached(runs: pd.DataFrame) -> pd.DataFrame:
     """Return a row for each run: its `best` accuracy (%), and `seconds` to the `target` (%) that all of them reach."""
-    target = accuracy.common_target(list(runs["record"])) or 0.0
+    target = accuracy.common_target(list(runs.record)) or 0.0
     rows = runs[["system"]].assign(target=100 * target)
-    rows["best"] = 100 * runs["record"].map(accuracy.best_accuracy)
-    rows["seconds"] = [accuracy.at_target(record, target) for record in runs["record"]]
+    rows["best"] = 100 * runs.record.map(accuracy.best_accuracy)
+    rows["seconds"] = [accuracy.at_target(record, target) for record in runs.record]
     return rows
 
 

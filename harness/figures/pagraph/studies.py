@@ -91,7 +91,7 @@ def fig13(evidence: Evidence) -> Drawing:
 
 def _widest(data: pd.DataFrame) -> str:
     """Return the sentence on the hits of each ranking at the cached share at which they are furthest apart."""
-    hits = data.groupby("x")["y"]
+    hits = data.groupby("x").y
     apart = hits.max() - hits.min()
     x: Any = apart.idxmax()
     widest = data[data.x == x].sort_values("y", ascending=False)
@@ -139,9 +139,9 @@ def _partitioned(found: pd.DataFrame) -> str:
     if len(found) < 2:
         return ""
     counts = found["count"].astype(int)
-    hits = found["hit_ratio"].map("{:.0%}".format).str.replace("%", " %")
+    hits = found.hit_ratio.map("{:.0%}".format).str.replace("%", " %")
     least, most = counts.iloc[0], counts.iloc[-1]
-    share = 100.0 * found["share"].iloc[-1]
+    share = 100.0 * found.share.iloc[-1]
     held = f"each of the {most} holds {share:.0f} % of the nodes, in an even split {plain(100 / most)} %"
     partitions = "1 partition" if least == 1 else f"{least} partitions"
     return f"Caches hit {hits.iloc[0]} with {partitions}, {hits.iloc[-1]} with {most}; {held}"
@@ -175,7 +175,7 @@ def tab5(evidence: Evidence) -> Sheet:
     ours = found.rename(columns={"count": "partitions", "balance": "largest over mean"})
     ours["dataset"] = dataset_name(record)
     ours["training nodes"] = record.dataset.train_nodes if record.dataset else None
-    ours["training nodes / s"] = ours["training nodes"] / ours["seconds"]
+    ours["training nodes / s"] = ours["training nodes"] / ours.seconds
     paper = published("pagraph-tab5").rename(columns={"series": "dataset"})
     paper["seconds"] = 60.0 * paper["value"]
     rows = pd.concat([ours.assign(source="measured"), paper.assign(source="paper")], ignore_index=True)
@@ -184,11 +184,7 @@ def tab5(evidence: Evidence) -> Sheet:
         record, f"seconds of partitioning on this host, {hops} hops; largest over mean: training nodes"
     )
     text = text.replace("computed from the mini-batches, no timing; ", "")
-    return sheet(rows[list(COST)], COST, text, finding=_cost(ours))
-
-
-def _cost(ours: pd.DataFrame) -> str:
-    """Return the sentence on the seconds of partitioning and the copies of a node."""
     most = ours.sort_values("partitions").tail(1)
     copies = row_texts(most, "with {partitions:.0f} partitions a node is held {replication:.2g} times")
-    return f"Partitioning takes {span(ours.seconds)} s; {copies}"
+    finding = f"Partitioning takes {span(ours.seconds)} s; {copies}"
+    return sheet(rows[list(COST)], COST, text, finding=finding)
