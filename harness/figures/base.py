@@ -48,9 +48,9 @@ FORMATS: dict[str, Callable[[Any], str]] = {
     "count": lambda value: format_count(int(value)),
     "bytes": lambda value: format_bytes(int(value)),
     "GB": lambda value: f"{value / GB:.3g} GB",
-    "dollars": lambda value: f"${value:.2f}",
+    "dollars": "${:.2f}".format,
     "percent": lambda share: f"{100 * float(share):g} %",
-    "times": lambda factor: f"{factor:g}x",
+    "times": "{:g}x".format,
 }
 #: Bytes of a gigabyte in the papers' tables.
 GB = 10**9

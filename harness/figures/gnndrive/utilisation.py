@@ -16,7 +16,7 @@ from harness.figures.draw.captions import row_texts
 from harness.figures.draw.panels import many_panels
 from harness.figures.draw.style import SERIES
 from harness.figures.gnndrive.grid import MARIUS, cpu_note, on_both
-from harness.figures.grids import gallery, only_systems
+from harness.figures.grids import capped, gallery
 from harness.results import store as results
 from harness.results.table import each
 
@@ -31,18 +31,18 @@ LINES = {
 }
 
 
-def baselines(profile: Plain) -> Plan:
-    """Plan capped runs of the baselines."""
-    return grid(first_setting(profile), only_systems(profile, BASELINES), {"": {}})
-
-
 def variants(profile: Plain) -> Plan:
     """Plan gnndrive as in the profile, and on the CPU with the device memory added to the host budget."""
     first = first_setting(profile)
     return grid(first, on_both(first), {"": {}})
 
 
-@figure_of_cells("gnndrive-fig3", lambda profile: baselines(gallery(profile)), otherwise=baselines, least=1)
+@figure_of_cells(
+    "gnndrive-fig3",
+    lambda profile: capped(gallery(profile), BASELINES),
+    otherwise=lambda profile: capped(profile, BASELINES),
+    least=1,
+)
 def fig3(cells: Cells) -> Drawing:
     """Draw the utilisation of the baselines, from the headline's runs where the gallery's were not made."""
     return _timelines(cells, *failures(cells.medians(), BASELINES))

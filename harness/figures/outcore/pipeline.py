@@ -8,14 +8,13 @@ from typing import Any
 import pandas as pd
 
 from harness.compare.cells import Cells
-from harness.compare.plan import Plain, Plan, first_setting, grid
 from harness.compare.verdicts import NotDrawn
 from harness.figures.absent import failures
 from harness.figures.base import Drawing, drawn, figure_of_cells
 from harness.figures.draw import style
 from harness.figures.draw.captions import row_texts
 from harness.figures.draw.panels import many_panels, name_axes
-from harness.figures.grids import gallery, only_systems
+from harness.figures.grids import capped, gallery
 from harness.results import store as results
 from harness.results.table import each, measured_epochs
 from workloads.errors import InputError
@@ -29,17 +28,12 @@ COLUMNS = ["system", "run", "epoch", "batch", "stage", "thread", "start", "end"]
 MARKS = "neighbouring mini-batches alternate in shade, the path of one is black, work of no single one grey"
 
 
-def of_the_bench(profile: Plain) -> Plan:
-    """Plan capped runs of `SYSTEMS`."""
-    return grid(first_setting(profile), only_systems(profile, SYSTEMS), {"": {}})
-
-
-def of_the_gallery(profile: Plain) -> Plan:
-    """Plan these systems in the gallery's shorter runs."""
-    return of_the_bench(gallery(profile))
-
-
-@figure_of_cells("outcore-pipeline", of_the_gallery, otherwise=of_the_bench, least=1)
+@figure_of_cells(
+    "outcore-pipeline",
+    lambda profile: capped(gallery(profile), SYSTEMS),
+    otherwise=lambda profile: capped(profile, SYSTEMS),
+    least=1,
+)
 def pipeline(cells: Cells) -> Drawing:
     """Draw each system's measured epoch nearest to its runs' median; raise NotDrawn if none has a table of stages."""
     runs = cells.measured()
@@ -59,9 +53,8 @@ def pipeline(cells: Cells) -> Drawing:
         _name_stages(axes, own)
         notes.append(_limit(axes, own))
     notes += missing
-    drawn_runs = runs[shown]
-    ids = list(drawn_runs.run)
-    return drawn(canvas, spans[COLUMNS], cells, *notes, rows=drawn_runs, runs=ids, finding=_longest(spans))
+    ids = list(runs.run[shown])
+    return drawn(canvas, spans[COLUMNS], cells, *notes, runs=ids, finding=_longest(spans))
 
 
 def _longest(spans: pd.DataFrame) -> str:

@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 
 from harness.compare.cells import Cells
-from harness.compare.plan import Plain, Plan, first_setting, grid
+from harness.compare.plan import Plain
 from harness.compare.verdicts import NotDrawn
 from harness.figures.absent import failures
 from harness.figures.base import Drawing, drawn, figure_of_cells
@@ -16,7 +16,7 @@ from harness.figures.draw import style
 from harness.figures.draw.captions import row_texts
 from harness.figures.draw.panels import many_panels, name_axes, plain_log
 from harness.figures.draw.style import Look
-from harness.figures.grids import gallery, only_systems
+from harness.figures.grids import capped, gallery
 from harness.figures.outcore.memory import cost_of
 from harness.records.cost import TrainingCost
 from harness.results.table import each, measured_epochs
@@ -37,17 +37,12 @@ VISIBLE = 1.02
 TEXT_SHARE = 0.5
 
 
-def of_the_bench(profile: Plain) -> Plan:
-    """Plan every system that reads its features from disk, under the profile's cap."""
-    return grid(first_setting(profile), only_systems(profile, ON_DISK), {"": {}})
-
-
-def of_the_gallery(profile: Plain) -> Plan:
-    """Plan these systems in the gallery's shorter runs."""
-    return of_the_bench(gallery(profile))
-
-
-@figure_of_cells("outcore-roofline", of_the_bench, otherwise=of_the_gallery, least=1)
+@figure_of_cells(
+    "outcore-roofline",
+    lambda profile: capped(profile, ON_DISK),
+    otherwise=lambda profile: capped(gallery(profile), ON_DISK),
+    least=1,
+)
 def roofline(cells: Cells) -> Drawing:
     """Draw each system's read rate beside the device's at the same request size (left).
 
