@@ -22,6 +22,7 @@ from harness.figures.base import Drawing, drawn
 from harness.figures.draw.captions import row_texts
 from harness.figures.draw.curves import draw_curves
 from harness.figures.draw.panels import many_panels
+from harness.figures.findings import first_and_last
 from harness.figures.grids import gallery
 from harness.results.table import each, preparation_s
 from harness.settings import Strict, strict
@@ -113,12 +114,12 @@ def at_target(record: Mapping[str, Any], target: float, column: str = "seconds")
 
 def best_accuracy(record: Mapping[str, Any]) -> float | None:
     """Return the highest test accuracy of any epoch, None for a run without test accuracy."""
-    return _known(accuracy_curve(record)["accuracy"].max())
+    return _known(accuracy_curve(record).accuracy.max())
 
 
 def final_accuracy(record: Mapping[str, Any], epochs: int = 3) -> float | None:
     """Return mean test accuracy of the last epochs, steadier than one epoch's; None for a run without test accuracy."""
-    return _known(accuracy_curve(record)["accuracy"].tail(epochs).mean())
+    return _known(accuracy_curve(record).accuracy.tail(epochs).mean())
 
 
 def common_target(records: Sequence[Mapping[str, Any]]) -> float | None:
@@ -151,32 +152,23 @@ def draw_by_system(cells: Cells, systems: Sequence[str], titles: Sequence[str], 
     """
     runs = cells.measured()
     record = runs.record.iloc[0]
-    target = common_target(list(runs.record))
-    if target is None:
+    share = common_target(list(runs.record))
+    if share is None:
         raise NotDrawn("no run judged its model on test nodes after every epoch")
     curves = [accuracy_curve(run.record).assign(series=run.system, run=run.run) for run in each(runs)]
     table = pd.concat(curves, ignore_index=True)
     table["accuracy"] *= 100
-    target *= 100
+    target = 100 * share
     canvas = _draw_curves(table, titles, target)
-    reached = table[table.accuracy >= target].drop_duplicates("series")
+    reached = table[table.accuracy >= target].drop_duplicates("series").assign(target=target)
     times = row_texts(reached, "{series} {seconds:.1f} s (epoch {epoch})")
     judged = f"{record['config']['test_nodes']:,} test nodes after every epoch"
     notes = [memory, origin(record), judged, f"to {target:.1f} %: {times}"]
     notes += failures(cells.medians(), systems)
-    finding = _first_at(reached, target)
-    return drawn(canvas, table, cells, *notes, rows=runs, runs=list(runs.run), finding=finding)
-
-
-def _first_at(reached: pd.DataFrame, target: float) -> str:
-    """Return the sentence on the first and the last system to reach the accuracy; empty with fewer than two."""
     by_time = reached.sort_values("seconds")
-    if len(by_time) < 2:
-        return ""
-    first = row_texts(by_time.head(1), "{series} is the first to reach")
-    after = row_texts(by_time.head(1), "after {seconds:.1f} s")
-    last = row_texts(by_time.tail(1), "{series} the last, after {seconds:.1f} s")
-    return f"{first} {target:.1f} % accuracy, {after}, {last}"
+    first = "{series} is the first to reach {target:.1f} % accuracy, after {seconds:.1f} s"
+    finding = first_and_last(by_time, first, "{series} the last, after {seconds:.1f} s")
+    return drawn(canvas, table, cells, *notes, runs=list(runs.run), finding=finding)
 
 
 def _draw_curves(table: pd.DataFrame, titles: Sequence[str], target: float) -> Canvas:

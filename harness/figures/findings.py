@@ -44,6 +44,13 @@ def spans(times: pd.DataFrame, text: str, joint: str = ", ", before: str = "") -
     return row_texts(rows, text, joint, before)
 
 
+def first_and_last(rows: pd.DataFrame, first: str, last: str) -> str:
+    """Return a text on the first row and one on the last, as of `row_texts`; empty with fewer than two rows."""
+    if len(rows) < 2:
+        return ""
+    return f"{row_texts(rows.head(1), first)}, {row_texts(rows.tail(1), last)}"
+
+
 def compared(times: pd.DataFrame, names: Sequence[str], base: str, at: Callable[[Any], str] = "with {}".format) -> str:
     """Return the sentence on how many times as fast as `base` each system is, and where it is slower.
 

@@ -294,7 +294,8 @@ def latex(sheet: Sheet, title: str) -> str:
     texts = _texts(sheet, _LATEX)
     columns = "l" + "r" * (texts.shape[1] - 1)
     tabular = texts.to_latex(index=False, column_format=columns)
-    caption = f"{title}. {sheet.caption}".translate(str.maketrans(_LATEX))
+    special = str.maketrans(_LATEX)
+    caption = f"{title}. {sheet.caption}".translate(special)
     return f"\\begin{{table}}\n\\centering\n{tabular}\\caption{{{caption}}}\n\\end{{table}}\n"
 
 

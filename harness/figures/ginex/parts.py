@@ -13,7 +13,7 @@ from harness.figures.base import Drawing, drawn, figure_of_cells, paper_frame
 from harness.figures.draw.bars import draw_bars, draw_stacks
 from harness.figures.draw.breakdown import run_table, seconds_by_part
 from harness.figures.draw.captions import left_out, row_texts
-from harness.figures.draw.panels import many_panels, mark_paper, one_panel
+from harness.figures.draw.panels import many_panels, mark_paper
 from harness.figures.findings import compared, span, wide
 from harness.figures.grids import gallery, in_gallery
 from harness.results.table import each, measured_epochs, medians
@@ -124,9 +124,8 @@ def fig14(cells: Cells) -> Drawing:
     names = rows.model + " " + rows.system + " over pyg+"
     rows[["paper_low", "paper_high"]] = paper.reindex(names).to_numpy()
 
-    canvas, axes = one_panel()
     title = "Epoch time by what the device did"
-    draw_stacks(rows, parts=PARTS, title=title, ylabel="epoch time over pyg+'s", axes=axes)
+    canvas, axes = draw_stacks(rows, parts=PARTS, title=title, ylabel="epoch time over pyg+'s")
     bars = rows.drop_duplicates("bar").reset_index()
     known = bars.dropna(subset="paper_low")
     for ends in (known.paper_low, known.paper_high):

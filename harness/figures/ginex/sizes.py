@@ -13,7 +13,7 @@ from harness.figures.draw.bars import draw_bars
 from harness.figures.draw.captions import left_out
 from harness.figures.draw.charts import Axis
 from harness.figures.draw.curves import draw_curves
-from harness.figures.draw.panels import mark_paper, one_panel
+from harness.figures.draw.panels import mark_paper
 from harness.figures.findings import compared, span, wide
 from harness.figures.ginex.parts import BASE, SYSTEMS
 from harness.figures.grids import batch_sizes, gallery, host_budget, in_gallery, over_dims, systems_of, values
@@ -57,11 +57,10 @@ def fig16(cells: Cells) -> Drawing:
     rows["switch_s"] = [value_at(record, "summary.stages_s.switch") for record in table.record]
     rows = rows.assign(unit=unit, run=table.run)
 
-    canvas, axes = one_panel()
     line = rows.rename(columns={"factor": "x", "value": "y"}).assign(series="ginex")
-    title = "Epoch time over superbatch size"
+    title, ylabel = "Epoch time over superbatch size", "epoch time over the default's"
     xlabel = f"superbatch over the default: {default} {unit} (log)"
-    draw_curves(line, title=title, xlabel=xlabel, ylabel="epoch time over the default's", xlog=True, axes=axes)
+    canvas, axes = draw_curves(line, title=title, xlabel=xlabel, ylabel=ylabel, xlog=True)
     paper = published("ginex-fig16").astype({"x": float})
     mark_paper(axes, paper.x, 1 - paper.value / 100, "paper, its four datasets")
     axes.set_ylim(bottom=0)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
@@ -15,11 +15,14 @@ from harness.figures.base import Drawing, drawn, figure_of_cells, published
 from harness.figures.draw.bars import draw_bars
 from harness.figures.draw.captions import left_out, row_texts
 from harness.figures.draw.curves import draw_curves
-from harness.figures.draw.panels import many_panels, one_panel
-from harness.figures.findings import plain, ratios, span, wide
+from harness.figures.draw.panels import many_panels
+from harness.figures.findings import first_and_last, plain, ratios, span, wide
 from harness.figures.grids import values
 from harness.figures.pagraph.grid import FAMILY, MODELS, NAMES, device_bytes, planned
 from harness.results.table import each
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure as Canvas
 
 NOTE = (
     "each device has a process of its own, and all share this host's cores; seed nodes a second, since every step "
@@ -65,19 +68,19 @@ def curve_rows(rates: pd.DataFrame) -> pd.DataFrame:
     return shown.sort_values(["series", "x"], ignore_index=True).astype({"x": int})
 
 
-def draw_rates(axes: Any, rows: pd.DataFrame, title: str) -> None:
-    """Draw rows of `curve_rows`."""
-    draw_curves(rows, title=title, xlabel="devices", ylabel="thousand seed nodes / s", axes=axes)
+def draw_rates(rows: pd.DataFrame, title: str, axes: Any = None) -> Canvas:
+    """Draw rows of `curve_rows`; arguments as in `draw_curves`."""
+    canvas, axes = draw_curves(rows, title=title, xlabel="devices", ylabel="thousand seed nodes / s", axes=axes)
     axes.set_xticks(sorted(set(rows.x)))
     axes.set_ylim(bottom=0)
+    return canvas
 
 
 @figure_of_cells("pagraph-fig15", lambda profile: planned(profile, ["pagraph"], by_count(profile), MODELS))
 def fig15(cells: Cells) -> Drawing:
     """Draw throughput over devices, a curve for each model."""
     rows = curve_rows(seed_rates(cells))
-    canvas, axes = one_panel()
-    draw_rates(axes, rows, "Throughput over devices")
+    canvas = draw_rates(rows, "Throughput over devices")
     note = "without preprocessing; dgl, dgl+pp and pagraph+pp train in one process and have no line"
     reduced = left_out(cells.xs, COUNTS, "devices")
     return drawn(canvas, rows, cells, NOTE, note, reduced, finding=_scaling(rows))
@@ -234,8 +237,5 @@ def _reached(runs: pd.DataFrame) -> pd.DataFrame:
 def _first(model: str, reached: pd.DataFrame) -> str:
     """Return the sentence on the first and the last run of a model to reach the target; empty with fewer than two."""
     by_time = reached.dropna(subset="seconds").sort_values("seconds")
-    if len(by_time) < 2:
-        return ""
-    first = row_texts(by_time.head(1), "reaches {target:.0f} % first with {system} ({seconds:.2g} s)")
-    last = row_texts(by_time.tail(1), "last with {system} ({seconds:.2g} s)")
-    return f"{model} {first}, {last}"
+    first = f"{model} reaches {{target:.0f}} % first with {{system}} ({{seconds:.2g}} s)"
+    return first_and_last(by_time, first, "last with {system} ({seconds:.2g} s)")

@@ -201,7 +201,7 @@ def fig20(cells: Cells) -> Drawing:
     draw_bars(others, column="speedup", title="(a) Speed-up over DGL", ylabel=FASTER, numbers=".1f", axes=first)
     drawn_parts = [part for part in PARTS if part not in small]
     draw_stacks(parts, parts=drawn_parts, title="(b) GCN epoch by part", ylabel=EPOCH, axes=second)
-    draw_rates(third, several, "(c) pagraph, GCN")
+    draw_rates(several, "(c) pagraph, GCN", third)
     for line in third.get_lines():
         line.set_label("")
     data = pd.concat([speedups.assign(panel="a"), parts.assign(panel="b"), several.assign(panel="c")])
