@@ -97,16 +97,6 @@ def origins(rows: pd.DataFrame) -> str:
     return "Ours: " + "; ".join(names + " " + names.index)
 
 
-def paper_datasets(table: str) -> pd.DataFrame:
-    """Return the paper's datasets, as far as their numbers are published."""
-    rows = paper_frame(table).reindex(columns=[*FORMATS, "train"])
-    sizes = ["topology", "features", "total"]
-    rows[sizes] = rows[sizes] * GB
-    rows["degree"] = rows.edges / rows.nodes
-    rows["train (%)"] = rows.train
-    return rows.assign(dataset=rows.index, source="paper")
-
-
 def facts(table: str, profile: Plain) -> list[StudyNeed]:
     """Return the study of the dataset behind the paper's figures."""
     short = setting(profile) if table == PAGRAPH else gallery(profile)
@@ -118,7 +108,13 @@ def draw(table: str, evidence: Evidence) -> Sheet:
     """Return a paper's table; raise NotDrawn without a dataset of ours."""
     found = our_datasets(evidence, table)
     ours = found.sort_values(["nodes", "dim", "dataset"])
-    rows = pd.concat([ours, paper_datasets(table)])[list(FORMATS)]
+    paper = paper_frame(table).reindex(columns=[*FORMATS, "train"])
+    sizes = ["topology", "features", "total"]
+    paper[sizes] = paper[sizes] * GB
+    paper["degree"] = paper.edges / paper.nodes
+    paper["train (%)"] = paper.train
+    theirs = paper.assign(dataset=paper.index, source="paper")
+    rows = pd.concat([ours, theirs])[list(FORMATS)]
     caption = (
         "Degree: edges a node; topology: index pointers and neighbour lists; total: all files. "
         f"{origins(ours)}; the paper's are as printed, and what it does not print is left open."

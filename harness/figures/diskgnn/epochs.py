@@ -318,12 +318,8 @@ def fig19(cells: Cells) -> Drawing:
         "ginex with one sampler, reader and buffer, mariusgnn with one sampler and one mini-batch ahead: what still "
         "overlaps counts as loading, then assembling, then training"
     )
-    return drawn(canvas, data, cells, overlap, finding=_largest_parts(data))
-
-
-def _largest_parts(data: pd.DataFrame) -> str:
-    """Return the sentence on the largest part of each system's epoch, in per cent."""
     parts = data.dropna(subset="value").astype({"value": float})
     parts["share"] = 100 * parts.value / parts.groupby("bar").value.transform("sum")
-    largest = parts.sort_values("share").drop_duplicates("bar", keep="last")
-    return row_texts(largest.sort_index(), "{bar} {part} ({share:.0f} %)", before="Largest part: ")
+    largest = parts.sort_values("share").drop_duplicates("bar", keep="last").sort_index()
+    finding = row_texts(largest, "{bar} {part} ({share:.0f} %)", before="Largest part: ")
+    return drawn(canvas, data, cells, overlap, finding=finding)

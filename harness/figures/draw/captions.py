@@ -28,9 +28,9 @@ def caption(cells: Cells, rows: pd.DataFrame, extra: str = "") -> str:
     """Return setting, device and caveats of the drawn rows of `Cells.medians`, with `extra` text."""
     records = list(rows.record)
     config, shared = records[0]["config"], cells.shared
-    data, device, memory = config["dataset"], config["device"], config.get("device_memory_bytes")
-    emulated = device.startswith("emulated:")
-    named = f"EMULATED device {device.removeprefix('emulated:')}" if emulated else f"device {device}"
+    data, own_bytes = config["dataset"], config.get("device_memory_bytes")
+    device = f"device {config['device']}".replace("device emulated:", "EMULATED device ")
+    memory = "no memory cap" if config["memory"] == "none" else f"memory {describe_memory(config['memory'])}"
     part = part_of(rows)
     classes, away = _each(records, "disk_class"), cells.elsewhere
     bent = dict.fromkeys(rule for record in records for rule in broken_rules(record))
@@ -39,8 +39,8 @@ def caption(cells: Cells, rows: pd.DataFrame, extra: str = "") -> str:
         f"{_each(records, 'model')}, {config['layers']} layers, fan-out {_each(records, 'fanout')}",
         f"batch {config['batch_size']}" if "batch_size" in shared else "",
         f"epochs of the {part}" if part else "",
-        named + (f" ({format_bytes(memory)})" if memory else ""),
-        _memory(config["memory"]) if "memory" in shared else "",
+        device + (f" ({format_bytes(own_bytes)})" if own_bytes else ""),
+        memory if "memory" in shared else "",
         f"isolation {config['isolation']}",
         "bare device" if classes == "none" else f"SSD class {classes}",
         " and ".join(sorted({class_of(record) for record in records if record.get("class")})),
@@ -90,10 +90,6 @@ def _medians(rows: pd.DataFrame) -> str:
     least, most = int(measured.samples.min()), int(measured.samples.max())
     epochs = "1 epoch" if most == 1 else f"{least} epochs" if least == most else f"{least}–{most} epochs"
     return f"median and {marks} of {epochs}"
-
-
-def _memory(text: str) -> str:
-    return "no memory cap" if text == "none" else f"memory {describe_memory(text)}"
 
 
 def _sentence(*parts: str) -> str:

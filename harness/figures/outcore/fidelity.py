@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pandas as pd
@@ -16,21 +17,8 @@ from harness.results.table import epochs_table
 from workloads.units import format_count
 
 DIFFERS = "differs by design"
-#: Reimplementation, its originals (systems of a run, or of a time of `outcore results add`), differences by design.
-SYSTEMS = [
-    ("pyg+", ["env:pyg", "PyG"], "rows are faulted by many threads, without read-ahead; draws keyed by node"),
-    (
-        "dgl-ondisk",
-        ["env:graphbolt", "GraphBolt", "DGL"],
-        "each row is one direct read, no page cache; draws keyed by node",
-    ),
-    ("dgl", ["env:dgl", "DGL"], "DGL 1.1.3 loads; draws keyed by node unless its own sampler is chosen"),
-    ("ginex", ["Ginex"], "io_uring, superbatches end with their epoch; draws keyed by node"),
-    ("gnndrive", ["GNNDrive"], "requests merged, at the device's block; draws keyed by node"),
-    ("mariusgnn", ["MariusGNN"], "sampling in native code of ours, within the buffered partitions as there"),
-    ("diskgnn", ["DiskGNN"], "packs by one stream over the table; an epoch's samples may be drawn anew"),
-    ("pagraph", ["PaGraph"], "loads by threads, not by processes; draws keyed by node"),
-]
+#: Reimplementations, their originals (systems of a run, or of a time of `outcore results add`), differences by design.
+ORIGINALS = Path(__file__).with_name("originals.csv")
 #: Columns of the counts that must agree, a mini-batch.
 COUNTS = ["rows", "requests", "bytes"]
 HITS = "{:.1f} %".format
@@ -55,7 +43,8 @@ def fidelity(evidence: Evidence) -> Sheet:
     Raises:
         NotDrawn: there is no pair.
     """
-    known = pd.DataFrame(SYSTEMS, columns=["system", "program", DIFFERS])
+    known = pd.read_csv(ORIGINALS)
+    known["program"] = known.program.str.split(";")
     pairs = _pairs(evidence, known[["system", "program"]].explode("program"))
     rows = known.merge(pairs, on="system", how="left")
     table = rows[["system", DIFFERS, "dataset", "memory"]].copy()

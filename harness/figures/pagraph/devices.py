@@ -196,7 +196,8 @@ def on_partitions(profile: Plain) -> Plan:
 def fig21(cells: Cells) -> Drawing:
     """Draw test accuracy over time, a panel for each model; raise NotDrawn without test accuracy."""
     runs = cells.medians()
-    known = runs[runs.record.map(accuracy.best_accuracy).notna()]
+    runs["best"] = 100 * runs.record.map(accuracy.best_accuracy).astype(float)
+    known = runs.dropna(subset="best")
     if known.empty:
         raise NotDrawn("no run of dgl or pagraph that found accuracy (pagraph-fig21)")
     models = known.groupby("x", sort=False)
@@ -204,10 +205,14 @@ def fig21(cells: Cells) -> Drawing:
     data, notes, findings = [], [], []
     for axes, (model, own) in zip(panels, models, strict=True):
         title = NAMES[str(model)]
-        rows = pd.concat(map(_curve, each(own)), ignore_index=True)
+        curves = [accuracy.accuracy_curve(run.record).assign(series=run.system, run=run.run) for run in each(own)]
+        rows = pd.concat(curves, ignore_index=True).rename(columns={"seconds": "x"})
+        rows = rows.assign(model=model, y=100 * rows.accuracy)[["model", "series", "x", "y", "epoch", "run"]]
         draw_curves(rows, title=title, xlabel="training time (s)", ylabel="test accuracy (%)", axes=axes)
         data.append(rows)
-        reached = _reached(own)
+        target = accuracy.common_target(list(own.record)) or 0.0
+        reached = own.assign(target=100 * target)
+        reached["seconds"] = [accuracy.at_target(record, target) for record in own.record]
         best = row_texts(reached, "{system} {best:.1f} % ({target:.1f} % after {seconds:.1f} s)")
         notes.append(f"{title}: best of {best}")
         findings.append(_first(title, reached))
@@ -215,23 +220,6 @@ def fig21(cells: Cells) -> Drawing:
     notes += [accuracy.origin(known.record.iloc[0])]
     finding = "; ".join(filter(None, findings))
     return drawn(canvas, pd.concat(data), cells, *notes, order=LABELS, finding=finding)
-
-
-def _curve(run: Any) -> pd.DataFrame:
-    """Return the curve of a row of `Cells.medians`: test accuracy (%) over seconds of training."""
-    curve = accuracy.accuracy_curve(run.record).rename(columns={"seconds": "x"})
-    curve["y"] = 100.0 * curve["accuracy"]
-    named = curve.assign(model=run.x, series=run.system, run=run.run)
-    return named[["model", "series", "x", "y", "epoch", "run"]]
-
-
-def _reached(runs: pd.DataFrame) -> pd.DataFrame:
-    """Return a row for each run: its `best` accuracy (%), and `seconds` to the `target` (%) that all of them reach."""
-    target = accuracy.common_target(list(runs.record)) or 0.0
-    rows = runs[["system"]].assign(target=100 * target)
-    rows["best"] = 100 * runs.record.map(accuracy.best_accuracy)
-    rows["seconds"] = [accuracy.at_target(record, target) for record in runs.record]
-    return rows
 
 
 def _first(model: str, reached: pd.DataFrame) -> str:

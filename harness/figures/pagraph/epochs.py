@@ -75,17 +75,12 @@ def fig4(cells: Cells) -> Drawing:
     missing = "not run: the other way of sampling" if len(done) < 2 else ""
     notes = [PARTS_NOTE, "paper: livejournal", missing]
     data = pd.concat([parts, shares])
-    order = [*PARTS, "dgl", "paper"]
-    return drawn(canvas, data, cells, *notes, order=order, finding=_loading(share, seconds))
-
-
-def _loading(share: pd.DataFrame, seconds: pd.DataFrame) -> str:
-    """Return the sentence on loading beside computation and on waiting in the epoch, for each way of sampling."""
     epoch = seconds.drop(columns=HIDDEN_LOADING).sum(axis=1)
     waiting = share.assign(waiting=share.group.map(100.0 * seconds[OTHER] / epoch))
     loads = row_texts(waiting, "{value:.0f} % with {group} sampling")
     waits = row_texts(waiting, "{waiting:.0f} %", " and ")
-    return f"Of loading and computation, loading takes {loads}; waiting and other work take {waits} of the epoch"
+    finding = f"Of loading and computation, loading takes {loads}; waiting and other work take {waits} of the epoch"
+    return drawn(canvas, data, cells, *notes, order=[*PARTS, "dgl", "paper"], finding=finding)
 
 
 @figure_of_cells("pagraph-fig11", lambda profile: planned(profile, FAMILY, MODELS), least=1)
