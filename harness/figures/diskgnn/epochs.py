@@ -146,16 +146,12 @@ def _over_ginex(rows: pd.DataFrame, text: str) -> str:
 @figure_of_cells("diskgnn-fig11", over_memory)
 def fig11(cells: Cells) -> Drawing:
     """Draw the bytes that an epoch reads over memory."""
-    column = "device_bytes"
+    rows = cells.medians("device_bytes")
+    rows[ENDS] /= GB
     title, label = "Disk traffic over memory", "read in an epoch (GB)"
     notes = ["topology, rows and partitions"]
-    finding = _over_ginex(cells.medians(column), "diskgnn reads {} times less than ginex")
-    return bars(cells, MEMORY, title=title, column=column, ylabel=label, notes=notes, more=_in_gb, finding=finding)
-
-
-def _in_gb(rows: pd.DataFrame) -> pd.DataFrame:
-    rows[ENDS] /= GB
-    return rows
+    finding = _over_ginex(rows, "diskgnn reads {} times less than ginex")
+    return bars(cells, MEMORY, title=title, rows=rows, others=False, ylabel=label, notes=notes, finding=finding)
 
 
 def over_limits(profile: Plain) -> Plan:

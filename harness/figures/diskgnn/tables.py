@@ -17,7 +17,7 @@ from harness.figures.draw.breakdown import run_breakdown
 from harness.figures.draw.captions import describe_memory, row_texts
 from harness.figures.findings import wide
 from harness.figures.grids import gallery, host_budget
-from harness.results.table import each, preparation_s
+from harness.results.table import preparation_s
 
 #: Factor on the profile's memory in Table 1: mariusgnn needs a little more than `quick` has.
 MORE_MEMORY = 1.25
@@ -69,7 +69,7 @@ def tab1(evidence: Evidence) -> Sheet:
     ours["preprocessing"] = preparation
     ours["training"] = training
     ours["epoch"] = done.value
-    ours["disk access"] = [run_breakdown(row, {"disk": DISK})["disk"] for row in each(done)]
+    ours["disk access"] = done.apply(lambda row: run_breakdown(row, {"disk": DISK})["disk"], axis=1)
     ours["disk volume"] = volumes.value / GB
     ours["test accuracy"] = 100 * accuracies.astype(float)
     paper = paper_frame("diskgnn-tab1").reindex(SYSTEMS).add_suffix(", paper", axis=0)

@@ -17,7 +17,6 @@ from harness.figures.draw.curves import draw_curves
 from harness.figures.draw.dots import draw_dots
 from harness.figures.draw.panels import many_panels
 
-SECONDS = "seconds"
 EPOCH_TIME = "epoch time (s)"
 LOG_TIME = "epoch time (s, log)"
 #: Columns of `Cells.medians` in the table beside a chart.
@@ -61,28 +60,28 @@ def bars(
     axis: Axis,
     *,
     title: str,
-    column: str = SECONDS,
+    rows: pd.DataFrame | None = None,
+    others: bool = True,
     ylabel: str = EPOCH_TIME,
     numbers: str = ".2g",
     notes: Sequence[str] = (),
-    more: Callable[[pd.DataFrame], pd.DataFrame] = lambda table: table,
     finding: str = "",
     **how: Any,
 ) -> Drawing:
     """Draw one bar for each system at each value of the axis.
 
     Args:
-        column: column of the epochs whose medians are drawn.
+        rows: rows of `Cells.medians`, with further columns for the table; by default of the epochs' seconds.
+        others: whether measurements by other code, which are seconds of epochs, are drawn beside the rows.
         notes: texts for the caption.
-        more: function that adds columns to the rows of `Cells.medians` for the table.
         finding: as in `drawn`.
         ylabel, numbers, how: as in `draw_bars`.
     """
-    table = with_others(cells, column, more)
-    rows = table.rename(columns={"x": "group", "system": "series"})
-    canvas, _ = draw_bars(rows, title=title, ylabel=ylabel, xlabel=axis.label, tick=axis.text, numbers=numbers, **how)
+    table = with_others(cells, rows, others=others)
+    shown = table.rename(columns={"x": "group", "system": "series"})
+    canvas, _ = draw_bars(shown, title=title, ylabel=ylabel, xlabel=axis.label, tick=axis.text, numbers=numbers, **how)
     every = [*notes, axis.omitted(cells.xs), others_note(cells)]
-    return drawn(canvas, table, cells, *every, rows=cells.medians(column), finding=finding)
+    return drawn(canvas, table, cells, *every, rows=rows, finding=finding)
 
 
 def curves(cells: Cells, axis: Axis, notes: Sequence[str] = (), finding: str = "") -> Drawing:
@@ -99,18 +98,14 @@ def curves(cells: Cells, axis: Axis, notes: Sequence[str] = (), finding: str = "
 
 
 def with_others(
-    cells: Cells,
-    column: str = SECONDS,
-    more: Callable[[pd.DataFrame], pd.DataFrame] = lambda table: table,
-    *,
-    panel: bool = False,
+    cells: Cells, rows: pd.DataFrame | None = None, *, panel: bool = False, others: bool = True
 ) -> pd.DataFrame:
     """Return the table of a chart: medians of the cells, then epoch times by other code, which are drawn hollow."""
-    medians = cells.medians(column)
-    table = more(medians)
+    medians = cells.medians()
+    table = medians if rows is None else rows
     added = [name for name in table if name not in medians]
     shown = [*SHOWN, *added, *(["panel"] if panel else [])]
-    if cells.foreign.empty or column != SECONDS:
+    if cells.foreign.empty or not others:
         return table[shown]
     joined = pd.concat([table.assign(hollow=False), cells.foreign], ignore_index=True)
     return joined[[*shown, "hollow"]]
@@ -118,5 +113,5 @@ def with_others(
 
 def others_note(cells: Cells) -> str:
     """Return the sentence on measurements by other code; empty without one."""
-    names = ", ".join(dict.fromkeys(cells.foreign["system"]))
+    names = ", ".join(cells.foreign.system.unique())
     return f"hollow, as told by others and not judged: {names}" if names else ""

@@ -80,11 +80,11 @@ def set_ticks(axes: Any, labels: Sequence[str]) -> None:
 
 def plain_log(axis: Any) -> None:
     """Set the ticks of a log axis at 1, 2 and 5 times powers of ten, as plain numbers."""
-    from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
+    from matplotlib.ticker import LogLocator
 
     axis.set_major_locator(LogLocator(base=10, subs=(1.0, 2.0, 5.0)))
-    axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
-    axis.set_minor_formatter(NullFormatter())
+    axis.set_major_formatter("{x:g}")
+    axis.set_minor_formatter("")
 
 
 #: Label of a missing value by its status.

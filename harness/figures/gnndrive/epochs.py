@@ -58,15 +58,16 @@ def fig2(cells: Cells) -> Drawing:
     if stages != {"only", "all"}:
         raise NotDrawn("no runs with sampling only beside runs with all stages (run with --figures gnndrive-fig2)")
     title, ylabel = "Sampling alone (-only) and with all stages (-all)", "sampling time per epoch (s)"
-    column = "stages_s.sample"
     notes = [device_note(cells)]
-    rows = cells.medians(column)
+    rows = cells.medians("stages_s.sample")
     names = rows.system.str.extract("(?P<name>.+)-(?P<stages>only|all)$")
     times = ratios(wide(rows.join(names), index=["name", "x"], columns="stages"), "all", "only")
     slower = wide(times, "times", columns="name")
     most_first = slower[slower.max().sort_values(ascending=False).index]
     finding = spans(most_first, "{name} {span}x", before="Other stages slow sampling: ")
-    return bars(cells, OVER_DIMS, title=title, column=column, ylabel=ylabel, notes=notes, finding=finding, looks=_look)
+    return bars(
+        cells, OVER_DIMS, title=title, rows=rows, others=False, ylabel=ylabel, notes=notes, finding=finding, looks=_look
+    )
 
 
 def _look(series: str) -> Look:
