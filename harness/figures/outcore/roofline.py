@@ -15,7 +15,6 @@ from harness.figures.base import Drawing, drawn, figure_of_cells
 from harness.figures.draw import style
 from harness.figures.draw.captions import row_texts
 from harness.figures.draw.panels import many_panels, name_axes, plain_log
-from harness.figures.draw.style import Look
 from harness.figures.grids import capped, gallery
 from harness.figures.outcore.memory import cost_of
 from harness.records.cost import TrainingCost
@@ -94,24 +93,18 @@ def _read_rates(cells: pd.DataFrame) -> pd.DataFrame:
 
 def _draw_rates(axes: Any, driven: pd.DataFrame, device: pd.DataFrame, systems: list[str]) -> None:
     """Draw the read rate of each system, and a mark at the device's rate at the system's mean request size."""
-    look_of = style.system_looks(systems)
-    for row in each(driven):
-        place = systems.index(row.name)
-        _dot(axes, row.y, place, look_of(row.name))
-        limit = _rate_at(device, row.x)
-        if limit is not None:
-            _mark(axes, limit, place, LIMIT)
-        _write(axes, max(row.y, limit or 0.0), place, f"{format_bytes(round(row.x))} requests")
-    _name_rows(axes, systems)
+    rates = driven.rename(columns={"x": "request", "y": "x"}).assign(whole=np.nan)
+    rates["mark"] = np.nan if device.empty else _rates_at(device, rates.request)
+    rates["text"] = [f"{format_bytes(round(size))} requests" for size in rates.request]
+    rates["right"] = rates[["x", "mark"]].max(axis=1)
+    _draw_rows(axes, rates, LIMIT, systems)
     name_axes(axes, "How hard the device is driven", "read over the epoch (MiB/s, log)")
 
 
-def _rate_at(device: pd.DataFrame, size: float) -> float | None:
-    """Return the device's rate (MiB/s) at a request size (bytes), between the measured ones; None without any."""
-    if device.empty:
-        return None
-    exponent = np.interp(np.log(size), np.log(device.x), np.log(device.y))
-    return float(np.exp(exponent))
+def _rates_at(device: pd.DataFrame, sizes: pd.Series[float]) -> Any:
+    """Return the device's rates (MiB/s) at request sizes (bytes), between the measured ones."""
+    exponents = np.interp(np.log(sizes), np.log(device.x), np.log(device.y))
+    return np.exp(exponents)
 
 
 def _distances(cells: pd.DataFrame) -> pd.DataFrame:
@@ -132,41 +125,38 @@ def _distances(cells: pd.DataFrame) -> pd.DataFrame:
 
 def _draw_distances(axes: Any, distances: pd.DataFrame, systems: list[str]) -> None:
     """Draw each epoch, with its share of work before the epochs as a hollow dot, and the least seconds as a mark."""
-    look_of = style.system_looks(systems)
-    for row in each(distances):
-        place = systems.index(row.name)
-        whole = row.x + row.offline_s
-        if whole > VISIBLE * row.x:
-            axes.plot([row.x, whole], [place, place], color="#555555", linewidth=0.8, zorder=1)
-            hollow = {"markerfacecolor": "white", "label": WHOLE}
-            _dot(axes, whole, place, look_of(row.name), **hollow)
-        _dot(axes, row.x, place, look_of(row.name))
-        if pd.notna(row.least_s):
-            _mark(axes, row.least_s, place, LEAST)
-        _write(axes, whole, place, f"{_percent(row.y)}, engine {_percent(row.engine_efficiency)}")
-    _name_rows(axes, systems)
+    rows = distances.rename(columns={"least_s": "mark"})
+    rows["right"] = rows.x + rows.offline_s
+    rows["whole"] = rows.right.where(rows.right > VISIBLE * rows.x)
+    shares = rows[["y", "engine_efficiency"]].map("{:.0%}".format, na_action="ignore").fillna("unknown")
+    rows["text"] = (shares.y + ", engine " + shares.engine_efficiency).str.replace("%", " %")
+    _draw_rows(axes, rows, LEAST, systems)
     name_axes(axes, "How far from the least time: distance, engine", "epoch (s, log)")
 
 
-def _dot(axes: Any, x: float, place: int, look: Look, **changes: Any) -> None:
-    border = {"markersize": 6, "markeredgecolor": "black", "markeredgewidth": 0.5, **changes}
-    axes.plot([x], [place], marker=look.marker, color=look.color, linestyle="none", **border)
+def _draw_rows(axes: Any, rows: pd.DataFrame, mark: str, systems: list[str]) -> None:
+    """Draw a row for each system, logarithmic, the systems from the top down.
 
-
-def _mark(axes: Any, x: float, place: int, label: str) -> None:
-    known = axes.get_legend_handles_labels()[1]
-    own = None if label in known else label
-    look = {"marker": "|", "markersize": 8, "markeredgewidth": 2, "color": "black", "linestyle": "none"}
-    axes.plot([x], [place], label=own, **look)
-
-
-def _write(axes: Any, x: float, place: int, text: str) -> None:
+    Args:
+        rows: columns `name`, `x` (a dot), `whole` (a hollow dot), `mark` (a tick), `text` and `right`, its left end.
+        mark: label of the ticks.
+    """
+    look_of = style.system_looks(systems)
+    rows = rows.assign(place=rows["name"].map(systems.index))
+    marked = rows.dropna(subset="mark")
+    tick = {"marker": "|", "markersize": 8, "markeredgewidth": 2, "color": "black", "linestyle": "none", "zorder": 3}
+    if len(marked):
+        axes.plot(marked.mark, marked.place, label=mark, **tick)
     beside = {"xytext": (6, 0), "textcoords": "offset points", "va": "center", "fontsize": style.LEAST_POINTS}
-    axes.annotate(text, (x, place), **beside)
-
-
-def _name_rows(axes: Any, systems: list[str]) -> None:
-    """Set a log axis with room for the texts beside its dots, and the systems from the top down."""
+    for row in each(rows):
+        look = look_of(row.name)
+        dot = {"marker": look.marker, "color": look.color, "linestyle": "none", "markersize": 6}
+        dot |= {"markeredgecolor": "black", "markeredgewidth": 0.5}
+        if pd.notna(row.whole):
+            axes.plot([row.x, row.whole], [row.place] * 2, color="#555555", linewidth=0.8, zorder=1)
+            axes.plot(row.whole, row.place, markerfacecolor="white", label=WHOLE, **dot)
+        axes.plot(row.x, row.place, **dot)
+        axes.annotate(row.text, (row.right, row.place), **beside)
     axes.set_xscale("log")
     low, high = axes.get_xlim()
     axes.set_xlim(low, high * (high / low) ** TEXT_SHARE)
@@ -174,7 +164,3 @@ def _name_rows(axes: Any, systems: list[str]) -> None:
     axes.set_yticks(range(len(systems)), systems)
     axes.set_ylim(len(systems) - 0.4, -0.6)
     axes.grid(axis="y", visible=False)
-
-
-def _percent(share: float | None) -> str:
-    return "unknown" if share is None else f"{100 * share:.0f} %"
