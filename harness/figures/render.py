@@ -201,14 +201,14 @@ def _with_uncounted(reason: Exception, figure: Figure, evidence: Evidence) -> st
     """Return why a figure was not drawn, with the number of its runs that do not count."""
     if not isinstance(reason, NotDrawn) or evidence.runs.empty or evidence.runs["counts"].all():
         return str(reason)
-    found: dict[str, str] = {}
+    found: dict[Any, str] = {}
     for plan in evidence.experiments:
         # A user's experiment may lack the settings that the figure varies.
         with suppress(OutcoreError, LookupError):
-            for cell in (cell for experiment in figure.experiments(plan) for cell in cells(experiment)):
-                runs = evidence.runs_of(cell)
-                uncounted = runs[~runs["counts"]] if len(runs) else runs
-                found |= dict(zip(uncounted["run_id"], uncounted["verdict"], strict=True)) if len(uncounted) else {}
+            planned = [cell for experiment in figure.experiments(plan) for cell in cells(experiment)]
+            for cell in planned:
+                uncounted = evidence.runs_of(cell).query("not counts")
+                found |= uncounted.set_index("run_id")["verdict"].to_dict()
     return with_uncounted(reason, found.values())
 
 

@@ -240,7 +240,7 @@ def draw_covered(
 ) -> None:
     """Draw a panel of accesses covered over rows, published values as hollow diamonds."""
     draw_curves(rows, title=title, xlabel=RANKED, ylabel="row accesses covered (%)", looks=looks, axes=axes)
-    mark_paper(axes, list(paper.x), list(paper.value), label, zorder=6)
+    mark_paper(axes, paper.x, paper.value, label, zorder=6)
     axes.set(xlim=(0, 60), ylim=(0, 103))
     axes.label_outer()
 

@@ -32,24 +32,29 @@ def caption(cells: Cells, rows: pd.DataFrame, extra: str = "") -> str:
     device = f"device {config['device']}".replace("device emulated:", "EMULATED device ")
     memory = "no memory cap" if config["memory"] == "none" else f"memory {describe_memory(config['memory'])}"
     part = part_of(rows)
-    classes, away = _each(records, "disk_class"), cells.elsewhere
-    bent = dict.fromkeys(rule for record in records for rule in broken_rules(record))
-    return _sentence(
-        (f"{data['name']}: " if "dataset" in shared else "") + graph_size(data["num_nodes"], data["num_edges"]),
+    size = graph_size(data["num_nodes"], data["num_edges"])
+    workload = [
+        f"{data['name']}: {size}" if "dataset" in shared else size,
         f"{_each(records, 'model')}, {config['layers']} layers, fan-out {_each(records, 'fanout')}",
         f"batch {config['batch_size']}" if "batch_size" in shared else "",
         f"epochs of the {part}" if part else "",
-        device + (f" ({format_bytes(own_bytes)})" if own_bytes else ""),
+    ]
+    classes = _each(records, "disk_class")
+    place = [
+        f"{device} ({format_bytes(own_bytes)})" if own_bytes else device,
         memory if "memory" in shared else "",
         f"isolation {config['isolation']}",
         "bare device" if classes == "none" else f"SSD class {classes}",
         " and ".join(sorted({class_of(record) for record in records if record.get("class")})),
-        _medians(rows),
-        extra,
+    ]
+    away = cells.elsewhere
+    bent = dict.fromkeys(rule for record in records for rule in broken_rules(record))
+    caveats = [
         f"{uncounted_text(cells.uncounted.values())} left out" if cells.uncounted else "",
         f"{away} run{'s' * (away != 1)} of other hosts or devices left out" if away else "",
         f"CAVEATS: {'; '.join(bent)}" if bent else "",
-    )
+    ]
+    return _sentence(*workload, *place, _medians(rows), extra, *caveats)
 
 
 def part_of(rows: pd.DataFrame) -> str:
