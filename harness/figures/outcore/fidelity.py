@@ -62,7 +62,7 @@ def fidelity(evidence: Evidence) -> Sheet:
 def _beside(rows: pd.DataFrame, column: str, text: Callable[[float], str]) -> pd.Series[str]:
     """Return a count of ours and of the original as text; missing where neither is known."""
     both = rows[[column, f"{column}_theirs"]]
-    texts = both.map(text, na_action="ignore").fillna(NOTHING)
+    texts = both.map(text, na_action="ignore").astype(object).fillna(NOTHING)
     joined = texts[column] + " / " + texts[f"{column}_theirs"]
     return joined.mask(both.isna().all(axis=1))
 
