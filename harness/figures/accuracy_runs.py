@@ -22,6 +22,7 @@ from harness.figures.base import Drawing, drawn
 from harness.figures.draw.captions import row_texts
 from harness.figures.draw.curves import draw_curves
 from harness.figures.draw.panels import many_panels
+from harness.figures.findings import first_and_last
 from harness.figures.grids import gallery
 from harness.results.table import each, preparation_s
 from harness.settings import Strict, strict
@@ -74,7 +75,7 @@ def accuracy_settings(profile: Plain) -> AccuracySettings:
 def accuracy_profile(profile: Plain, model: str = "sage") -> Plain:
     """Return the gallery's profile with test accuracy after every epoch; the caller sets systems, grid and name."""
     own = accuracy_settings(profile)
-    recipe: Plain = own.model_dump(include={"dim", "train_fraction", "test_fraction"})
+    recipe = own.model_dump(include={"dim", "train_fraction", "test_fraction"})
     if own.base:
         name = f"accuracy-{Path(own.base).stem}-x{own.expand}"
         recipe |= {"kind": "kronecker", "base": own.base, "expand": own.expand, "seed": 1}
@@ -97,28 +98,28 @@ def accuracy_curve(record: Mapping[str, Any]) -> pd.DataFrame:
         do), `end_to_end` (`seconds` and preprocessing) and `accuracy` (share of the test nodes); empty without any.
     """
     epochs = pd.DataFrame(record.get("epochs", []), columns=["epoch", "seconds", "test_accuracy"])
-    seconds = epochs["seconds"].cumsum()
-    curve = pd.DataFrame({"epoch": epochs["epoch"] + 1, "seconds": seconds})
+    seconds = epochs.seconds.cumsum()
+    curve = pd.DataFrame({"epoch": epochs.epoch + 1, "seconds": seconds})
     curve["end_to_end"] = preparation_s(record) + seconds
-    curve["accuracy"] = epochs["test_accuracy"].astype(float)
+    curve["accuracy"] = epochs.test_accuracy.astype(float)
     return curve.dropna(subset="accuracy", ignore_index=True)
 
 
 def at_target(record: Mapping[str, Any], target: float, column: str = "seconds") -> float | None:
     """Return `column` of the accuracy curve where it first reaches `target` (a share), None if it never does."""
     curve = accuracy_curve(record)
-    reached = curve[curve["accuracy"] >= target]
+    reached = curve[curve.accuracy >= target]
     return _known(reached[column].min())
 
 
 def best_accuracy(record: Mapping[str, Any]) -> float | None:
     """Return the highest test accuracy of any epoch, None for a run without test accuracy."""
-    return _known(accuracy_curve(record)["accuracy"].max())
+    return _known(accuracy_curve(record).accuracy.max())
 
 
 def final_accuracy(record: Mapping[str, Any], epochs: int = 3) -> float | None:
     """Return mean test accuracy of the last epochs, steadier than one epoch's; None for a run without test accuracy."""
-    return _known(accuracy_curve(record)["accuracy"].tail(epochs).mean())
+    return _known(accuracy_curve(record).accuracy.tail(epochs).mean())
 
 
 def common_target(records: Sequence[Mapping[str, Any]]) -> float | None:
@@ -150,33 +151,24 @@ def draw_by_system(cells: Cells, systems: Sequence[str], titles: Sequence[str], 
         NotDrawn: no run has test accuracy.
     """
     runs = cells.measured()
-    record = runs["record"].iloc[0]
-    target = common_target(list(runs["record"]))
-    if target is None:
+    record = runs.record.iloc[0]
+    share = common_target(list(runs.record))
+    if share is None:
         raise NotDrawn("no run judged its model on test nodes after every epoch")
     curves = [accuracy_curve(run.record).assign(series=run.system, run=run.run) for run in each(runs)]
     table = pd.concat(curves, ignore_index=True)
     table["accuracy"] *= 100
-    target *= 100
+    target = 100 * share
     canvas = _draw_curves(table, titles, target)
-    reached = table[table["accuracy"] >= target].drop_duplicates("series")
+    reached = table[table.accuracy >= target].drop_duplicates("series").assign(target=target)
     times = row_texts(reached, "{series} {seconds:.1f} s (epoch {epoch})")
     judged = f"{record['config']['test_nodes']:,} test nodes after every epoch"
     notes = [memory, origin(record), judged, f"to {target:.1f} %: {times}"]
     notes += failures(cells.medians(), systems)
-    finding = _first_at(reached, target)
-    return drawn(canvas, table, cells, *notes, rows=runs, runs=list(runs["run"]), finding=finding)
-
-
-def _first_at(reached: pd.DataFrame, target: float) -> str:
-    """Return the sentence on the first and the last system to reach the accuracy; empty with fewer than two."""
     by_time = reached.sort_values("seconds")
-    if len(by_time) < 2:
-        return ""
-    first = row_texts(by_time.head(1), "{series} is the first to reach")
-    after = row_texts(by_time.head(1), "after {seconds:.1f} s")
-    last = row_texts(by_time.tail(1), "{series} the last, after {seconds:.1f} s")
-    return f"{first} {target:.1f} % accuracy, {after}, {last}"
+    first = "{series} is the first to reach {target:.1f} % accuracy, after {seconds:.1f} s"
+    finding = first_and_last(by_time, first, "{series} the last, after {seconds:.1f} s")
+    return drawn(canvas, table, cells, *notes, runs=list(runs.run), finding=finding)
 
 
 def _draw_curves(table: pd.DataFrame, titles: Sequence[str], target: float) -> Canvas:
@@ -186,7 +178,7 @@ def _draw_curves(table: pd.DataFrame, titles: Sequence[str], target: float) -> C
     canvas, panels = many_panels(2, height=2.4, sharey=True)
     labels = {"epoch": "epoch", "seconds": "training time (s)"}
     for axes, title, (column, label) in zip(panels, titles, labels.items(), strict=True):
-        rows = table.assign(x=table[column], y=table["accuracy"])
+        rows = table.assign(x=table[column], y=table.accuracy)
         draw_curves(rows, title=title, xlabel=label, ylabel="test accuracy (%)", axes=axes)
         axes.axhline(target, color="#666666", linewidth=0.7, linestyle="--", zorder=0)
     panels[0].xaxis.set_major_locator(MaxNLocator(integer=True, min_n_ticks=1))

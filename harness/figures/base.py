@@ -21,6 +21,7 @@ from harness.figures.draw.captions import (
     name_part,
     part_of,
     part_of_study,
+    row_texts,
     study_caption,
 )
 from harness.records.study import StudyRecord
@@ -47,9 +48,9 @@ FORMATS: dict[str, Callable[[Any], str]] = {
     "count": lambda value: format_count(int(value)),
     "bytes": lambda value: format_bytes(int(value)),
     "GB": lambda value: f"{value / GB:.3g} GB",
-    "dollars": lambda value: f"${value:.2f}",
+    "dollars": "${:.2f}".format,
     "percent": lambda share: f"{100 * float(share):g} %",
-    "times": lambda factor: f"{factor:g}x",
+    "times": "{:g}x".format,
 }
 #: Bytes of a gigabyte in the papers' tables.
 GB = 10**9
@@ -83,21 +84,21 @@ class Sheet:
     finding: str = ""
 
 
-def _described(source: Source, rows: Any, notes: Sequence[str]) -> tuple[str, str, list[str]]:
-    """Return caption, part of an epoch and run ids of a figure's source; `rows`: the drawn rows of its medians."""
+def _described(source: Source, rows: pd.DataFrame | None, notes: Sequence[str]) -> tuple[str, str, list[str]]:
+    """Return caption, part of an epoch and run ids of a figure's source; arguments as in `drawn`."""
     from harness.compare.cells import Cells
 
-    if isinstance(source, Cells):
-        every = source.medians()
-        shown = every if rows is None else rows
-        return caption(source, shown, _joined(notes)), part_of(shown), list(dict.fromkeys(every["run"]))
-    if isinstance(source, StudyRecord):
-        return study_caption(source, _joined(notes)), part_of_study(source), []
-    return source, "", []
-
-
-def _joined(notes: Sequence[str]) -> str:
-    return "; ".join(filter(None, notes))
+    text = "; ".join(filter(None, notes))
+    if isinstance(source, str):
+        return source, "", []
+    if not isinstance(source, Cells):
+        return study_caption(source, text), part_of_study(source), []
+    every = source.medians()
+    measured = every.dropna(subset="value")
+    shown = rows
+    if shown is None:
+        shown = every if measured.empty else measured
+    return caption(source, shown, text), part_of(shown), list(every.run.unique())
 
 
 def drawn(
@@ -117,7 +118,7 @@ def drawn(
 
     Args:
         source, notes: cells, study or text that the caption describes, and what it says besides.
-        rows: the drawn rows of `Cells.medians`; by default all.
+        rows: the drawn rows of `Cells.medians`; by default those with a value.
         runs: ids of the runs behind the drawing; by default the newest run of every cell, none of a study.
         order: labels that come first in the legend; None: no legend.
         bottom: lower edge of the axes in the canvas, where the caption begins.
@@ -153,13 +154,12 @@ def sheet(
     """
     import pandas as pd
 
-    table = pd.DataFrame(data)
-    for header in columns:
-        if header not in table:
-            table[header] = None
     text, part, own_runs = _described(source, rows, notes)
-    shown = pd.DataFrame({header: [_shown(value, how) for value in table[header]] for header, how in columns.items()})
-    shown = shown.rename(columns=lambda header: labelled(header, part, ", "))
+    table = pd.DataFrame(data)
+    table = table.reindex(columns=[*table, *(header for header in columns if header not in table)])
+    shown = pd.DataFrame()
+    for header, how in columns.items():
+        shown[labelled(header, part, ", ")] = [_shown(value, how) for value in table[header]]
     return Sheet(table, shown, text, own_runs if runs is None else runs, finding)
 
 
@@ -168,11 +168,12 @@ def _shown(value: Any, how: Formatter) -> str:
 
     if value is None or (pd.api.types.is_scalar(value) and pd.isna(value)):
         return NOTHING
-    how = FORMATS.get(how, how) if isinstance(how, str) else how
     if callable(how):
         return how(value)
+    if how in FORMATS:
+        return FORMATS[how](value)
     # A word in a column of numbers (`OOM`, `not run`) is shown as it is.
-    return str(value) if isinstance(value, str) or not how else format(value, how)
+    return str(value) if isinstance(value, str) else format(value, how)
 
 
 #: Function from a bench profile, as plain data, to a figure's cells or experiments.
@@ -350,36 +351,20 @@ def published(figure_id: str) -> pd.DataFrame:
     return pd.read_csv(path, dtype={"series": str, "unit": str, "source": str, "read": str})
 
 
-def paper_value(figure_id: str, series: str, x: str | None = None) -> float | None:
-    """Return the first published value of a series of a figure, at `x` where it is given; None without one."""
-    table = published(figure_id)
-    known = table.loc[(table["series"] == series) & ((table["x"].astype(str) == x) | (x is None)), "value"]
-    return float(known.iloc[0]) if len(known) else None
-
-
-def paper_table(figure_id: str) -> dict[str, Plain]:
-    """Return the published values of a figure by series, then by x as text."""
-    found: dict[str, Plain] = {}
-    for row in paper_rows(figure_id):
-        found.setdefault(str(row["series"]), {})[str(row["x"])] = float(row["value"])
-    return found
-
-
-def paper_rows(figure_id: str, series: str | None = None) -> list[Plain]:
-    """Return the published values of a figure, or of one series, as rows of columns `series`, `x`, `value`, `unit`."""
-    table = published(figure_id)
-    mine = table[(table["series"] == series) | (series is None)]
-    return [{str(column): cell for column, cell in row.items()} for row in mine.to_dict("records")]
-
-
 def paper_frame(figure_id: str) -> pd.DataFrame:
-    """Return the published values of a figure: a row for each series, a column for each x, in their order."""
+    """Return the published values of a figure: a row for each series, a column for each x as text, in their order."""
+    table = published(figure_id).astype({"x": str, "value": float})
+    return table.set_index(["series", "x"])["value"].unstack(sort=False)
+
+
+def paper_values(figure_id: str, series: Any, xs: Any) -> Any:
+    """Return the published value of each series at the x of the same row; nan where there is none."""
     import pandas as pd
 
-    return pd.DataFrame.from_dict(paper_table(figure_id), orient="index")
+    known = published(figure_id).astype({"x": str}).set_index(["series", "x"])["value"]
+    return known.reindex(pd.MultiIndex.from_arrays([series, xs])).to_numpy(float)
 
 
 def paper_note(figure_id: str) -> str:
     """Return the published factors of a figure in words; empty without any."""
-    factors = [f"{row['series']} {row['x']} {row['value']:g}x" for row in paper_rows(figure_id)]
-    return f"paper: {', '.join(factors)}" if factors else ""
+    return row_texts(published(figure_id), "{series} {x} {value:g}x", before="paper: ")

@@ -10,7 +10,7 @@ import pandas as pd
 from harness.compare.evidence import Evidence
 from harness.compare.plan import Plain
 from harness.compare.verdicts import NotDrawn
-from harness.figures.base import GB, Sheet, figure, paper_table, sheet
+from harness.figures.base import GB, Sheet, figure, paper_frame, sheet
 from harness.figures.findings import span
 from harness.figures.grids import dataset_of, gallery
 from harness.figures.pagraph.grid import setting
@@ -72,7 +72,10 @@ def our_datasets(evidence: Evidence, table: str) -> pd.DataFrame:
         known = rows.get(dataset.fingerprint, {})
         # Without a run, a dataset is of pagraph's table if it has pagraph's split, else of the others.
         if known or dataset.name.endswith("-t65") == (table == PAGRAPH):
-            facts = {"origin": _of_kind(study.result), **study.result}
+            # Studies of older code do not record an origin: it follows from the recipe's kind.
+            kind = study.result.get("kind")
+            origin = f"generated ({kind})" if kind in get_args(Kind) else "unknown"
+            facts = {"origin": origin, **study.result}
             rows[dataset.fingerprint] = {"run": None, **known, **dataset.model_dump(), **facts}
     if not rows:
         raise NotDrawn(f"no run or study of a dataset of {table} yet")
@@ -85,12 +88,6 @@ def our_datasets(evidence: Evidence, table: str) -> pd.DataFrame:
     return found.assign(source="ours")
 
 
-def _of_kind(facts: Plain) -> str:
-    """Return the origin of a dataset by its recipe's kind, for studies of older code, which do not record it."""
-    kind = facts.get("kind")
-    return f"generated ({kind})" if kind in get_args(Kind) else "unknown"
-
-
 def origins(rows: pd.DataFrame) -> str:
     """Return a sentence on where our datasets come from."""
     words = rows.origin.str.split().str[0].map(GENERATED).fillna(UNKNOWN)
@@ -98,16 +95,6 @@ def origins(rows: pd.DataFrame) -> str:
     if len(names) == 1:
         return f"Ours are {names.index[0]}"
     return "Ours: " + "; ".join(names + " " + names.index)
-
-
-def paper_datasets(table: str) -> pd.DataFrame:
-    """Return the paper's datasets, as far as their numbers are published."""
-    rows = pd.DataFrame(paper_table(table), index=[*FORMATS, "train"]).T
-    sizes = ["topology", "features", "total"]
-    rows[sizes] = rows[sizes] * GB
-    rows["degree"] = rows.edges / rows.nodes
-    rows["train (%)"] = rows.train
-    return rows.assign(dataset=rows.index, source="paper")
 
 
 def facts(table: str, profile: Plain) -> list[StudyNeed]:
@@ -121,7 +108,13 @@ def draw(table: str, evidence: Evidence) -> Sheet:
     """Return a paper's table; raise NotDrawn without a dataset of ours."""
     found = our_datasets(evidence, table)
     ours = found.sort_values(["nodes", "dim", "dataset"])
-    rows = pd.concat([ours, paper_datasets(table)])[list(FORMATS)]
+    paper = paper_frame(table).reindex(columns=[*FORMATS, "train"])
+    sizes = ["topology", "features", "total"]
+    paper[sizes] = paper[sizes] * GB
+    paper["degree"] = paper.edges / paper.nodes
+    paper["train (%)"] = paper.train
+    theirs = paper.assign(dataset=paper.index, source="paper")
+    rows = pd.concat([ours, theirs])[list(FORMATS)]
     caption = (
         "Degree: edges a node; topology: index pointers and neighbour lists; total: all files. "
         f"{origins(ours)}; the paper's are as printed, and what it does not print is left open."

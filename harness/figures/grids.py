@@ -6,7 +6,7 @@ import copy
 from collections.abc import Mapping, Sequence
 from typing import Any, TypeVar
 
-from harness.compare.plan import Plain, Plan, as_entry, grid
+from harness.compare.plan import Plain, Plan, as_entry, first_setting, grid
 from harness.studies.base import StudyNeed
 from workloads.units import parse_bytes, parse_count, row_bytes
 
@@ -105,6 +105,11 @@ def systems_of(profile: Plain, names: list[str]) -> list[Plain]:
     own = {entry["name"]: entry for entry in (profile.get("gallery") or {}).get("systems", [])}
     listed = only_systems(profile, names)
     return [as_entry(own.get(entry, entry) if isinstance(entry, str) else entry) for entry in listed]
+
+
+def capped(profile: Plain, systems: list[str]) -> Plan:
+    """Plan systems under the profile's cap, at the first value of every axis of its grid."""
+    return grid(first_setting(profile), only_systems(profile, systems), {"": {}})
 
 
 def in_gallery(profile: Plain, systems: list[str], over: Mapping[Any, Plain] = {"": {}}) -> Plan:

@@ -201,14 +201,14 @@ def _with_uncounted(reason: Exception, figure: Figure, evidence: Evidence) -> st
     """Return why a figure was not drawn, with the number of its runs that do not count."""
     if not isinstance(reason, NotDrawn) or evidence.runs.empty or evidence.runs["counts"].all():
         return str(reason)
-    found: dict[str, str] = {}
+    found: dict[Any, str] = {}
     for plan in evidence.experiments:
         # A user's experiment may lack the settings that the figure varies.
         with suppress(OutcoreError, LookupError):
-            for cell in (cell for experiment in figure.experiments(plan) for cell in cells(experiment)):
-                runs = evidence.runs_of(cell)
-                uncounted = runs[~runs["counts"]] if len(runs) else runs
-                found |= dict(zip(uncounted["run_id"], uncounted["verdict"], strict=True)) if len(uncounted) else {}
+            planned = [cell for experiment in figure.experiments(plan) for cell in cells(experiment)]
+            for cell in planned:
+                uncounted = evidence.runs_of(cell).query("not counts")
+                found |= uncounted.set_index("run_id")["verdict"].to_dict()
     return with_uncounted(reason, found.values())
 
 
@@ -275,8 +275,9 @@ def _write(figure: Figure, drawing: Drawing | Sheet, out: Path) -> list[Path]:
 
 def markdown(sheet: Sheet, title: str) -> str:
     """Return the table as GitHub's Markdown, finding above and caption below."""
-    header, *rows = [[cell.replace("|", "\\|") for cell in row] for row in _cells(sheet)]
-    lines = [f"| {' | '.join(row)} |" for row in (header, ["---"] * len(header), *rows)]
+    texts = _texts(sheet, {"|": "\\|"})
+    rows = [texts.columns, ["---"] * texts.shape[1], *texts.to_numpy()]
+    lines = [f"| {' | '.join(row)} |" for row in rows]
     above = [f"**{title}**", ""]
     if sheet.finding:
         above += [f"{sheet.finding}.", ""]
@@ -290,19 +291,19 @@ _LATEX |= {"≥": r"$\ge$", "≤": r"$\le$", "×": r"$\times$"}
 
 def latex(sheet: Sheet, title: str) -> str:
     """Return the table as LaTeX (package booktabs), caption below."""
+    texts = _texts(sheet, _LATEX)
+    columns = "l" + "r" * (texts.shape[1] - 1)
+    tabular = texts.to_latex(index=False, column_format=columns)
     special = str.maketrans(_LATEX)
-    head, *rows = [" & ".join(cell.translate(special) for cell in row) + r" \\" for row in _cells(sheet)]
-    columns = "l" * min(1, sheet.shown.shape[1]) + "r" * (sheet.shown.shape[1] - 1)
-    begin = ["\\begin{table}", "\\centering", f"\\begin{{tabular}}{{{columns}}}", "\\toprule"]
-    caption = f"\\caption{{{title.translate(special)}. {sheet.caption.translate(special)}}}"
-    end = ["\\bottomrule", "\\end{tabular}", caption, "\\end{table}"]
-    return "\n".join([*begin, head, "\\midrule", *rows, *end]) + "\n"
+    caption = f"{title}. {sheet.caption}".translate(special)
+    return f"\\begin{{table}}\n\\centering\n{tabular}\\caption{{{caption}}}\n\\end{{table}}\n"
 
 
-def _cells(sheet: Sheet) -> list[list[str]]:
-    """Return the header and the rows of a table as text; a missing value is a dash."""
-    table = sheet.shown.astype(object).where(sheet.shown.notna(), "–").astype(str)
-    return [list(map(str, table.columns)), *map(list, table.itertuples(index=False, name=None))]
+def _texts(sheet: Sheet, escapes: dict[str, Any]) -> pd.DataFrame:
+    """Return a table as text, special characters escaped, headers too; a missing value is a dash."""
+    special = str.maketrans(escapes)
+    texts = sheet.shown.astype(object).fillna("–").astype(str)
+    return texts.map(lambda text: text.translate(special)).rename(columns=lambda name: str(name).translate(special))
 
 
 def _put(path: Path, text: str) -> None:

@@ -11,15 +11,15 @@ from harness.compare.cells import Cells, with_absent
 from harness.compare.evidence import Evidence
 from harness.compare.plan import Plain, Plan, grid, joined
 from harness.compare.verdicts import NotDrawn
-from harness.figures.base import Drawing, Sheet, drawn, figure, figure_of_cells, paper_table, published
+from harness.figures.base import Drawing, Sheet, drawn, figure, figure_of_cells, paper_frame, published
 from harness.figures.draw.bars import draw_stacks
 from harness.figures.draw.breakdown import seconds_by_part
-from harness.figures.draw.captions import left_out, study_caption
+from harness.figures.draw.captions import left_out, row_texts, study_caption
 from harness.figures.draw.charts import Axis
 from harness.figures.draw.curves import draw_curves
 from harness.figures.draw.panels import many_panels, mark_paper
 from harness.figures.draw.style import Looks, named_looks
-from harness.figures.findings import plain, span
+from harness.figures.findings import plain, span, wide
 from harness.figures.grids import feature_bytes, gallery, study_of, systems_of, values
 from harness.records.study import StudyRecord
 from harness.results.table import each
@@ -34,13 +34,13 @@ TIERING = "data-tiering"
 HOT_SHARES = [0.0, 0.05, 0.1, 0.25]
 SHARE = 0.1
 #: Parts of an epoch in Fig. 8 by their stages.
-ORDER = [
-    ("bus", ["transfer", "lane:copy"]),
-    ("compute", ["train", "lane:compute"]),
-    ("gather", ["extract", "assemble"]),
-    ("sample", ["sample"]),
-]
-PARTS = [*dict(ORDER), "other"]
+PARTS = {
+    "bus": ["transfer", "lane:copy"],
+    "compute": ["train", "lane:compute"],
+    "gather": ["extract", "assemble"],
+    "sample": ["sample"],
+    "other": [],
+}
 COLUMNS = "group series system value low high status speedup_over_previous run panel bar part".split()
 DEGREE = "degree"
 RANKED = "rows, best ranked first (%)"
@@ -111,18 +111,17 @@ def fig8(cells: Cells) -> Drawing:
         raise NotDrawn("none of the systems finished an epoch")
     times = table.assign(series=table.system.map(SYSTEMS), group="epoch", panel="time")
     times["speedup_over_previous"] = times.value.shift() / times.value
-    names = {"series": "bar", "seconds": "value"}
-    parts = seconds_by_part(table, ORDER, "other")
-    stacks = times[["system", "series", "status"]].merge(parts, on="system", how="left").rename(columns=names)
+    parts = seconds_by_part(table, PARTS)
+    stacks = times[["system", "series", "status"]].merge(parts, on="system", how="left")
+    stacks = stacks.rename(columns={"series": "bar", "seconds": "value"})
 
     speedups = times.set_index("series").speedup_over_previous.dropna()
-    steps = []
-    for step, paper in paper_table("tiering-fig8").items():
-        system, _, _ = step.partition(" over ")
-        if system in speedups:
-            steps.append(f"{step}: {speedups[system]:.2f}x (paper {paper['least']:g}–{paper['most']:g}x)")
-    xlabel = "\n".join(steps)
-    canvas, _ = draw_stacks(stacks, parts=PARTS, title="Epoch time by part", xlabel=xlabel, ylabel="epoch time (s)")
+    paper = paper_frame("tiering-fig8").rename_axis("step").reset_index()
+    paper["speedup"] = paper.step.str.partition(" over ")[0].map(speedups)
+    known = paper.dropna(subset="speedup")
+    xlabel = row_texts(known, "{step}: {speedup:.2f}x (paper {least:g}–{most:g}x)", "\n")
+    title, ylabel = "Epoch time by part", "epoch time (s)"
+    canvas, _ = draw_stacks(stacks, parts=list(PARTS), title=title, xlabel=xlabel, ylabel=ylabel)
 
     measured = stacks.dropna(subset="value")[["bar", "part", "value", "run"]]
     data = pd.concat([times, measured.assign(panel="parts")])[COLUMNS]
@@ -133,9 +132,8 @@ def fig8(cells: Cells) -> Drawing:
 
 def _steps(speedups: pd.Series[float]) -> str:
     """Return the sentence on the speed of each system over the one before it; empty where no two follow each other."""
-    before = dict(pairwise(SYSTEMS.values()))
-    names = {after: first for first, after in before.items()}
-    parts = [f"{name} is {plain(times)} times as fast as {names[str(name)]}" for name, times in speedups.items()]
+    before = {after: first for first, after in pairwise(SYSTEMS.values())}
+    parts = [f"{name} is {plain(times)} times as fast as {before[str(name)]}" for name, times in speedups.items()]
     return ", ".join(parts)
 
 
@@ -152,8 +150,7 @@ def fig10(cells: Cells) -> Drawing:
     if not none.bytes_loaded > 0:
         raise NotDrawn("the run without hot rows did not count what it loaded")
     rows = pd.DataFrame({"hot_percent": 100 * table.x, "epoch_s": table.value, "bytes_loaded": table.bytes_loaded})
-    times = 100 * table[["value", "low", "high"]] / none.value
-    rows = rows.join(times.rename(columns={"value": "time_percent"}))
+    rows[["time_percent", "low", "high"]] = 100 * table[["value", "low", "high"]] / none.value
     rows["traffic_percent"] = 100 * table.bytes_loaded / none.bytes_loaded
     rows["run"] = table.run
 
@@ -166,8 +163,7 @@ def fig10(cells: Cells) -> Drawing:
 
     traffic = "traffic: bytes of feature rows read over the bus by the system's own counters, lists and labels left out"
     axis = Axis("", HOT_SHARES, "hot rows", "{:.0%}".format)
-    omitted = axis.omitted(list(table.x))
-    return drawn(canvas, rows, cells, traffic, omitted, wide_rows(cells), finding=_saved(rows))
+    return drawn(canvas, rows, cells, traffic, axis.omitted(list(table.x)), wide_rows(cells), finding=_saved(rows))
 
 
 def _saved(rows: pd.DataFrame) -> str:
@@ -175,8 +171,7 @@ def _saved(rows: pd.DataFrame) -> str:
     most = rows.iloc[-1]
     if not most.hot_percent > 0:
         return ""
-    traffic = _less(most.traffic_percent)
-    seconds = _less(most.time_percent)
+    traffic, seconds = _less(most.traffic_percent), _less(most.time_percent)
     return f"With {plain(most.hot_percent)} % of the rows in device memory: {traffic} traffic, {seconds} time"
 
 
@@ -198,7 +193,7 @@ def fig11(evidence: Evidence) -> Sheet:
     )
 
 
-def wide(profile: Plain) -> list[StudyNeed]:
+def both_fanouts(profile: Plain) -> list[StudyNeed]:
     """Return the coverage studies of the profile's graph, one for each fan-out."""
     short = gallery(profile)
     return [study_of(short, "access-coverage", max_batches=BATCHES, fanout=fanout) for fanout in FANOUTS]
@@ -208,8 +203,7 @@ def deep(profile: Plain) -> list[StudyNeed]:
     """Return the coverage studies of the profile's graph, one for each depth."""
     short = gallery(profile)
     how: Plain = {"max_batches": DEEP_BATCHES, "scores": DEEP_SCORES}
-    hops = values(profile, "hops", HOPS)
-    return [study_of(short, "access-coverage", **how, fanout=[10] * depth) for depth in hops]
+    return [study_of(short, "access-coverage", **how, fanout=[10] * hops) for hops in values(profile, "hops", HOPS)]
 
 
 def coverage_studies(evidence: Evidence, fanouts: list[list[int]], scores: list[str]) -> list[StudyRecord]:
@@ -246,12 +240,12 @@ def draw_covered(
 ) -> None:
     """Draw a panel of accesses covered over rows, published values as hollow diamonds."""
     draw_curves(rows, title=title, xlabel=RANKED, ylabel="row accesses covered (%)", looks=looks, axes=axes)
-    mark_paper(axes, list(paper.x), list(paper.value), label, zorder=6)
+    mark_paper(axes, paper.x, paper.value, label, zorder=6)
     axes.set(xlim=(0, 60), ylim=(0, 103))
     axes.label_outer()
 
 
-@figure("tiering-fig7", studies=wide)
+@figure("tiering-fig7", studies=both_fanouts)
 def fig7(evidence: Evidence) -> Drawing:
     """Draw coverage by degree and by actual accesses, the upper bound, above what the other scores add to degree's.
 
@@ -272,46 +266,40 @@ def fig7(evidence: Evidence) -> Drawing:
             below.sharey(lower[0])
         draw_added(below, rows, looks)
         below.label_outer()
-    captions = [study_caption(record, _tenth(rows)) for record, rows in zip(records, tables, strict=True)]
+    captions = []
+    for record, rows in zip(records, tables, strict=True):
+        shares = row_texts(rows[rows.x == 10], "{series} {y:.1f}").replace("by the ", "")
+        captions.append(study_caption(record, f"the first 10 % of the rows cover, in per cent: {shares}"))
     reduced = left_out([record.params["fanout"] for record in records], FANOUTS, "fan-out")
-    if reduced:
-        captions.append(f"{reduced}.")
+    text = " ".join([*captions, f"{reduced}." if reduced else ""]).strip()
     data = pd.concat(tables)
-    return drawn(canvas, data, " ".join(captions), order=list(SCORES.values()), finding=_by_scores(data))
+    return drawn(canvas, data, text, order=list(SCORES.values()), finding=_by_scores(data))
 
 
 def draw_added(axes: Any, rows: pd.DataFrame, looks: Looks) -> None:
     """Draw a panel of accesses that rows ranked by each score cover beyond those ranked by degree."""
-    by_score = rows.pivot(index="x", columns="series", values="y")
+    by_score = wide(rows, "y", columns="series")
     others = by_score.drop(columns=[SCORES[DEGREE], SCORES[MEASURED]])
     added = others.sub(by_score[SCORES[DEGREE]], axis=0)
     lines = added.melt(ignore_index=False, value_name="y").reset_index()
-    draw_curves(
-        lines, title="", xlabel=RANKED, ylabel="more than by degree\n(percentage points)", looks=looks, axes=axes
-    )
+    ylabel = "more than by degree\n(percentage points)"
+    draw_curves(lines, title="", xlabel=RANKED, ylabel=ylabel, looks=looks, axes=axes)
     axes.axhline(0.0, color="black", linewidth=0.8)
     axes.set_xlim(0, 60)
 
 
 def _by_scores(data: pd.DataFrame) -> str:
     """Return the sentence on coverage by the first tenth of the rows, and on the scores' distance from each other."""
-    tenth = data[data.x.round(9) == 10].pivot(index="fanout", columns="score", values="y")
+    tenth = wide(data[data.x.round(9) == 10], "y", "fanout", "score")
     if tenth.empty:
         return ""
     scores = tenth.drop(columns=MEASURED)
     apart = (scores.max(axis=1) - scores.min(axis=1)).max()
     missed = tenth[MEASURED] - scores.max(axis=1)
-    every = pd.Series(scores.to_numpy().ravel())
-    first = f"The 10 % of the rows that a score ranks first cover {span(every)} % of the accesses"
+    every = span(pd.Series(scores.to_numpy().ravel()))
+    first = f"The 10 % of the rows that a score ranks first cover {every} % of the accesses"
     best = f"the best possible ranking {span(missed)} points more"
     return f"{first}, {best}; the scores are at most {plain(apart, 1)} points apart"
-
-
-def _tenth(rows: pd.DataFrame) -> str:
-    """Return caption text with the coverage of a tenth of the rows, since lines may overlap in the drawing."""
-    tenth = rows[rows.x == 10]
-    shown = [f"{row.series} {row.y:.1f}".removeprefix("by the ") for row in each(tenth)]
-    return f"the first 10 % of the rows cover, in per cent: {', '.join(shown)}"
 
 
 @figure("tiering-fig9", studies=deep)
@@ -320,27 +308,24 @@ def fig9(evidence: Evidence) -> Drawing:
     records = coverage_studies(evidence, [[10] * hops for hops in HOPS], DEEP_SCORES)
     depths = [len(record.params["fanout"]) for record in records]
     paper = published("tiering-fig9")
-    tables, reached = [], []
-    for record, hops in zip(records, depths, strict=True):
-        tables.append(covered(record, DEEP_SCORES).assign(series=f"{hops} hops"))
-        rows = record.result["accesses"] / record.result["batches"]
-        reached.append(f"{hops} hops: {rows:,.0f} rows a mini-batch")
-    table = pd.concat(tables)
-    by_score = [table[table.score == score] for score in DEEP_SCORES]
-    canvas, panels = many_panels(len(by_score), sharey=True)
-    for axes, rows, score in zip(panels, by_score, DEEP_SCORES, strict=True):
-        draw_covered(axes, rows, SCORES[score], paper[paper.series == score], "paper, 5 hops")
-    note = f"fan-out 10 at every hop, {'; '.join(reached)}"
-    data = pd.concat(by_score)
+    counts = [record.result["accesses"] / record.result["batches"] for record in records]
+    tables = [covered(record, DEEP_SCORES) for record in records]
+    data = pd.concat([rows.assign(series=f"{hops} hops") for hops, rows in zip(depths, tables, strict=True)])
+    canvas, panels = many_panels(len(DEEP_SCORES), sharey=True)
+    for axes, score in zip(panels, DEEP_SCORES, strict=True):
+        own = data[data.score == score]
+        draw_covered(axes, own, SCORES[score], paper[paper.series == score], "paper, 5 hops")
+    reached = pd.DataFrame({"hops": depths, "rows": counts})
+    data = data.sort_values("score", key=lambda score: score.map(DEEP_SCORES.index), kind="stable")
+    note = f"fan-out 10 at every hop, {row_texts(reached, '{hops} hops: {rows:,.0f} rows a mini-batch', '; ')}"
     reduced = left_out(depths, HOPS, "hops")
     return drawn(canvas, data, records[-1], note, reduced, finding=_by_depth(data))
 
 
 def _by_depth(data: pd.DataFrame) -> str:
     """Return the sentence on coverage by the first tenth of the rows at the least and the largest depth."""
-    tenth = data[data.x.round(9) == 10].groupby("series", sort=False)["y"]
-    covers = tenth.agg(span)
-    if len(covers) < 2:
+    tenth = data[data.x.round(9) == 10].groupby("series", sort=False).y.agg(span)
+    if len(tenth) < 2:
         return ""
-    parts = [f"{covers.iloc[end]} % with {covers.index[end]}" for end in (0, -1)]
-    return f"Of the accesses, the 10 % of the rows ranked first cover {', '.join(parts)}"
+    ends = row_texts(tenth.iloc[[0, -1]].reset_index(), "{y} % with {series}")
+    return f"Of the accesses, the 10 % of the rows ranked first cover {ends}"

@@ -254,7 +254,7 @@ def test_parts_of_an_epoch_make_the_whole() -> None:
         [("train", 1.0, 2.0), ("transfer", 1.5, 2.5), ("extract", 0.0, 4.0), ("train", 9.5, 12.0)],
         columns=["stage", "start", "end"],
     )
-    found = split_epoch(spans, {"start_s": 0.0, "seconds": 10.0}, (("a", ["train"]), ("b", ["transfer"])), "rest")
+    found = split_epoch(spans, {"start_s": 0.0, "seconds": 10.0}, {"a": ["train"], "b": ["transfer"], "rest": []})
     assert found == pytest.approx({"a": 1.5, "b": 0.5, "rest": 8.0})
 
 

@@ -21,19 +21,18 @@ from harness.figures.diskgnn.grid import (
     longer,
     over_shares,
     percent,
-    ratios,
     variants,
 )
 from harness.figures.draw.bars import ENDS, as_bars, draw_bars, draw_stacks
-from harness.figures.draw.breakdown import part_rows, run_breakdown
+from harness.figures.draw.breakdown import run_breakdown, stack_rows
 from harness.figures.draw.captions import left_out, row_texts
-from harness.figures.draw.charts import Axis, bars, others_note, with_others
+from harness.figures.draw.charts import LOG_TIME, Axis, bars, others_note, with_others
 from harness.figures.draw.dots import draw_dots
 from harness.figures.draw.panels import many_panels, mark_paper
-from harness.figures.findings import span
+from harness.figures.findings import ratios, span, wide
 from harness.figures.grids import gallery, values
 from harness.records.cost import TrainingCost
-from harness.results.table import each, preparation_s
+from harness.results.table import preparation_s
 from workloads.units import row_bytes
 
 #: Systems and models of Fig. 9, and its training epochs, each of which bears an equal share of one-time preprocessing.
@@ -44,7 +43,8 @@ LIMITS = ["7x", "5x", "3x"]
 CLASSES = ["aws-nvme", "aws-gp3"]
 MEMORY = Axis("host memory over the features", MEMORY_SHARES, "memory of", percent)
 SPACE = "disk-space limit over the features"
-#: Parts of preprocessing.
+#: Methods of packing, and parts of preprocessing.
+METHODS = {"batched": {"packing": "batched"}, "individual": {"packing": "individual"}}
 PACKING = "packing: reading and writing rows"
 PLANNING = "sampling, ranking, search"
 #: Steps of Fig. 18 with the options that are off.
@@ -55,28 +55,28 @@ STEPS = {
     "+ packing": [],
 }
 #: Options for the fewest mini-batches in flight with which each system works.
-SEQUENTIAL: dict[str, Plain] = {
+SEQUENTIAL = {
     "ginex": {"pipelined": False, "samplers": 1, "readers": 1, "batch_inputs": 1, "device_buffers": 1},
     "mariusgnn": {"sampling_workers": 1, "prefetch": 1},
     "diskgnn": {"pipeline": False},
 }
 #: Parts of an epoch; a moment belongs to the first one with an open stage of the systems' names.
-ORDER = [
-    ("feature load", ["extract", "read", "data_prep", "switch", "load"]),
-    ("graph load", ["load_graph"]),
-    ("feature assemble", ["gather", "assemble", "cache_update", "transfer", "lane:copy"]),
-    ("model train", ["train", "lane:compute"]),
-    ("graph sample", ["sample", "inspect"]),
-]
-#: The same parts from the bottom of a bar up, with the rest of the epoch.
+STAGES = {
+    "feature load": ["extract", "read", "data_prep", "switch", "load"],
+    "graph load": ["load_graph"],
+    "feature assemble": ["gather", "assemble", "cache_update", "transfer", "lane:copy"],
+    "model train": ["train", "lane:compute"],
+    "graph sample": ["sample", "inspect"],
+    "other": [],
+}
+#: The same parts from the bottom of a bar up.
 PARTS = ["graph sample", "graph load", "feature load", "feature assemble", "model train", "other"]
 
 
 @figure_of_cells("diskgnn-fig8", judged, least=1)
 def fig8(cells: Cells) -> Drawing:
     """Draw accuracy over epochs (left) and training time (right) by system; raise NotDrawn without a run."""
-    titles = ["(a) Over epochs", "(b) Over time"]
-    return draw_by_system(cells, SYSTEMS, titles, memory="")
+    return draw_by_system(cells, SYSTEMS, ["(a) Over epochs", "(b) Over time"])
 
 
 def by_model(profile: Plain) -> Plan:
@@ -103,35 +103,26 @@ def fig9(cells: Cells) -> Drawing:
     base = rows.x.map(ours.value)
     costs = starmap(TrainingCost, rows[list(TERMS)].to_numpy())
     whole_s = [cost.share_s(EPOCHS) for cost in costs]
-    data = as_bars(rows, base)
-    data = data[["group", "series", "value", "status", "run", "low", "high"]]
+    data = as_bars(rows, base)[["group", "series", "value", "status", "run", "low", "high"]]
     data["amortised"] = whole_s / base
     data["epoch_s"] = rows.value
     data["preparation_share_s"] = whole_s - rows.mean_epoch_s
     canvas, (left, right) = many_panels(2, sharey=True, height=2.5)
-    label = "times diskgnn's epoch (log)"
-    draw_dots(data, title="Epoch", ylabel=label, numbers=".2g", axes=left)
+    draw_dots(data, title="Epoch", ylabel="times diskgnn's epoch (log)", numbers=".2g", axes=left)
     title = "Epoch with amortised preprocessing"
     draw_dots(data, title=title, ylabel="", column="amortised", numbers=".2g", axes=right)
     shared = f"{EPOCHS} epochs share what is prepared once, what diskgnn prepares for each epoch is its own"
     ours["added"] = ours.each_s / EPOCHS / ours.mean_epoch_s
     added = row_texts(ours.reset_index(), "{x} {added:.1%}")
     replay = f"replaying one epoch's samples, as the paper's code does, would add {added} of the epoch to diskgnn"
-    paper = paper_note("diskgnn-fig9")
     reduced = left_out(models, MODELS, "models")
-    return drawn(canvas, data, cells, shared, replay, paper, reduced, rows=done, finding=_over_ours(data))
-
-
-def _over_ours(data: pd.DataFrame) -> str:
-    """Return the sentence on the other systems' epochs over diskgnn's, without and with preprocessing."""
-    indexed = data.set_index(["group", "series"])[["value", "amortised"]].astype(float)
-    ours = indexed.xs("diskgnn", level="series")
-    others = indexed.drop(index="diskgnn", level="series")
-    times = others.div(ours, level="group").dropna()
-    if times.empty:
-        return ""
-    epochs = span(times["value"])
-    return f"Epochs of the others take {epochs} times diskgnn's, with preprocessing {span(times['amortised'])} times"
+    others = data[data.series != "diskgnn"].dropna(subset=["value", "amortised"])
+    finding = ""
+    if len(others):
+        preparing = data[data.series == "diskgnn"].set_index("group").amortised
+        epochs, amortised = span(others.value), span(others.amortised / others.group.map(preparing))
+        finding = f"Epochs of the others take {epochs} times diskgnn's, with preprocessing {amortised} times"
+    return drawn(canvas, data, cells, shared, replay, paper_note("diskgnn-fig9"), reduced, finding=finding)
 
 
 def over_memory(profile: Plain) -> Plan:
@@ -142,32 +133,25 @@ def over_memory(profile: Plain) -> Plan:
 @figure_of_cells("diskgnn-fig10", over_memory)
 def fig10(cells: Cells) -> Drawing:
     """Draw epoch time over memory."""
-    finding = _times_less(cells.medians(), "is {times} times as fast as ginex")
+    finding = _over_ginex(cells.medians(), "diskgnn is {} times as fast as ginex")
     return bars(cells, MEMORY, title="Epoch time over memory", finding=finding)
 
 
-def _times_less(rows: pd.DataFrame, text: str) -> str:
-    """Return the sentence on how many `times` ginex' value is diskgnn's; empty where they share no x."""
-    values = rows.pivot(index="x", columns="system", values="value")
-    times = ratios(values.astype(float), "ginex", "diskgnn")["times"]
-    return f"diskgnn {text.format(times=span(times))}" if len(times) else ""
+def _over_ginex(rows: pd.DataFrame, text: str) -> str:
+    """Return the sentence on how many times diskgnn's value is ginex'; empty where they share no x."""
+    times = ratios(wide(rows), "ginex", "diskgnn").times
+    return text.format(span(times)) if len(times) else ""
 
 
 @figure_of_cells("diskgnn-fig11", over_memory)
 def fig11(cells: Cells) -> Drawing:
     """Draw the bytes that an epoch reads over memory."""
-    title = "Disk traffic over memory"
-    label = "read in an epoch (GB)"
-    notes = ["topology, rows and partitions"]
-    traffic = cells.medians("device_bytes")
-    finding = _times_less(traffic, "reads {times} times less than ginex")
-    column = "device_bytes"
-    return bars(cells, MEMORY, title=title, column=column, ylabel=label, notes=notes, more=_in_gb, finding=finding)
-
-
-def _in_gb(rows: pd.DataFrame) -> pd.DataFrame:
+    rows = cells.medians("device_bytes")
     rows[ENDS] /= GB
-    return rows
+    title, label = "Disk traffic over memory", "read in an epoch (GB)"
+    notes = ["topology, rows and partitions"]
+    finding = _over_ginex(rows, "diskgnn reads {} times less than ginex")
+    return bars(cells, MEMORY, title=title, rows=rows, others=False, ylabel=label, notes=notes, finding=finding)
 
 
 def over_limits(profile: Plain) -> Plan:
@@ -195,28 +179,26 @@ def fig12(cells: Cells) -> Drawing:
     data["amplification"] = known.read_amplification
     data["segment"] = known.segment
     canvas, (left, right) = many_panels(2)
-    draw_dots(data, title="Epoch time", ylabel="epoch time (s, log)", xlabel=SPACE, numbers=".2g", axes=left)
+    draw_dots(data, title="Epoch time", ylabel=LOG_TIME, xlabel=SPACE, numbers=".2g", axes=left)
     ours = data[data.series == "diskgnn"]
     title = "Read amplification of diskgnn's layout"
     label = "read amplification (x)"
     draw_bars(ours, column="amplification", title=title, ylabel=label, xlabel=SPACE, numbers=".2f", axes=right)
     group, space = ours[["group", "disk_x"]].iloc[0]
     note = f"reads of at least 4 KiB; {group} takes {space:.2f}x with graphs and caches"
-    paper = paper_note("diskgnn-fig12")
-    done = cells.measured()
-    return drawn(canvas, data, cells, note, paper, rows=done, finding=_limited(data))
+    return drawn(canvas, data, cells, note, paper_note("diskgnn-fig12"), finding=_limited(data))
 
 
 def _limited(data: pd.DataFrame) -> str:
     """Return the sentence on diskgnn's epoch under the least limit; empty without one."""
-    seconds = data.set_index("group")["value"].dropna()
-    ours = seconds[data.set_index("group")["series"] == "diskgnn"]
-    if len(ours) < 2 or "no limit" not in ours:
+    seconds = data.dropna(subset="value").set_index("group")
+    ours = seconds[seconds.series == "diskgnn"]
+    if len(ours) < 2 or "no limit" not in ours.index:
         return ""
+    times = seconds.value / seconds.value["no limit"]
     least = ours.index[-1]
-    unlimited = ours["no limit"]
-    slower = f"Limited to {least} of the features, diskgnn takes {ours[least] / unlimited:.2g} times its epoch"
-    return f"{slower}, ginex {seconds['ginex'] / unlimited:.2g} times" if "ginex" in seconds else slower
+    ginex = f", ginex {times['ginex']:.2g} times" if "ginex" in times else ""
+    return f"Limited to {least} of the features, diskgnn takes {times[least]:.2g} times its epoch{ginex}"
 
 
 def on_classes(profile: Plain) -> Plan:
@@ -225,17 +207,13 @@ def on_classes(profile: Plain) -> Plan:
     run = base["run"]
     disk_class = run.get("disk_class", "none")
     _, slash, scale = disk_class.partition("/")
-    over: dict[str, Plain] = {}
-    for name in values(profile, "disk_classes", CLASSES):
-        scaled = f"{name}{slash}{scale}"
-        over[scaled] = {"disk_class": scaled}
+    classes = [f"{name}{slash}{scale}" for name in values(profile, "disk_classes", CLASSES)]
     run |= {"epochs": 1, "warmup": 0}
     # With the gallery's few mini-batches diskgnn's caches would hold all rows read.
     batches = round(2.5 * run.get("max_batches", 0))
     if batches:
         run |= {"max_batches": batches, "timeout": "900s"}
-    systems = entries(profile, SYSTEMS)
-    return grid(base, systems, over)
+    return grid(base, entries(profile, SYSTEMS), {name: {"disk_class": name} for name in classes})
 
 
 @figure_of_cells("diskgnn-fig15", on_classes)
@@ -243,61 +221,46 @@ def fig15(cells: Cells) -> Drawing:
     """Draw epoch time on each SSD class."""
     first, *_, last = cells.xs
     table = with_others(cells)
-    seconds = cells.medians().pivot(index="system", columns="x", values="value")
-    slower = ratios(seconds, last, first)
-    times = row_texts(slower, "{system} {times:.2f}x")
-    note = f"slower on {last}: {times}"
-    paper = paper_note("diskgnn-fig15")
     rows = table.rename(columns={"x": "group", "system": "series"})
     title = "Epoch time on another SSD"
-    canvas, _ = draw_dots(rows, title=title, ylabel="epoch time (s, log)", numbers=".2g", joined=True)
+    canvas, _ = draw_dots(rows, title=title, ylabel=LOG_TIME, numbers=".2g", joined=True)
+    slower = ratios(wide(cells.medians(), index="system", columns="x"), last, first)
+    times = row_texts(slower, "{system} {times:.2f}x")
+    notes = [f"slower on {last}: {times}", paper_note("diskgnn-fig15"), others_note(cells)]
     by_times = slower.sort_values("times", ascending=False)
-    slows = row_texts(by_times, "{system} {times:.2g} times")
-    finding = f"On {last} epochs take longer: {slows}" if slows else ""
-    return drawn(canvas, table, cells, note, paper, others_note(cells), finding=finding)
+    finding = row_texts(by_times, "{system} {times:.2g} times", before=f"On {last} epochs take longer: ")
+    return drawn(canvas, table, cells, *notes, finding=finding)
 
 
-def by_packing(profile: Plain) -> Plan:
-    """Plan diskgnn with batched and with individual packing at each share of memory."""
-    return variants(profile, {method: {"packing": method} for method in ("batched", "individual")})
-
-
-@figure_of_cells("diskgnn-fig17", by_packing, least=1)
+@figure_of_cells("diskgnn-fig17", lambda profile: variants(profile, METHODS), least=1)
 def fig17(cells: Cells) -> Drawing:
     """Draw preprocessing time by method and memory, packing as a part."""
     rows = cells.measured()
     known = facts(rows)
-    shares = rows.x.map(percent)
-    rows["bar"] = shares + "\n" + rows.system
+    rows["bar"] = rows.x.map(percent) + "\n" + rows.system
     rows["read_bytes"] = known.pack_read_bytes
     rows["whole"] = rows.record.map(preparation_s)
     rows[PACKING] = known.pack_s
-    rows[PLANNING] = rows.whole - rows[PACKING]
-    whole_s = rows.pivot(index="x", columns="system", values="whole")
-    packing_s = rows.pivot(index="x", columns="system", values=PACKING)
-    own = ["bar", "status", "read_bytes", "run"]
+    rows[PLANNING] = rows.whole - known.pack_s
     parts = [PACKING, PLANNING]
-    rows = rows.drop(columns="value")
-    seconds = rows.melt(own, parts, "part", ignore_index=False)
+    own = ["bar", "status", "read_bytes", "run"]
+    seconds = rows.drop(columns="value").melt(own, parts, "part", ignore_index=False)
     seconds = seconds.sort_index(kind="stable")
     data = seconds[["bar", "part", "value", "status", "read_bytes", "run"]]
     label = "preprocessing (s)"
     canvas, _ = draw_stacks(data, parts=parts, title="Preprocessing", ylabel=label, xlabel=MEMORY.label, numbers=".1f")
-    whole_x = ratios(whole_s, "individual", "batched")
-    packing_x = ratios(packing_s, "individual", "batched")
+    whole_x = ratios(wide(rows, "whole"), "individual", "batched")
+    packing_x = ratios(wide(rows, PACKING), "individual", "batched")
     whole = row_texts(whole_x, "{x:.0%} {times:.1f}x")
     alone = row_texts(packing_x, "{x:.0%} {times:.1f}x")
     note = f"individual over batched: {whole}; packing alone: {alone}"
-    paper = paper_note("diskgnn-fig17")
     finding = f"Batched packing prepares {span(whole_x.times)} times as fast as individual" if len(whole_x) else ""
-    return drawn(canvas, data, cells, note, paper, finding=finding)
+    return drawn(canvas, data, cells, note, paper_note("diskgnn-fig17"), finding=finding)
 
 
 def by_step(profile: Plain) -> Plan:
     """Plan diskgnn with one more of its parts at each step."""
-    over: dict[str, Plain] = {}
-    for step, parts in STEPS.items():
-        over[step] = {"options": dict.fromkeys(parts, "off")}
+    over = {step: {"options": dict.fromkeys(parts, "off")} for step, parts in STEPS.items()}
     return in_gallery(profile, ["diskgnn"], over)
 
 
@@ -309,7 +272,7 @@ def fig18(cells: Cells) -> Drawing:
     last = seconds.iloc[-1]
     if pd.isna(last):
         raise NotDrawn("diskgnn with all its parts has no measured epoch to compare with")
-    paper = published("diskgnn-fig18").set_index("x")["value"]
+    paper = published("diskgnn-fig18").set_index("x").value
     paper_s = rows.x.map(paper)
     data = as_bars(rows, last)
     data["epoch_s"] = seconds
@@ -317,16 +280,14 @@ def fig18(cells: Cells) -> Drawing:
     label = "times the epoch with all (log)"
     title = "Adding the parts of DiskGNN"
     canvas, axes = draw_dots(data, title=title, ylabel=label, numbers=".3g", joined=True)
-    places = range(len(data))
-    mark_paper(axes, places, list(data.paper), "paper")
+    mark_paper(axes, range(len(data)), data.paper, "paper")
     note = f"with packing {last:.2f} s; paper: Friendster"
-    done = cells.measured()
-    return drawn(canvas, data, cells, note, rows=done, finding=_gain(data))
+    return drawn(canvas, data, cells, note, finding=_gain(data))
 
 
 def _gain(data: pd.DataFrame) -> str:
     """Return the sentence on what all steps gain, and the step that gains most; empty without the first step."""
-    times = data.set_index("group")["value"].astype(float)
+    times = data.set_index("group").value.astype(float)
     gains = (times.shift() / times).dropna()
     if gains.empty or pd.isna(times.iloc[0]):
         return ""
@@ -337,22 +298,15 @@ def _gain(data: pd.DataFrame) -> str:
 
 def sequential(profile: Plain) -> Plan:
     """Plan the three systems with the `SEQUENTIAL` options."""
-    plans = []
-    for system, options in SEQUENTIAL.items():
-        own = in_gallery(profile, [system], {"": {"options": options}})
-        plans.append(own)
+    plans = [in_gallery(profile, [system], {"": {"options": own}}) for system, own in SEQUENTIAL.items()]
     return joined(plans)
 
 
 @figure_of_cells("diskgnn-fig19", sequential, least=1)
 def fig19(cells: Cells) -> Drawing:
     """Draw one bar per system, stacked by stage without overlap; raise NotDrawn without a measured epoch."""
-    split = partial(run_breakdown, order=ORDER, rest="other")
-    rows: list[Plain] = []
     found = with_absent(cells.medians(), SYSTEMS, cells.xs)
-    for cell in each(found):
-        rows += part_rows(cell, PARTS, split, bar=cell.system)
-    data = pd.DataFrame(rows)
+    data = stack_rows(found, PARTS, partial(run_breakdown, parts=STAGES)).drop(columns="panel")
     title = "Epoch by stage, pipelines off"
     label = "part of the epoch (%), seconds above"
     canvas, _ = draw_stacks(data, parts=PARTS, title=title, ylabel=label, numbers=".2f", share=True)
@@ -360,15 +314,8 @@ def fig19(cells: Cells) -> Drawing:
         "ginex with one sampler, reader and buffer, mariusgnn with one sampler and one mini-batch ahead: what still "
         "overlaps counts as loading, then assembling, then training"
     )
-    done = cells.measured()
-    return drawn(canvas, data, cells, overlap, rows=done, finding=_largest_parts(data))
-
-
-def _largest_parts(data: pd.DataFrame) -> str:
-    """Return the sentence on the largest part of each system's epoch, in per cent."""
     parts = data.dropna(subset="value").astype({"value": float})
-    sums = parts.groupby("bar")["value"].transform("sum")
-    largest = parts.assign(share=parts.value / sums).sort_values("share").drop_duplicates("bar", keep="last")
-    percent_of = largest.assign(share=100 * largest["share"]).sort_index()
-    shares = row_texts(percent_of, "{bar} {part} ({share:.0f} %)")
-    return f"Largest part: {shares}" if shares else ""
+    parts["share"] = 100 * parts.value / parts.groupby("bar").value.transform("sum")
+    largest = parts.sort_values("share").drop_duplicates("bar", keep="last").sort_index()
+    finding = row_texts(largest, "{bar} {part} ({share:.0f} %)", before="Largest part: ")
+    return drawn(canvas, data, cells, overlap, finding=finding)

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import pandas as pd
-
 from harness.compare.plan import Plain, Plan, as_entry, grid
 from harness.figures.accuracy_runs import accuracy_profile
 from harness.figures.base import FORMATS
@@ -34,11 +32,8 @@ percent = FORMATS["percent"]
 
 def entries(profile: Plain, names: Names) -> list[Plain]:
     """Return the profile's entries of these systems with their options, without run settings."""
-    found = []
-    for own in map(as_entry, only_systems(profile, names)):
-        options = own.get("options", {})
-        found.append({"name": own["name"], "options": options})
-    return found
+    found = map(as_entry, only_systems(profile, names))
+    return [{"name": own["name"], "options": own.get("options", {})} for own in found]
 
 
 def in_gallery(profile: Plain, names: Names, over: Over = ONE) -> Plan:
@@ -70,10 +65,7 @@ def over_shares(profile: Plain, systems: Sequence[Plain]) -> Plan:
 def variants(profile: Plain, options: Mapping[str, Plain]) -> Plan:
     """Plan diskgnn at each share of memory once for each variant (name -> options)."""
     (own,) = entries(profile, ["diskgnn"])
-    found = []
-    for name, changes in options.items():
-        changed = own["options"] | changes
-        found.append({**own, "series": name, "options": changed})
+    found = [{**own, "series": name, "options": own["options"] | changes} for name, changes in options.items()]
     return over_shares(profile, found)
 
 
@@ -106,10 +98,3 @@ def packing_studies(profile: Plain, study: str, graphs: list[Graph], **params: A
     """Return `epoch_studies` of packed rows, which are as wide as the profile's."""
     width = bytes_of_row(gallery(profile))
     return epoch_studies(profile, study, graphs, row_bytes=width, **params)
-
-
-def ratios(wide: pd.DataFrame, one: str, other: str) -> pd.DataFrame:
-    """Return how many `times` a column exceeds another, in each row that has both."""
-    both = wide.reindex(columns=[one, other])
-    ratio = both[one] / both[other]
-    return ratio.dropna().reset_index(name="times")

@@ -7,13 +7,13 @@ import pandas as pd
 from harness.compare.evidence import Evidence
 from harness.compare.plan import Plain
 from harness.figures.base import GB, Drawing, Sheet, drawn, figure, paper_frame, paper_note, published, sheet
-from harness.figures.diskgnn.grid import epoch_studies, flat_graph, graphs, like, packing_studies, percent, ratios
+from harness.figures.diskgnn.grid import epoch_studies, flat_graph, graphs, like, packing_studies, percent
 from harness.figures.draw.bars import draw_bars
 from harness.figures.draw.captions import row_texts, study_caption
 from harness.figures.draw.curves import draw_curves
 from harness.figures.draw.panels import many_panels
 from harness.figures.draw.style import named_looks
-from harness.figures.findings import span
+from harness.figures.findings import ratios, span, wide
 from harness.figures.grids import gallery, values
 from harness.records.study import StudyRecord
 from harness.studies.base import StudyNeed
@@ -74,41 +74,38 @@ def fig5(evidence: Evidence) -> Drawing:
     records = evidence.all_studies("amplification")
     studies = _results(records)
     table = pd.json_normalize(studies, "layouts", "dataset")
+    table = table.rename(columns={"dataset": "group", "amplification": "value", "cache_amplification": "cache_value"})
     whole = table["global"]
-    reordered = table.reordered
+    kinds = whole.map({True: "global", False: "segmented"})
+    table["series"] = kinds.where(table.reordered, "not reordered")
     # The middle length of the segments stands for all.
     middle = table.segment[~whole].quantile(interpolation="higher")
-    kinds = whole.map({True: "global", False: "segmented"})
-    table["series"] = kinds.where(reordered, "not reordered")
-    segmented = reordered & (table.segment == middle)
-    chosen = table[whole | segmented].assign(panel="amplification")
-    names = {"dataset": "group", "amplification": "value", "cache_amplification": "cache_value"}
-    bars = chosen.rename(columns=names)
-    worst = bars.sort_values("value")["group"].iloc[-1]
-    better = bars[bars.series != "not reordered"]
-    saving = better[better.group == worst].explode("reduction")
+    segmented = table.reordered & (table.segment == middle)
+    bars = table[whole | segmented].assign(panel="amplification")
+    worst = bars.sort_values("value").group.iloc[-1]
+    saving = bars[(bars.series != "not reordered") & (bars.group == worst)].explode("reduction")
     number = saving.groupby("series").cumcount(ascending=False)
     saving["x"] = 100 * number / number.max()
     saving["y"] = 100 * saving.reduction.astype(float)
-    curves = saving[["series", "x", "y"]].assign(panel="reduction")
-    curves = curves.sort_values(["series", "x"])
+    curves = saving[["series", "x", "y"]].assign(panel="reduction").sort_values(["series", "x"])
     looks = named_looks(VARIANTS)
     canvas, (left, right) = many_panels(2)
     label = "read amplification (x)"
     draw_bars(bars, title="(a) Read amplification", ylabel=label, numbers=".1f", looks=looks, axes=left)
+    title = f"(b) Saved over not reordered, {worst}"
     label = "mini-batches (%), most saved first"
-    saved = "bytes saved (%)"
-    draw_curves(
-        curves, title=f"(b) Saved over not reordered, {worst}", xlabel=label, ylabel=saved, looks=looks, axes=right
-    )
-    bars = bars[["panel", "group", "series", "value", "cache_value", "segment"]]
-    data = pd.concat([bars, curves])
+    draw_curves(curves, title=title, xlabel=label, ylabel="bytes saved (%)", looks=looks, axes=right)
+    data = pd.concat([bars[["panel", "group", "series", "value", "cache_value", "segment"]], curves])
     twice = "rows that a segment asks for twice are in its disk cache, the others packed; all their reads count"
-    note = _layout_note(studies[0])
-    wide = bars.pivot(index="group", columns="series", values="value")
-    times = ratios(wide, "not reordered", "segmented")["times"]
-    finding = f"Reordered in segments, mini-batches read {span(times)} times less" if len(times) else ""
-    return drawn(canvas, data, records[0], note, twice, f"segments of {middle}", order=VARIANTS, finding=finding)
+    notes = [_layout_note(studies[0]), twice, f"segments of {middle}"]
+    finding = _read_less(bars, "value", "segmented", "Reordered in segments, mini-batches read {} times less")
+    return drawn(canvas, data, records[0], *notes, order=VARIANTS, finding=finding)
+
+
+def _read_less(rows: pd.DataFrame, column: str, series: str, text: str) -> str:
+    """Return the sentence on how many times less one series reads than without reordering; empty without both."""
+    times = ratios(wide(rows, column, "group", "series"), "not reordered", series).times
+    return text.format(span(times)) if len(times) else ""
 
 
 @figure("diskgnn-fig16", studies=layouts)
@@ -117,8 +114,7 @@ def fig16(evidence: Evidence) -> Drawing:
     record = evidence.all_studies("amplification")[-1]
     studies = _results([record])
     table = pd.json_normalize(studies, "layouts", "feature_bytes")
-    table = table[~table["global"]]
-    table = table.sort_values(["segment", "reordered"])
+    table = table[~table["global"]].sort_values(["segment", "reordered"])
     data = table[["segment"]].rename(columns={"segment": "group"})
     data["series"] = table.reordered.map({True: "reordered", False: "not reordered"})
     data["read_gib"] = table.read_bytes / GIB
@@ -129,19 +125,15 @@ def fig16(evidence: Evidence) -> Drawing:
     draw_bars(data, column="read_gib", title="Disk traffic", ylabel=label, xlabel=SEGMENT, numbers=".1f", axes=left)
     label = "over the feature table (x)"
     draw_bars(data, column="disk_x", title="Disk space", ylabel=label, xlabel=SEGMENT, numbers=".2f", axes=right)
-    note = _layout_note(studies[0])
-    traffic = data.pivot(index="group", columns="series", values="read_gib")
-    times = ratios(traffic, "not reordered", "reordered")["times"]
-    finding = f"Reordering within segments reads {span(times)} times less" if len(times) else ""
-    return drawn(canvas, data, record, note, "packed chunks and disk caches, feature rows alone", finding=finding)
+    notes = [_layout_note(studies[0]), "packed chunks and disk caches, feature rows alone"]
+    finding = _read_less(data, "read_gib", "reordered", "Reordering within segments reads {} times less")
+    return drawn(canvas, data, record, *notes, finding=finding)
 
 
-def space_over_memory(profile: Plain) -> list[StudyNeed]:
-    """Return the study of disk space at shares of the rows in memory."""
-    return packing_studies(profile, "disk-space", graphs(profile), memory_shares=SHARES)
-
-
-@figure("diskgnn-fig13", studies=space_over_memory)
+@figure(
+    "diskgnn-fig13",
+    studies=lambda profile: packing_studies(profile, "disk-space", graphs(profile), memory_shares=SHARES),
+)
 def fig13(evidence: Evidence) -> Drawing:
     """Draw the disk space of packing without a limit over memory, one line per graph."""
     records = evidence.all_studies("disk-space", where=lambda params: params["memory_shares"] == SHARES)
@@ -152,11 +144,11 @@ def fig13(evidence: Evidence) -> Drawing:
     label = "packed rows over the features (x)"
     title = "Disk space over memory"
     canvas, _ = draw_curves(data, title=title, xlabel="rows in memory (% of all)", ylabel=label)
-    paper = "paper: below 2x from 20 % on"
     small = data[data.y < 2.0].sort_values("x").drop_duplicates("series")
     shares = row_texts(small.sort_index(), "{x:g} % ({series})")
     finding = f"Below 2x the features with {shares} in memory" if shares else ""
-    return drawn(canvas, data, records[0], "one epoch, no limit", "feature rows alone", paper, finding=finding)
+    notes = ["one epoch, no limit", "feature rows alone", "paper: below 2x from 20 % on"]
+    return drawn(canvas, data, records[0], *notes, finding=finding)
 
 
 def space_over_samples(profile: Plain) -> list[StudyNeed]:
@@ -164,13 +156,10 @@ def space_over_samples(profile: Plain) -> list[StudyNeed]:
     size = gallery(profile)["run"]["batch_size"]
     changes: list[Plain] = [{"fanout": fanout} for fanout in FANOUTS]
     for factor in values(profile, "batch_factors", BATCH_FACTORS):
-        scaled = max(1, round(size * factor))
-        changes.append({"fanout": FANOUTS[-1], "batch_size": scaled})
-    needs: list[StudyNeed] = []
+        changes.append({"fanout": FANOUTS[-1], "batch_size": max(1, round(size * factor))})
     flat = [flat_graph(profile)]
-    for own in changes:
-        needs += packing_studies(profile, "disk-space", flat, memory_shares=[USUAL_SHARE], **own)
-    return needs
+    studies = [packing_studies(profile, "disk-space", flat, memory_shares=[USUAL_SHARE], **own) for own in changes]
+    return [need for needs in studies for need in needs]
 
 
 @figure("diskgnn-fig14", studies=space_over_samples)
@@ -178,36 +167,29 @@ def fig14(evidence: Evidence) -> Drawing:
     """Draw disk space over fan-out, then over batch size."""
     records = evidence.all_studies("disk-space", where=lambda params: params["memory_shares"] == [USUAL_SHARE])
     points = pd.json_normalize(_results(records), "points", SAMPLES)
-    points["fanout"] = points.fanout.map(_fanout_text)
+    points["fanout"] = [",".join(map(str, fanout)) for fanout in points.fanout]
     points["record"] = pd.Series(records, dtype=object)
     points = points.rename(columns={"dataset": "series", "packed_x": "value"})
     points = points.sort_values(["fanout", "batch_size"])
     # The most frequent batch size is that of the sweep over fan-outs.
     usual = points.batch_size.mode()[0]
     most = points.fanout.iloc[-1]
-    over_fanout = points[points.batch_size == usual].assign(panel="fan-out")
-    over_fanout["group"] = over_fanout.fanout
-    over_size = points[points.fanout == most].assign(panel="batch size")
-    over_size["group"] = over_size.batch_size
+    fanouts = points[points.batch_size == usual]
+    sizes = points[points.fanout == most]
+    over_fanout = fanouts.assign(panel="fan-out", group=fanouts.fanout)
+    over_size = sizes.assign(panel="batch size", group=sizes.batch_size)
     data = pd.concat([over_fanout, over_size])
     data = data[["panel", "group", "series", "value", "rows_per_batch", "batches"]]
     canvas, (left, right) = many_panels(2, wide=False, height=2.5, sharey=True)
     label = "disk space over the features (x)"
     draw_bars(over_fanout, title="", ylabel=label, xlabel="fan-out", numbers=".2f", axes=left)
     draw_bars(over_size, title="", ylabel="", xlabel="batch size", numbers=".1f", axes=right)
-    first, *_, last = over_fanout.value
-    share = f"one epoch, no limit, {percent(USUAL_SHARE)} of the rows in memory"
-    setting = f"fan-outs at batch {usual}, batch sizes at fan-out {most}"
-    times = last / first
-    hop = f"the third hop: {times:.1f}x"
+    times = over_fanout.value.iloc[-1] / over_fanout.value.iloc[0]
+    notes = [f"one epoch, no limit, {percent(USUAL_SHARE)} of the rows in memory"]
+    notes += [f"fan-outs at batch {usual}, batch sizes at fan-out {most}", f"the third hop: {times:.1f}x"]
+    notes += [paper_note("diskgnn-fig14")]
     finding = f"The third hop takes {times:.2g} times the disk space"
-    paper = paper_note("diskgnn-fig14")
-    most_fanout = over_fanout.record.iloc[-1]
-    return drawn(canvas, data, most_fanout, share, setting, hop, paper, order=None, finding=finding)
-
-
-def _fanout_text(fanout: list[int]) -> str:
-    return ",".join(map(str, fanout))
+    return drawn(canvas, data, over_fanout.record.iloc[-1], *notes, order=None, finding=finding)
 
 
 def accesses(profile: Plain) -> list[StudyNeed]:
@@ -233,12 +215,7 @@ def tab3(evidence: Evidence) -> Sheet:
     return sheet(data, ACCESSES, records[0], epochs, "in % of accesses", "touched: nodes with any access")
 
 
-def disk(profile: Plain) -> list[StudyNeed]:
-    """Return the study of this host's disk."""
-    return [StudyNeed("fio-grid")]
-
-
-@figure("diskgnn-tab4", studies=disk)
+@figure("diskgnn-tab4", studies=lambda profile: [StudyNeed("fio-grid")])
 def tab4(evidence: Evidence) -> Sheet:
     """Return IOPS, bandwidth and price: a row for this host's disk by fio, then one per storage type of the paper."""
     record = evidence.study("fio-grid")
@@ -249,13 +226,10 @@ def tab4(evidence: Evidence) -> Sheet:
     name = device.get("model") or device.get("name") or "this host's disk"
     bandwidth = points.bytes_per_s.max() / GB
     iops = random.iops.max()
-    ours = pd.DataFrame([[name.strip(), iops, bandwidth, None, "fio, this host"]])
-    ours.columns = pd.Index(STORAGE)
+    ours = pd.DataFrame([[name.strip(), iops, bandwidth, None, "fio, this host"]], columns=list(STORAGE))
     paper = paper_frame("diskgnn-tab4").rename(columns=MEASURES)
-    sources = published("diskgnn-tab4").groupby("series")["source"]
-    paper["source"] = sources.first()
-    paper = paper.reset_index(names="storage")
-    data = pd.concat([ours, paper])
+    paper["source"] = published("diskgnn-tab4").groupby("series").source.first()
+    data = pd.concat([ours, paper.reset_index(names="storage")])
     note = "most of any queue depth, direct; prices of April 2024, none is known for this host's"
     return sheet(data, STORAGE, record, note)
 
@@ -280,16 +254,12 @@ def tab7(evidence: Evidence) -> Sheet:
     ours["x"] = ours["limit x"].map("{:.2f}x".format)
     known = published("diskgnn-tab7")
     names = known.series.str.extract("(?P<dataset>[^ ]+) (?P<measure>.+)")
-    known = known.join(names)
-    paper = known.pivot(index=["dataset", "x"], columns="measure", values="value").reset_index()
+    paper = wide(known.join(names), index=["dataset", "x"], columns="measure").reset_index()
     paper["dataset"] += " (paper)"
-    ours = ours.drop(columns="limit")
-    both = pd.concat([ours, paper], ignore_index=True)
-    data = both.rename(columns=MEASURED)
-    data = data.reindex(columns=list(SEARCH))
+    both = pd.concat([ours.drop(columns="limit"), paper], ignore_index=True)
+    data = both.rename(columns=MEASURED).reindex(columns=list(SEARCH))
     data["speedup"] = data["brute force s"] / data["heuristic s"]
-    amplification = data["heuristic amp."].astype(object)
-    data["heuristic amp."] = amplification.fillna("does not fit")
+    data["heuristic amp."] = data["heuristic amp."].astype(object).fillna("does not fit")
     share = percent(study["memory_share"])
     packed = f"{share} of the rows in memory; packing alone takes {study['packed_x']:.2f}x the features"
     lengths = f"brute force tries {study['search_points']} segment lengths with every threshold"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from itertools import repeat
-from typing import Any
 
 import pandas as pd
 
@@ -16,8 +15,9 @@ from harness.figures.base import GB, Sheet, figure, figure_of_cells, paper_frame
 from harness.figures.diskgnn.grid import SYSTEMS, in_gallery, judged, percent, variants
 from harness.figures.draw.breakdown import run_breakdown
 from harness.figures.draw.captions import describe_memory, row_texts
+from harness.figures.findings import wide
 from harness.figures.grids import gallery, host_budget
-from harness.results.table import each, preparation_s
+from harness.results.table import preparation_s
 
 #: Factor on the profile's memory in Table 1: mariusgnn needs a little more than `quick` has.
 MORE_MEMORY = 1.25
@@ -58,57 +58,41 @@ def tab1(evidence: Evidence) -> Sheet:
     done = done[done.x == most].set_index("system", drop=False)
     records = done.record
     preparation = records.map(preparation_s)
-    training = records.map(_training_s)
+    training = records.map(lambda record: pd.DataFrame(record["epochs"]).seconds.sum())
     volumes = cells.measured("device_bytes")
     volumes = volumes[volumes.x == most].set_index("system")
     judged_cells = evidence.cells("diskgnn-tab1", judged, least=0)
     accurate = judged_cells.medians().dropna(subset="value")
-    accuracies = accurate.set_index("system")["record"].map(best_accuracy)
+    accuracies = accurate.set_index("system").record.map(best_accuracy)
     ours = pd.DataFrame(index=SYSTEMS)
     ours["end-to-end"] = preparation + training
     ours["preprocessing"] = preparation
     ours["training"] = training
     ours["epoch"] = done.value
-    ours["disk access"] = done.apply(_disk_s, axis=1)
+    ours["disk access"] = done.apply(lambda row: run_breakdown(row, {"disk": DISK})["disk"], axis=1)
     ours["disk volume"] = volumes.value / GB
     ours["test accuracy"] = 100 * accuracies.astype(float)
     paper = paper_frame("diskgnn-tab1").reindex(SYSTEMS).add_suffix(", paper", axis=0)
-    paper_units = published("diskgnn-tab1").groupby("x")["unit"]
+    paper_units = published("diskgnn-tab1").groupby("x").unit
     table = ours.T.join(paper.T)
     table.insert(0, "unit", pd.Series(UNITS))
     table.insert(5, "paper unit", paper_units.first())
     table = table.reset_index(names="measure")
     epochs = records.iloc[0]["config"]["epochs"]
     source = "of the runs of diskgnn-fig8" if len(accurate) else "not run"
-    notes = [
-        f"memory: {describe_memory(str(most))}",
-        f"end to end: preprocessing and {epochs} epochs (paper: 50, in hours)",
-    ]
+    notes = [f"memory: {describe_memory(str(most))}"]
+    notes += [f"end to end: preprocessing and {epochs} epochs (paper: 50, in hours)"]
     notes += ["disk access: time with a read open", f"accuracy: {source}"]
     rows = cells.medians()
-    for row in each(rows[rows.value.isna()]):
-        memory = describe_memory(row.x)
-        notes.append(f"{row.system} {row.status.upper()} with {memory}")
+    failed = rows[rows.value.isna()]
+    with_memory = failed.assign(status=failed.status.str.upper(), memory=failed.x.map(describe_memory))
+    notes += [row_texts(with_memory, "{system} {status} with {memory}", "; ")]
     runs = [*done.run, *accurate.run]
     columns = dict.fromkeys(map(str, table), ".4g")
     return sheet(table, columns, cells, *notes, rows=done, runs=runs)
 
 
-def _training_s(record: Plain) -> float:
-    seconds: list[float] = [epoch["seconds"] for epoch in record["epochs"]]
-    return sum(seconds)
-
-
-def _disk_s(row: Any) -> float:
-    return run_breakdown(row, [("disk", DISK)], "rest")["disk"]
-
-
-def by_model(profile: Plain) -> Plan:
-    """Plan the three systems with GraphSAGE and with GAT."""
-    return judged(profile, SYSTEMS, {"sage": {}, "gat": {"model": "gat"}})
-
-
-@figure_of_cells("diskgnn-tab5", by_model, least=1)
+@figure_of_cells("diskgnn-tab5", lambda profile: judged(profile, over={"sage": {}, "gat": {"model": "gat"}}), least=1)
 def tab5(cells: Cells) -> Sheet:
     """Return test accuracy and end-to-end time by model."""
     return _accuracy(cells, "diskgnn-tab5")
@@ -130,7 +114,7 @@ def tab6(cells: Cells) -> Sheet:
 def _accuracy(cells: Cells, table: str) -> Sheet:
     """Return one row per setting and system, with the paper's; raise NotDrawn without a measured epoch."""
     done = cells.measured()
-    targets = done.groupby("x", sort=False)["record"].agg(common_target)
+    targets = done.groupby("x", sort=False).record.agg(common_target)
     rows = cells.medians()
     curves = [accuracy_curve(record) for record in rows.record]
     data = rows[["x", "system"]].rename(columns={"x": "model"})
@@ -149,29 +133,23 @@ def _accuracy(cells: Cells, table: str) -> Sheet:
     what = "best test accuracy of any epoch; end to end: preprocessing and all epochs; paper: papers100M"
     shares = 100 * targets
     targeted = row_texts(shares.reset_index(name="target"), "{x} target {target:.1f} %")
-    failed = failures(rows, [])
-    return sheet(data, COLUMNS, cells, labels, what, targeted, *failed, rows=done)
+    return sheet(data, COLUMNS, cells, labels, what, targeted, *failures(rows, []))
 
 
-def by_pipeline(profile: Plain) -> Plan:
-    """Plan diskgnn with and without its pipeline at each share of memory."""
-    return variants(profile, {"pipeline": {}, "sequential": {"pipeline": False}})
+#: Options of diskgnn with and without its pipeline.
+PIPELINES = {"pipeline": {}, "sequential": {"pipeline": False}}
 
 
-@figure_of_cells("diskgnn-tab8", by_pipeline, least=1)
+@figure_of_cells("diskgnn-tab8", lambda profile: variants(profile, PIPELINES), least=1)
 def tab8(cells: Cells) -> Sheet:
     """Return one row per share of memory, with the paper's speedups."""
-    rows = cells.measured()
-    seconds = rows.pivot(index="x", columns="system", values="value")
-    table = seconds.reindex(columns=["sequential", "pipeline"]).add_suffix(" (s)")
+    table = wide(cells.measured()).reindex(columns=["sequential", "pipeline"]).add_suffix(" (s)")
     table["speedup"] = table["sequential (s)"] / table["pipeline (s)"]
     table = table.rename(index=percent)
-    paper = paper_frame("diskgnn-tab8").rename(columns="{} %".format)
+    paper = paper_frame("diskgnn-tab8").rename(columns="{} %".format).T
     for graph in GRAPHS:
-        names = [f"{graph} sequential", f"{graph} pipeline"]
-        before, after = paper.reindex(names).to_numpy()
-        table[f"paper {graph}"] = pd.Series(before / after, paper.columns)
+        before, after = f"{graph} sequential", f"{graph} pipeline"
+        table[f"paper {graph}"] = paper[before] / paper[after] if before in paper else None
     table = table.reset_index(names="memory")
     columns = dict.fromkeys(map(str, table), ".2f")
-    failed = failures(cells.medians(), [])
-    return sheet(table, columns, cells, "memory over the features", *failed)
+    return sheet(table, columns, cells, "memory over the features", *failures(cells.medians(), []))

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
 from harness.figures.draw import panels
 from harness.figures.draw.style import Looks, looks_of, part_fill
+from harness.results.table import each
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure as Canvas
@@ -17,13 +18,12 @@ if TYPE_CHECKING:
 COLUMN_BARS = 30
 COLUMN_NUMBERS = 16
 COLUMN_STACKS = 10
-# Label of the ends of a published range.
-RANGE = "paper (range)"
-# A value with its interval, and the columns of a bar.
+# A value with its interval, the columns of a bar, and columns of bars and dots that a figure may leave out.
 ENDS = ["value", "low", "high"]
 BARS = ["group", "series", *ENDS, "status", "run"]
+OPTIONAL = ["low", "high", "status", "hollow", "paper", "paper_low", "paper_high"]
 # Keywords of a bar that other code measured.
-HOLLOW: dict[str, Any] = {"facecolor": "none", "edgecolor": "#555555", "linestyle": "--", "linewidth": 0.9}
+HOLLOW = {"facecolor": "none", "edgecolor": "#555555", "linestyle": "--", "linewidth": 0.9}
 
 
 def draw_bars(
@@ -49,52 +49,65 @@ def draw_bars(
         tick: maps a group to its label.
         looks: looks of the series; by default the systems' own.
         numbers: format of the number over each bar, like `.1f`; none by default, and none where they do not fit.
-        axes: axes to draw into; the caller then makes canvas and legend.
+        axes: axes to draw into.
     """
-    if column != "value":
-        rows = rows.assign(value=rows[column], low=None, high=None)
-    groups = list(dict.fromkeys(rows["group"]))
-    theirs = {str(row["series"]) for row in rows.to_dict("records") if row.get("hollow") is True}
-    series, look_of = looks_of([name for name in map(str, rows["series"]) if name not in theirs], looks)
-    series = [*series, *sorted(theirs)]
-    alone = axes is None
+    rows = complete(rows, column)
+    groups = list(rows.group.unique())
+    series, look_of = looks_of(list(rows.series[~rows.hollow]), looks)
+    theirs = sorted(set(rows.series[rows.hollow]))
+    fills = {name: look_of(name).fill for name in series} | dict.fromkeys(theirs, HOLLOW)
     most = COLUMN_NUMBERS if numbers else COLUMN_BARS
-    canvas, axes = panels.one_panel(axes, wide=len(groups) * len(series) > most)
-    width = 0.8 / len(series)
+    canvas, axes = panels.one_panel(axes, wide=len(groups) * len(fills) > most)
+    width = 0.8 / len(fills)
     share = width / (len(groups) + 0.2)
-    texts = [plain_number(value, numbers) for value in rows["value"].dropna()] if numbers else []
-    rotation = panels.rotation_of(texts, panels.points_of(axes, share))
-    place = {name: (index - (len(series) - 1) / 2) * width for index, name in enumerate(series)}
-    labelled: set[str] = set()
-    for row in rows.to_dict("records"):
-        name = str(row["series"])
-        x, fill = groups.index(row["group"]) + place[name], HOLLOW if name in theirs else look_of(name).fill
-        value = row["value"]
-        if pd.notna(row.get("paper")):
-            # Beside the number over the bar, which it would cover.
-            at, label = x + (0.3 * width if numbers else 0.0), None if "paper" in labelled else "paper"
-            panels.mark_paper(axes, [at], [float(row["paper"])], label, markerfacecolor="none", zorder=5)
-            labelled.add("paper")
-        if pd.notna(row.get("paper_low")):
-            ends = [row["paper_low"], row["paper_high"]]
-            label = None if RANGE in labelled else RANGE
-            panels.mark_range(axes, [x + 0.3 * width] * 2, ends, label, markeredgecolor="black", zorder=5)
-            labelled.add(RANGE)
-        if pd.isna(value):
-            panels.mark_missing_bar(axes, x, str(row.get("status") or "not run"), share)
-            continue
-        error: Any = {"yerr": panels.interval(row), "error_kw": {"elinewidth": 0.8, "capsize": 1.8}}
-        axes.bar(x, value, width, label=name if name not in labelled else None, **fill, **error)
-        labelled.add(name)
-        if numbers and rotation is not None:
-            top: float = row["high"] if pd.notna(row.get("high")) else value
-            panels.number_over(axes, x, top, plain_number(value, numbers), rotation)
+    rows["x"] = places(rows, groups, list(fills), width)
+    known = rows.dropna(subset="value")
+    for name, own in known.groupby("series", sort=False):
+        look = {"label": str(name), "error_kw": {"elinewidth": 0.8, "capsize": 1.8}, **fills[str(name)]}
+        axes.bar(own.x, own.value, width, **look)
+        bounded = own.dropna(subset=["low", "high"])
+        bars = {"linestyle": "none", "color": "black", "elinewidth": 0.8, "capsize": 1.8}
+        axes.errorbar(bounded.x, bounded.value, panels.around(bounded), **bars)
+    for row in each(rows[rows.value.isna()]):
+        panels.mark_missing_bar(axes, row.x, row.status, share)
+    rotation = 0
+    if numbers:
+        points = panels.points_of(axes, share)
+        rotation = panels.number_all(axes, known, numbers, points, 1.5)
+    _mark_published(axes, rows, 0.3 * width, beside=bool(numbers))
     axes.margins(y=(0.22 if rotation else 0.13) if numbers else 0.05)
-    panels.set_ticks(axes, [tick(group) for group in groups])
+    panels.set_ticks(axes, list(map(tick, groups)))
     panels.name_axes(axes, title, xlabel, ylabel)
-    if alone:
-        panels.legend_above(canvas, [axes], [*series, "paper"])
     return canvas, axes
+
+
+def complete(rows: pd.DataFrame, column: str = "value") -> pd.DataFrame:
+    """Return rows of bars or dots with all their columns, and a column's values as those that are drawn."""
+    every = rows.reindex(columns=[*rows, *(name for name in OPTIONAL if name not in rows)])
+    if column != "value":
+        every = every.assign(value=every[column], low=None, high=None)
+    every["status"] = every.status.astype(object).fillna("not run")
+    every["hollow"] = every.hollow.eq(True)
+    return every.astype({**dict.fromkeys(ENDS, float), "series": str})
+
+
+def places(rows: pd.DataFrame, groups: Sequence[Any], series: Sequence[str], width: float) -> pd.Series[float]:
+    """Return the x of each row: its group's, and its series' place beside the others."""
+    group = rows.group.map(groups.index)
+    beside = rows.series.map(series.index) - (len(series) - 1) / 2
+    return group + beside * width
+
+
+def _mark_published(axes: Any, rows: pd.DataFrame, shift: float, *, beside: bool) -> None:
+    """Draw published values, `beside` the numbers over the bars, which they would cover, and published ranges."""
+    paper = rows.dropna(subset="paper")
+    xs = paper.x + (shift if beside else 0.0)
+    panels.mark_paper(axes, xs, paper.paper, "paper", markerfacecolor="none", zorder=5)
+    label = "paper (range)"
+    for row in each(rows.dropna(subset="paper_low")):
+        ends = [row.paper_low, row.paper_high]
+        panels.mark_range(axes, [row.x + shift] * 2, ends, label, markeredgecolor="black", zorder=5)
+        label = ""
 
 
 def as_bars(rows: pd.DataFrame, base: Any = 1.0) -> pd.DataFrame:
@@ -102,12 +115,6 @@ def as_bars(rows: pd.DataFrame, base: Any = 1.0) -> pd.DataFrame:
     bars = rows.rename(columns={"x": "group", "system": "series"})[BARS]
     bars[ENDS] = bars[ENDS].div(base, axis=0)
     return bars
-
-
-def plain_number(value: float, spec: str) -> str:
-    """Return `value` in the format `spec`, without an exponent: `480` for `4.8e+02`."""
-    text = f"{value:{spec}}"
-    return f"{float(text):,.0f}" if "e+" in text else text
 
 
 def draw_stacks(
@@ -129,36 +136,30 @@ def draw_stacks(
         parts: all parts, from the bottom up.
         share: scale each bar to 100 %.
         numbers: format of the sum over each bar, like `.1f`; with `share` the sum before scaling.
-        axes: axes to draw into; the caller then makes canvas and legend.
+        axes: axes to draw into.
     """
-    bars = list(dict.fromkeys(rows["bar"]))
-    alone = axes is None
+    known = rows.dropna(subset="value").astype({"value": float})
+    bars = list(rows.bar.unique())
+    sums = known.pivot_table(index="bar", columns="part", values="value", aggfunc="sum")
+    heights = sums.reindex(index=bars, columns=parts).fillna(0.0)
+    totals = heights.sum(axis=1)
+    if share:
+        heights = 100 * heights.div(totals, axis=0)
     canvas, axes = panels.one_panel(axes, wide=len(bars) > COLUMN_STACKS)
-    labelled: set[str] = set()
+    bottoms = heights.cumsum(axis=1) - heights
+    for index, part in enumerate(parts):
+        if heights[part].any():
+            axes.bar(range(len(bars)), heights[part], 0.62, bottom=bottoms[part], label=part, **part_fill(index))
     for at, bar in enumerate(bars):
-        mine = rows[rows["bar"] == bar]
-        known = mine[mine["value"].notna()]
-        if known.empty:
-            panels.mark_missing_bar(axes, at, str(mine.iloc[0].get("status") or "not run"))
-            continue
-        total = float(known["value"].sum())
-        scale = 100.0 / total if share and total > 0 else 1.0
-        bottom = 0.0
-        for index, part in enumerate(parts):
-            value = float(known.loc[known["part"] == part, "value"].sum()) * scale
-            if value <= 0:
-                continue
-            axes.bar(at, value, 0.62, bottom=bottom, label=None if part in labelled else part, **part_fill(index))
-            labelled.add(part)
-            bottom += value
-        if numbers:
-            panels.number_over(axes, at, bottom, f"{total:{numbers}}")
+        if bar not in sums.index:
+            status = rows[rows.bar == bar].get("status", pd.Series("not run"))
+            panels.mark_missing_bar(axes, at, str(status.iloc[0]))
+        elif numbers:
+            panels.number_over(axes, at, heights.loc[bar].sum(), f"{totals[bar]:{numbers}}")
     if share:
         axes.set_ylim(0, 108 if numbers else 100)
     elif numbers:
         axes.margins(y=0.1)
-    panels.set_ticks(axes, [str(bar) for bar in bars])
+    panels.set_ticks(axes, list(map(str, bars)))
     panels.name_axes(axes, title, xlabel, ylabel)
-    if alone:
-        panels.legend_above(canvas, [axes], parts)
     return canvas, axes

@@ -20,7 +20,8 @@ from harness.results import store as results
 from harness.results.table import each, measured_epochs
 from workloads.errors import OutcoreError
 
-Order = Sequence[tuple[str, Sequence[str]]]
+#: Parts of an epoch and their stages: a moment belongs to the first part with an open span, else to one without stages.
+Parts = Mapping[str, Sequence[str]]
 
 
 def covered_seconds(starts: npt.NDArray[np.float64], ends: npt.NDArray[np.float64]) -> float:
@@ -34,30 +35,28 @@ def covered_seconds(starts: npt.NDArray[np.float64], ends: npt.NDArray[np.float6
     return float(np.maximum(0.0, last - np.maximum(first, before)).sum())
 
 
-def split_epoch(spans: pd.DataFrame, epoch: Mapping[str, Any], order: Order, rest: str) -> dict[str, float]:
+def split_epoch(spans: pd.DataFrame, epoch: Mapping[str, Any], parts: Parts) -> dict[str, float]:
     """Return seconds of an epoch by part; they sum to its wall time.
 
     Args:
         spans: columns `stage`, `start`, `end`, seconds on the run's clock (`stages.parquet`).
         epoch: epoch of the record, with `start_s` and `seconds`.
-        order: parts with their stages; a moment belongs to the first part with an open span.
-        rest: name of the part for all other moments.
     """
     begin = float(epoch["start_s"])
     end = begin + float(epoch["seconds"])
-    inside = spans[(spans["end"] > begin) & (spans["start"] < end)]
-    starts = inside["start"].clip(lower=begin).to_numpy(dtype=np.float64)
-    ends = inside["end"].clip(upper=end).to_numpy(dtype=np.float64)
-    taken = np.zeros(len(inside), dtype=bool)
+    inside = spans[(spans.end > begin) & (spans.start < end)]
+    inside = inside.assign(start=inside.start.clip(lower=begin), end=inside.end.clip(upper=end))
     found: dict[str, float] = {}
+    taken: list[str] = []
     so_far = 0.0
-    for part, stages in order:
-        taken |= inside["stage"].isin(list(stages)).to_numpy()
-        total = covered_seconds(starts[taken], ends[taken])
+    for part, stages in parts.items():
+        taken += stages
+        open_spans = inside[inside.stage.isin(taken)]
+        total = covered_seconds(open_spans.start.to_numpy(float), open_spans.end.to_numpy(float))
         found[part] = total - so_far
         so_far = total
-    found[rest] = found.get(rest, 0.0) + max(0.0, end - begin - so_far)
-    return found
+    idle = max(0.0, end - begin - so_far)
+    return {part: seconds if parts[part] else idle for part, seconds in found.items()}
 
 
 def run_table(cell: Any, name: Literal["stages", "telemetry", "batches"]) -> pd.DataFrame:
@@ -68,12 +67,11 @@ def run_table(cell: Any, name: Literal["stages", "telemetry", "batches"]) -> pd.
         raise NotDrawn(str(error)) from error
 
 
-def run_breakdown(cell: Any, order: Order, rest: str) -> dict[str, float]:
+def run_breakdown(cell: Any, parts: Parts) -> dict[str, float]:
     """Return mean seconds of the measured epochs of a cell's newest run by part.
 
     Args:
         cell: row of `Cells.medians`, with attributes `run`, `path` and `record`.
-        order, rest: as in `split_epoch`.
 
     Raises:
         NotDrawn: the run has no table of stages, or no measured epoch.
@@ -85,49 +83,42 @@ def run_breakdown(cell: Any, order: Order, rest: str) -> dict[str, float]:
     epochs = measured_epochs(cell.record)
     if not epochs:
         raise NotDrawn(f"run {cell.run} has no measured epoch")
-    splits = [split_epoch(spans[spans["epoch"] == epoch["epoch"]], epoch, order, rest) for epoch in epochs]
-    return {part: float(np.mean([split[part] for split in splits])) for part in splits[0]}
+    splits = [split_epoch(spans[spans.epoch == epoch["epoch"]], epoch, parts) for epoch in epochs]
+    return {str(part): mean for part, mean in pd.DataFrame(splits).mean().items()}
 
 
-def seconds_by_part(table: pd.DataFrame, order: Order, rest: str) -> pd.DataFrame:
-    """Return the parts of the epoch of each row of `Cells.medians` that has a value.
+def stack_rows(cells: pd.DataFrame, parts: Sequence[str], split: Callable[[Any], Mapping[str, float]]) -> pd.DataFrame:
+    """Return a row for each part of each cell's epoch, as stacks are drawn; of a cell without a value its status.
 
     Args:
-        table: at least one row with a value.
-        order, rest: as in `split_epoch`.
+        cells: rows of `Cells.medians`.
+        parts: the drawn parts, in the order of the rows.
+        split: function from a cell to its seconds by part.
 
     Returns:
-        Columns `system`, `x`, `run`, `part` and `seconds`.
+        Columns `panel` (the cell's x), `bar` (its system), `part`, `value` (s), `status` and `run`.
 
     Raises:
         NotDrawn: as in `run_breakdown`.
     """
-    tables = []
-    for cell in each(table.dropna(subset="value")):
-        found = run_breakdown(cell, order, rest)
-        parts = pd.DataFrame({"part": list(found), "seconds": list(found.values())})
-        tables.append(parts.assign(system=cell.system, x=cell.x, run=cell.run))
-    return pd.concat(tables, ignore_index=True)
-
-
-def part_rows(cell: Any, parts: Sequence[str], split: Callable[[Any], Mapping[str, float]], **head: Any) -> list[Plain]:
-    """Return a row for each part of a cell's epoch, as stacks are drawn; of a cell without a value its status.
-
-    Args:
-        cell: row of `Cells.medians`.
-        parts: the drawn parts, in the order of the rows.
-        split: function from the cell to its seconds by part.
-        head: further columns, before the others.
-    """
-    if pd.isna(cell.value):
-        return [{**head, "part": parts[0], "value": None, "status": cell.status}]
-    found = split(cell)
-    return [{**head, "part": part, "value": found[part], "status": "ok", "run": cell.run} for part in parts]
-
-
-def stack_rows(cells: pd.DataFrame, parts: Sequence[str], split: Callable[[Any], Mapping[str, float]]) -> pd.DataFrame:
-    """Return the rows of `part_rows` of each cell, with the columns `panel` (its x) and `bar` (its system)."""
-    rows = []
+    rows: list[Plain] = []
     for cell in each(cells):
-        rows += part_rows(cell, parts, split, panel=cell.x, bar=cell.system)
-    return pd.DataFrame(rows)
+        place = {"panel": cell.x, "bar": cell.system}
+        if pd.isna(cell.value):
+            rows.append({**place, "part": parts[0], "value": None, "status": cell.status})
+            continue
+        found = split(cell)
+        own = {**place, "status": "ok", "run": cell.run}
+        rows += [{**own, "part": part, "value": found[part]} for part in parts]
+    return pd.DataFrame(rows, columns=["panel", "bar", "part", "value", "status", "run"])
+
+
+def seconds_by_part(table: pd.DataFrame, parts: Parts) -> pd.DataFrame:
+    """Return the parts of the epoch of each row of `Cells.medians` that has a value; arguments as `run_breakdown`.
+
+    Returns:
+        Columns `system`, `x`, `run`, `part` and `seconds`.
+    """
+    rows = stack_rows(table.dropna(subset="value"), list(parts), lambda cell: run_breakdown(cell, parts))
+    named = rows.rename(columns={"bar": "system", "panel": "x", "value": "seconds"})
+    return named[["system", "x", "run", "part", "seconds"]]

@@ -26,35 +26,40 @@ _EPOCH = re.compile(r"\bepochs?\b", re.IGNORECASE)
 
 def caption(cells: Cells, rows: pd.DataFrame, extra: str = "") -> str:
     """Return setting, device and caveats of the drawn rows of `Cells.medians`, with `extra` text."""
-    records = list(rows["record"])
+    records = list(rows.record)
     config, shared = records[0]["config"], cells.shared
-    data, device, memory = config["dataset"], config["device"], config.get("device_memory_bytes")
-    emulated = device.startswith("emulated:")
-    named = f"EMULATED device {device.removeprefix('emulated:')}" if emulated else f"device {device}"
+    data, own_bytes = config["dataset"], config.get("device_memory_bytes")
+    device = f"device {config['device']}".replace("device emulated:", "EMULATED device ")
+    memory = "no memory cap" if config["memory"] == "none" else f"memory {describe_memory(config['memory'])}"
     part = part_of(rows)
-    classes, away = _each(records, "disk_class"), cells.elsewhere
-    bent = dict.fromkeys(rule for record in records for rule in broken_rules(record))
-    return _sentence(
-        (f"{data['name']}: " if "dataset" in shared else "") + graph_size(data["num_nodes"], data["num_edges"]),
+    size = graph_size(data["num_nodes"], data["num_edges"])
+    workload = [
+        f"{data['name']}: {size}" if "dataset" in shared else size,
         f"{_each(records, 'model')}, {config['layers']} layers, fan-out {_each(records, 'fanout')}",
         f"batch {config['batch_size']}" if "batch_size" in shared else "",
         f"epochs of the {part}" if part else "",
-        named + (f" ({format_bytes(memory)})" if memory else ""),
-        _memory(config["memory"]) if "memory" in shared else "",
+    ]
+    classes = _each(records, "disk_class")
+    place = [
+        f"{device} ({format_bytes(own_bytes)})" if own_bytes else device,
+        memory if "memory" in shared else "",
         f"isolation {config['isolation']}",
         "bare device" if classes == "none" else f"SSD class {classes}",
         " and ".join(sorted({class_of(record) for record in records if record.get("class")})),
-        _medians(rows),
-        extra,
+    ]
+    away = cells.elsewhere
+    bent = dict.fromkeys(rule for record in records for rule in broken_rules(record))
+    caveats = [
         f"{uncounted_text(cells.uncounted.values())} left out" if cells.uncounted else "",
         f"{away} run{'s' * (away != 1)} of other hosts or devices left out" if away else "",
         f"CAVEATS: {'; '.join(bent)}" if bent else "",
-    )
+    ]
+    return _sentence(*workload, *place, _medians(rows), extra, *caveats)
 
 
 def part_of(rows: pd.DataFrame) -> str:
     """Return the part of an epoch behind rows of `Cells.medians`, as `part_of_epochs`."""
-    return part_of_epochs(record["config"] for record in rows["record"] if isinstance(record, dict))
+    return part_of_epochs(record["config"] for record in rows.record if isinstance(record, dict))
 
 
 def part_of_study(record: StudyRecord) -> str:
@@ -82,18 +87,14 @@ def name_part(canvas: Canvas, part: str) -> None:
 
 def _medians(rows: pd.DataFrame) -> str:
     """Return the number of epochs behind the medians, and the kind of their intervals; empty without epochs."""
-    measured = rows[rows["samples"] > 0]
+    measured = rows[rows.samples > 0]
     if measured.empty:
         return ""
     kinds = {"bootstrap95": "95 % interval", "range": "range"}
-    marks = " / ".join(sorted({kinds[kind] for kind in measured["interval"]}))
-    least, most = int(measured["samples"].min()), int(measured["samples"].max())
+    marks = " / ".join(sorted({kinds[kind] for kind in measured.interval}))
+    least, most = int(measured.samples.min()), int(measured.samples.max())
     epochs = "1 epoch" if most == 1 else f"{least} epochs" if least == most else f"{least}–{most} epochs"
     return f"median and {marks} of {epochs}"
-
-
-def _memory(text: str) -> str:
-    return "no memory cap" if text == "none" else f"memory {describe_memory(text)}"
 
 
 def _sentence(*parts: str) -> str:
@@ -162,9 +163,13 @@ def dataset_name(record: StudyRecord) -> str:
     return record.dataset.name if record.dataset else ""
 
 
-def row_texts(rows: pd.DataFrame, text: str, joint: str = ", ") -> str:
-    """Return `text` for each row, joined; the names of columns stand in it in braces."""
-    return joint.join(text.format_map(row) for row in rows.to_dict("records"))
+def row_texts(rows: pd.DataFrame, text: str, joint: str = ", ", before: str = "") -> str:
+    """Return `text` for each row, joined, and `before` in front of the first; empty without rows.
+
+    The names of columns stand in `text` in braces.
+    """
+    texts = [text.format_map(row) for row in rows.to_dict("records")]
+    return before + joint.join(texts) if texts else ""
 
 
 def left_out(drawn: Sequence[Any], full: Sequence[Any], what: str) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pandas as pd
 
@@ -14,23 +14,9 @@ from harness.figures.draw import style
 from harness.figures.draw.bars import draw_bars
 from harness.figures.draw.captions import left_out
 from harness.figures.draw.curves import draw_curves
-from harness.figures.draw.panels import (
-    around,
-    draw_hollow,
-    draw_line,
-    many_panels,
-    mark_missing,
-    name_axes,
-    one_panel,
-    plain_log,
-)
+from harness.figures.draw.dots import draw_dots
+from harness.figures.draw.panels import many_panels
 
-if TYPE_CHECKING:
-    pass
-
-from harness.results.table import each
-
-SECONDS = "seconds"
 EPOCH_TIME = "epoch time (s)"
 LOG_TIME = "epoch time (s, log)"
 #: Columns of `Cells.medians` in the table beside a chart.
@@ -64,28 +50,9 @@ class Axis:
 def lines(cells: Cells, axis: Axis, title: str, finding: str = "") -> Drawing:
     """Draw epoch times, a line for each system over the values of the axis, equally spaced; y is logarithmic."""
     table = with_others(cells)
-    canvas, axes = one_panel()
-    xs = sorted(cells.xs, key=_order)
-    places = {x: place for place, x in enumerate(xs)}
-    systems = style.ordered(cells.systems)
-    look_of = style.system_looks(systems)
-    for number, system in enumerate(systems):
-        own = table[(table["system"] == system) & table["value"].notna()].astype({"value": float})
-        own = own.assign(place=own["x"].map(places)).sort_values("place")
-        # Beside each other, so that their intervals are told apart.
-        shift = (number - (len(systems) - 1) / 2) * 0.06
-        interval = around(own["value"], own["low"], own["high"])
-        draw_line(axes, own["place"] + shift, own["value"], interval, look_of(system), system)
-    for number, (name, theirs) in enumerate(cells.foreign.groupby("system", sort=False)):
-        inside = theirs[theirs["x"].isin(xs)]
-        draw_hollow(axes, [places[x] for x in inside["x"]], list(inside["value"]), str(name), number)
-    axes.set_yscale("log")
-    axes.set_xticks(range(len(xs)), [axis.text(x) for x in xs])
-    axes.set_xlim(-0.4, len(xs) - 0.6)
-    name_axes(axes, title, axis.label, LOG_TIME)
-    plain_log(axes.yaxis)
-    _mark_absent(axes, table, places, systems)
-    return drawn(canvas, table, cells, axis.omitted(cells.xs), others_note(cells), order=systems, finding=finding)
+    rows = table.rename(columns={"x": "group", "system": "series"})
+    canvas, _ = draw_dots(rows, title=title, xlabel=axis.label, ylabel=LOG_TIME, tick=axis.text, joined=True)
+    return drawn(canvas, table, cells, axis.omitted(cells.xs), others_note(cells), finding=finding)
 
 
 def bars(
@@ -93,28 +60,28 @@ def bars(
     axis: Axis,
     *,
     title: str,
-    column: str = SECONDS,
+    rows: pd.DataFrame | None = None,
+    others: bool = True,
     ylabel: str = EPOCH_TIME,
     numbers: str = ".2g",
     notes: Sequence[str] = (),
-    more: Callable[[pd.DataFrame], pd.DataFrame] = lambda table: table,
     finding: str = "",
     **how: Any,
 ) -> Drawing:
     """Draw one bar for each system at each value of the axis.
 
     Args:
-        column: column of the epochs whose medians are drawn.
+        rows: rows of `Cells.medians`, with further columns for the table; by default of the epochs' seconds.
+        others: whether measurements by other code, which are seconds of epochs, are drawn beside the rows.
         notes: texts for the caption.
-        more: function that adds columns to the rows of `Cells.medians` for the table.
         finding: as in `drawn`.
         ylabel, numbers, how: as in `draw_bars`.
     """
-    table = with_others(cells, column, more)
-    rows = table.rename(columns={"x": "group", "system": "series"})
-    canvas, _ = draw_bars(rows, title=title, ylabel=ylabel, xlabel=axis.label, tick=axis.text, numbers=numbers, **how)
+    table = with_others(cells, rows, others=others)
+    shown = table.rename(columns={"x": "group", "system": "series"})
+    canvas, _ = draw_bars(shown, title=title, ylabel=ylabel, xlabel=axis.label, tick=axis.text, numbers=numbers, **how)
     every = [*notes, axis.omitted(cells.xs), others_note(cells)]
-    return drawn(canvas, table, cells, *every, rows=cells.medians(column), finding=finding)
+    return drawn(canvas, table, cells, *every, rows=rows, finding=finding)
 
 
 def curves(cells: Cells, axis: Axis, notes: Sequence[str] = (), finding: str = "") -> Drawing:
@@ -131,18 +98,14 @@ def curves(cells: Cells, axis: Axis, notes: Sequence[str] = (), finding: str = "
 
 
 def with_others(
-    cells: Cells,
-    column: str = SECONDS,
-    more: Callable[[pd.DataFrame], pd.DataFrame] = lambda table: table,
-    *,
-    panel: bool = False,
+    cells: Cells, rows: pd.DataFrame | None = None, *, panel: bool = False, others: bool = True
 ) -> pd.DataFrame:
     """Return the table of a chart: medians of the cells, then epoch times by other code, which are drawn hollow."""
-    medians = cells.medians(column)
-    table = more(medians)
+    medians = cells.medians()
+    table = medians if rows is None else rows
     added = [name for name in table if name not in medians]
     shown = [*SHOWN, *added, *(["panel"] if panel else [])]
-    if cells.foreign.empty or column != SECONDS:
+    if cells.foreign.empty or not others:
         return table[shown]
     joined = pd.concat([table.assign(hollow=False), cells.foreign], ignore_index=True)
     return joined[[*shown, "hollow"]]
@@ -150,24 +113,5 @@ def with_others(
 
 def others_note(cells: Cells) -> str:
     """Return the sentence on measurements by other code; empty without one."""
-    names = ", ".join(dict.fromkeys(cells.foreign["system"]))
+    names = ", ".join(cells.foreign.system.unique())
     return f"hollow, as told by others and not judged: {names}" if names else ""
-
-
-def _mark_absent(axes: Any, table: pd.DataFrame, places: dict[Any, int], systems: Sequence[str]) -> None:
-    """Name each missing value at the upper edge, above its place and off all lines."""
-    levels: dict[int, int] = {}
-    absent = table[table["value"].isna()]
-    for row in sorted(each(absent), key=lambda row: systems.index(row.system)):
-        place = places[row.x]
-        level = levels.get(place, 0)
-        mark_missing(axes, place, level, row.status, row.system)
-        levels[place] = level + 1
-    if levels:
-        low, high = axes.get_ylim()
-        room = (high / low) ** (0.16 * max(levels.values()))
-        axes.set_ylim(low, high * room)
-
-
-def _order(value: Any) -> tuple[int, float, str]:
-    return (0, float(value), "") if isinstance(value, int | float) else (1, 0.0, str(value))

@@ -6,17 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
-from harness.figures.draw.panels import (
-    around,
-    draw_hollow,
-    legend_above,
-    mark_missing,
-    mark_paper,
-    name_axes,
-    one_panel,
-    plain_log,
-)
-from harness.figures.draw.style import Looks, looks_of
+from harness.figures.draw import panels
+from harness.figures.draw.bars import OPTIONAL
+from harness.figures.draw.style import Look, Looks, looks_of
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure as Canvas
@@ -45,65 +37,51 @@ def draw_curves(
             `status` (label at the upper edge where y is missing), `paper` (published value, a hollow marker) and
             `hollow` (whether other code measured it).
         looks: looks of the series; by default the systems' own.
-        axes: axes to draw into; the caller then makes canvas and legend.
+        axes: axes to draw into.
     """
-    from matplotlib.ticker import NullLocator
-
-    others = rows[rows["hollow"]] if "hollow" in rows else rows[:0]
-    rows = rows.drop(others.index)
-    series, look_of = looks_of([str(name) for name in rows["series"]], looks)
-    alone = axes is None
-    canvas, axes = one_panel(axes)
-    missing: dict[float, int] = {}
+    every = rows.reindex(columns=["series", "x", "y", *OPTIONAL])
+    every = every.astype({"series": str, "y": float, "status": object}).fillna({"status": "not run"})
+    hollow = every.hollow.eq(True)
+    rows = every[~hollow].sort_values("x", kind="stable")
+    series, look_of = looks_of(list(every.series[~hollow]), looks)
+    canvas, axes = panels.one_panel(axes)
     for number, name in enumerate(series):
-        look = look_of(name)
-        mine = rows[rows["series"].astype(str) == name].sort_values("x")
-        known = mine[mine["y"].notna()]
-        every = max(1, len(known) // MARKERS)
-        start = (number * every) // max(1, len(series))
-        markers = {"markevery": (start, every) if every > 1 else None, "markeredgecolor": "black"}
-        axes.plot(known["x"], known["y"], label=name, markeredgewidth=0.4, **markers, **look.stroke)
-        _intervals(axes, known, look.color)
-        if "paper" in mine:
-            published = mine[mine["paper"].notna()]
-            own = {"marker": look.marker, "markersize": None, "markerfacecolor": "none", "markeredgecolor": look.color}
-            mark_paper(axes, list(published["x"]), list(published["paper"]), f"{name} (paper)", **own)
-        for row in mine[mine["y"].isna()].to_dict("records"):
-            level = missing.get(row["x"], 0)
-            missing[row["x"]] = level + 1
-            mark_missing(axes, row["x"], level, str(row.get("status") or "not run"), name)
-    for number, (label, theirs) in enumerate(others.groupby("series", sort=False)):
-        draw_hollow(axes, list(theirs["x"]), list(theirs["y"]), str(label), number)
+        own = rows[rows.series == name]
+        _draw_curve(axes, own, look_of(name), number / len(series))
+    panels.draw_others(axes, every[hollow])
     if xlog:
-        axes.set_xscale("log")
-        plain_log(axes.xaxis)
-        values = sorted(set(rows["x"]))
-        if len(values) <= COLUMN_TICKS:
-            axes.set_xticks(values, [f"{value:g}" for value in values])
-            axes.xaxis.set_minor_locator(NullLocator())
+        _set_log(axes, sorted(set(rows.x)))
     if ylog:
         axes.set_yscale("log")
-        plain_log(axes.yaxis)
-    if missing:
-        # Space for the labels at the upper edge.
-        low, high = axes.get_ylim()
-        share = 0.16 * max(missing.values())
-        axes.set_ylim(low, high * (high / low) ** share if ylog else high + (high - low) * share)
-    name_axes(axes, title, xlabel, ylabel)
-    if alone:
-        legend_above(canvas, [axes])
+        panels.plain_log(axes.yaxis)
+    panels.name_absent(axes, rows[rows.y.isna()])
+    panels.name_axes(axes, title, xlabel, ylabel)
     return canvas, axes
 
 
-def _intervals(axes: Any, known: pd.DataFrame, color: str) -> None:
-    """Draw intervals: a band where a line has many points, error bars where it has few."""
-    if "low" not in known or "high" not in known:
-        return
-    bounded = known[known["low"].notna() & known["high"].notna()]
-    if bounded.empty:
-        return
+def _draw_curve(axes: Any, rows: pd.DataFrame, look: Look, shift: float) -> None:
+    """Draw the line of one series, its markers `shift`ed by a share of their distance, and its published values."""
+    name = rows.series.iloc[0]
+    known = rows.dropna(subset="y")
+    every = max(1, len(known) // MARKERS)
+    start = int(shift * every)
+    markers = {"markevery": (start, every), "markeredgecolor": "black", "markeredgewidth": 0.4}
+    axes.plot(known.x, known.y, label=name, **markers, **look.stroke)
+    paper = rows.dropna(subset="paper")
+    own = {"marker": look.marker, "markersize": None, "markerfacecolor": "none", "markeredgecolor": look.color}
+    panels.mark_paper(axes, paper.x, paper.paper, f"{name} (paper)", **own)
+    bounded = known.dropna(subset=["low", "high"])
     if len(bounded) > 2 * MARKERS:
-        axes.fill_between(bounded["x"], bounded["low"], bounded["high"], color=color, alpha=0.2, linewidth=0.0)
-        return
-    spread = around(bounded["y"], bounded["low"], bounded["high"])
-    axes.errorbar(bounded["x"], bounded["y"], yerr=spread, color=color, linestyle="none", capsize=2.0, elinewidth=0.8)
+        axes.fill_between(bounded.x, bounded.low, bounded.high, color=look.color, alpha=0.2, linewidth=0.0)
+    elif len(bounded):
+        bars = {"color": look.color, "linestyle": "none", "capsize": 2.0, "elinewidth": 0.8}
+        axes.errorbar(bounded.x, bounded.y, panels.around(bounded, "y"), **bars)
+
+
+def _set_log(axes: Any, values: list[float]) -> None:
+    """Set a logarithmic x axis with a tick at each of the values, if they are few."""
+    axes.set_xscale("log")
+    panels.plain_log(axes.xaxis)
+    if len(values) <= COLUMN_TICKS:
+        axes.set_xticks(values, [f"{value:g}" for value in values])
+        axes.minorticks_off()

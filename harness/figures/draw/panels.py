@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
+from itertools import cycle
 from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
 from harness.figures.draw import style
 from harness.figures.draw.style import LEAST_POINTS, SOFT, Look, looks_of
+from harness.results.table import each
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure as Canvas
@@ -78,11 +80,11 @@ def set_ticks(axes: Any, labels: Sequence[str]) -> None:
 
 def plain_log(axis: Any) -> None:
     """Set the ticks of a log axis at 1, 2 and 5 times powers of ten, as plain numbers."""
-    from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
+    from matplotlib.ticker import LogLocator
 
     axis.set_major_locator(LogLocator(base=10, subs=(1.0, 2.0, 5.0)))
-    axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
-    axis.set_minor_formatter(NullFormatter())
+    axis.set_major_formatter("{x:g}")
+    axis.set_minor_formatter("")
 
 
 #: Label of a missing value by its status.
@@ -96,53 +98,66 @@ def name_axes(axes: Any, title: str, xlabel: str = "", ylabel: str = "") -> None
     axes.set_ylabel(ylabel)
 
 
-def mark_paper(axes: Any, xs: Sequence[float], ys: Sequence[float], label: str | None, **changes: Any) -> None:
+def mark_paper(axes: Any, xs: Any, ys: Any, label: str, **changes: Any) -> None:
     """Draw published values as hollow diamonds; without values nothing. `changes`: other keywords of `plot`."""
-    look: dict[str, Any] = {"marker": "D", "linestyle": "none", "markerfacecolor": "white", "markeredgecolor": "black"}
+    look = {"marker": "D", "linestyle": "none", "markerfacecolor": "white", "markeredgecolor": "black"}
     if len(xs):
         axes.plot(xs, ys, label=label, **{**look, "markersize": 4.5, **changes})
 
 
-def mark_range(axes: Any, xs: Sequence[float], ys: Sequence[float], label: str | None, **changes: Any) -> None:
+def mark_range(axes: Any, xs: Any, ys: Any, label: str, **changes: Any) -> None:
     """Draw a published range as a line between hollow diamonds."""
     own = {"linestyle": "-", "color": "black", "linewidth": 0.8, "markersize": 4, **changes}
     mark_paper(axes, xs, ys, label, **own)
 
 
-def around(values: Any, low: Any, high: Any) -> list[Any]:
-    """Return an interval around values (columns of a table) as `yerr` of matplotlib; no bound is beyond its value."""
-    return [(values - low).clip(lower=0), (high - values).clip(lower=0)]
+def around(rows: pd.DataFrame, column: str = "value") -> list[Any]:
+    """Return the intervals of rows, `low` to `high` around a column, as `yerr` of matplotlib.
+
+    No bound is beyond its value; a missing bound is at it.
+    """
+    values = rows[column].astype(float)
+    below = values - rows.low.astype(float)
+    above = rows.high.astype(float) - values
+    return [below.clip(lower=0).fillna(0), above.clip(lower=0).fillna(0)]
 
 
-def draw_line(axes: Any, xs: Any, ys: Any, interval: Any, look: Look, label: str, **changes: Any) -> None:
-    """Draw one series as a line with error bars; `interval` as of `around`, `changes`: other keywords of `errorbar`."""
-    bars = {"yerr": interval, "capsize": 2.0, "elinewidth": 0.8}
-    border = {"markeredgecolor": "black", "markeredgewidth": 0.4, **changes}
-    axes.errorbar(xs, ys, label=label, **bars, **look.stroke, **border)
+def draw_line(axes: Any, xs: Any, rows: pd.DataFrame, look: Look, label: str, **changes: Any) -> None:
+    """Draw `value` of rows over `xs` as a line with their intervals; `changes`: other keywords of `errorbar`."""
+    bars = {"yerr": around(rows), "capsize": 2.0, "elinewidth": 0.8}
+    border = {"markeredgecolor": "black", "markeredgewidth": 0.4}
+    axes.errorbar(xs, rows.value, label=label, **bars, **look.stroke, **border | changes)
 
 
-def draw_hollow(axes: Any, xs: Sequence[float], ys: Sequence[Any], label: str, number: int) -> None:
-    """Draw a series measured by other code: hollow markers by its number, joined by a thin dotted line."""
+def draw_others(axes: Any, rows: pd.DataFrame) -> None:
+    """Draw each series measured by other code (columns `series`, `x`, `y`): hollow markers, a thin dotted line."""
     look = {"linestyle": ":", "color": "#555555", "linewidth": 0.8, "markerfacecolor": "none", "markersize": 6}
-    if len(xs):
-        axes.plot(xs, ys, label=label, marker="oDs^v"[number % 5], **look)
+    for marker, (name, own) in zip(cycle("oDs^v"), rows.groupby("series", sort=False), strict=False):
+        axes.plot(own.x, own.y, label=str(name), marker=marker, **look)
 
 
-def interval(row: Mapping[Any, Any]) -> list[list[float]] | None:
-    """Return a row's `low` and `high` as `yerr` of matplotlib, None without them."""
-    if pd.isna(row.get("low")) or pd.isna(row.get("high")):
-        return None
-    value = float(row["value"])
-    return [[max(0.0, value - float(row["low"]))], [max(0.0, float(row["high"]) - value)]]
+def name_absent(axes: Any, rows: pd.DataFrame) -> None:
+    """Label each missing value of lines with its status and series at the upper edge, above all lines.
 
-
-def mark_missing(axes: Any, x: float, level: int, status: str, name: str) -> None:
-    """Label a missing value of a line with its status and its system at the upper edge, `level` labels below it."""
-    below = -2.4 * LEAST_POINTS * level
-    place = {"xycoords": ("data", "axes fraction"), "xytext": (0, below), "textcoords": "offset points"}
+    Args:
+        rows: columns `x`, `series` and `status`; labels at one x stand below each other.
+    """
+    if rows.empty:
+        return
+    levels = rows.groupby("x").cumcount()
+    raise_edge(axes, 0.16 * (levels.max() + 1))
     look = {"ha": "center", "va": "top", "fontsize": LEAST_POINTS, "color": SOFT, "linespacing": 1.05}
-    text = f"{MARK.get(status, status)}\n{name}"
-    axes.annotate(text, (x, 1.0), **place, **look)
+    for row, level in zip(each(rows), levels, strict=True):
+        below = -2.4 * LEAST_POINTS * level
+        place = {"xycoords": ("data", "axes fraction"), "xytext": (0, below), "textcoords": "offset points"}
+        axes.annotate(f"{MARK.get(row.status, row.status)}\n{row.series}", (row.x, 1.0), **place, **look)
+
+
+def raise_edge(axes: Any, share: float) -> None:
+    """Raise the upper edge of the y axis, linear or logarithmic, by a share of its length."""
+    to_data = (axes.transScale + axes.transLimits).inverted()
+    _, top = to_data.transform((0.0, 1.0 + share))
+    axes.set_ylim(top=top)
 
 
 def mark_missing_bar(axes: Any, x: float, status: str, share: float = 0.0) -> None:
@@ -163,14 +178,35 @@ def text_points(text: str) -> float:
     return 0.6 * LEAST_POINTS * len(text)
 
 
-def rotation_of(texts: Sequence[str], points: float) -> int | None:
-    """Return the degrees by which texts stand beside each other, each in `points`; None where not even upright ones."""
-    if all(text_points(text) <= points for text in texts):
+def number_all(axes: Any, rows: pd.DataFrame, spec: str, points: float, above: float) -> int:
+    """Write the value of each row above its interval, `above` in points, upright where they would overlap.
+
+    Args:
+        rows: columns `x`, `value` and `high`.
+        spec: format of a number, like `.1f`.
+        points: space of each number; none is written where not even upright ones fit.
+
+    Returns:
+        Rotation of the numbers in degrees; 0 where none is written.
+    """
+    texts = [plain_number(value, spec) for value in rows.value]
+    fit = all(text_points(text) <= points for text in texts)
+    if not fit and points < LEAST_POINTS:
         return 0
-    return 90 if points >= LEAST_POINTS else None
+    rotation = 0 if fit else 90
+    tops = rows.high.fillna(rows.value)
+    for x, top, text in zip(rows.x, tops, texts, strict=True):
+        number_over(axes, x, top, text, rotation, above)
+    return rotation
 
 
-def number_over(axes: Any, x: float, top: float, text: str, rotation: float = 0) -> None:
+def number_over(axes: Any, x: float, top: float, text: str, rotation: float = 0, above: float = 1.5) -> None:
     """Write a number over a bar."""
     look = {"ha": "center", "va": "bottom", "fontsize": LEAST_POINTS, "rotation": rotation}
-    axes.annotate(text, (x, top), xytext=(0, 3 if rotation else 1.5), textcoords="offset points", **look)
+    axes.annotate(text, (x, top), xytext=(0, above), textcoords="offset points", **look)
+
+
+def plain_number(value: float, spec: str) -> str:
+    """Return `value` in the format `spec`, without an exponent: `480` for `4.8e+02`."""
+    text = f"{value:{spec}}"
+    return f"{float(text):,.0f}" if "e+" in text else text

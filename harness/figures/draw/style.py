@@ -1,11 +1,12 @@
 """Looks of all figures and pages: one colour, marker, line and hatch for each system, and looks of other series.
 
-Fonts, sizes and widths stand in `outcore.mplstyle`. Each colour has a contrast of at least 3:1 against white and
-against `DARK`, the ground of a dark page, so that one table serves both.
+Fonts, sizes and widths stand in `outcore.mplstyle`, looks in `looks.csv`. Each colour has a contrast of at least 3:1
+against white and against `DARK`, the ground of a dark page, so that one table serves both.
 """
 
 from __future__ import annotations
 
+import csv
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -21,37 +22,18 @@ LEAST_POINTS = 7.0
 SOFT = "#333333"
 DARK = "#111111"
 
-#: Plotly's names for the markers of the looks.
-SYMBOLS: dict[Any, str] = {
-    "o": "circle",
-    "s": "square",
-    "D": "diamond",
-    "d": "diamond-tall",
-    "^": "triangle-up",
-    "v": "triangle-down",
-    "<": "triangle-left",
-    ">": "triangle-right",
-    "P": "cross",
-    "X": "x",
-    "*": "star",
-    "p": "pentagon",
-    "h": "hexagon",
-    "H": "hexagon2",
-    "8": "octagon",
-    (3, 1, 0): "star-triangle-up",
-    (3, 1, 180): "star-triangle-down",
-    (4, 1, 0): "star-diamond",
-    (4, 1, 45): "star-square",
-    (6, 1, 0): "hexagram",
-}
-
 
 @dataclass(frozen=True)
 class Look:
-    """The appearance of one system in all figures: matplotlib's colour, marker, line style and hatch."""
+    """The appearance of one system in all figures: matplotlib's colour, marker, line style and hatch.
+
+    Attributes:
+        symbol: Plotly's name of the marker.
+    """
 
     color: str
     marker: Any
+    symbol: str
     line: str
     hatch: str
 
@@ -65,66 +47,28 @@ class Look:
         """Keywords of `bar` for a bar."""
         return {"facecolor": self.color, "hatch": self.hatch, "edgecolor": "black", "linewidth": 0.5}
 
-    @property
-    def symbol(self) -> str:
-        """Plotly's name of the marker."""
-        return SYMBOLS[self.marker]
+
+def _read_looks() -> list[tuple[str, Look]]:
+    """Return name of the system and look of each row of `looks.csv`; a marker of numbers is a tuple of matplotlib's."""
+    with Path(__file__).with_name("looks.csv").open(encoding="utf-8", newline="") as file:
+        rows = list(csv.DictReader(file))
+    found = []
+    for row in rows:
+        name, marker = row.pop("system"), row.pop("marker")
+        numbers = tuple(map(int, marker.split())) if " " in marker else marker
+        found.append((name, Look(marker=numbers, **row)))
+    return found
 
 
+_ROWS = _read_looks()
 #: Looks of the systems, in drawing order.
-LOOKS: dict[str, Look] = {
-    "in-memory": Look("#807E8B", (4, 1, 0), ":", "...."),
-    "pyg+": Look("#C98216", "o", "-", ""),
-    "dgl-ondisk": Look("#A5563C", "v", "--", "xxxx"),
-    "ali+pg": Look("#79890B", "P", "-.", "\\\\\\\\"),
-    "ginex": Look("#067A5A", "s", "--", "////"),
-    "ginex-pg": Look("#00A393", "X", ":", "++++"),
-    "mariusgnn": Look("#B13B92", "^", "-.", "ooo"),
-    "gnndrive": Look("#3B69BB", "D", "-", "----"),
-    "gnndrive (cpu)": Look("#708CF4", "d", "--", "--.."),
-    "diskgnn": Look("#EC4101", "*", "-", "||||"),
-    "agnes": Look("#FD2590", (4, 1, 45), "--", "oo.."),
-    "outcore": Look("#C400F7", "8", "-", "++"),
-    "pagraph": Look("#017FAC", "p", "--", "\\\\"),
-    "pagraph+pp": Look("#0588F8", "h", ":", "//"),
-    "dgl": Look("#64886C", "<", "-.", "xx"),
-    "dgl+cache": Look("#8B616C", ">", "--", ".."),
-    "dgl+pp": Look("#917557", (3, 1, 0), ":", "oo"),
-    "uva": Look("#7F55CD", (6, 1, 0), "-.", "**"),
-    "data-tiering": Look("#B48976", "H", "-", "OO"),
-}
+LOOKS = {name: look for name, look in _ROWS if name}
 #: Looks of other series and of parts of a stack, none a system's colour; neighbours differ in lightness.
-SERIES = (
-    Look("#005CFD", "o", "-", ""),
-    Look("#E87045", "s", "--", "////"),
-    Look("#73619F", "D", "-.", "...."),
-    Look("#6F96C4", "^", ":", "\\\\\\\\"),
-    Look("#6E6E11", "v", "-", "xxxx"),
-    Look("#F250D0", "P", "--", ""),
-    Look("#1C9E06", "X", "-.", "||||"),
-    Look("#929765", "*", ":", "oo"),
-    Look("#A102FC", "p", "-", "--"),
-    Look("#BE75A0", "<", "--", "++++"),
-    Look("#D10271", ">", "-.", "**"),
-    Look("#A275FE", "h", ":", "//"),
-)
-# Markers of the series that use a colour again.
-_AGAIN = ("H", "8", "d", (4, 1, 0), (6, 1, 0))
+SERIES = [look for name, look in _ROWS if not name]
+# Systems with the markers of the series that use a colour again.
+_AGAIN = ["data-tiering", "outcore", "gnndrive (cpu)", "in-memory", "uva"]
 #: Stages of an epoch whose colour is the same on all pages.
-STAGES = (
-    "sample",
-    "extract",
-    "transfer",
-    "train",
-    "wait",
-    "inspect",
-    "switch",
-    "cache_update",
-    "load_graph",
-    "assemble",
-    "data_prep",
-    "pack",
-)
+STAGES = "sample extract transfer train wait inspect switch cache_update load_graph assemble data_prep pack".split()
 STAGE_COLORS = {stage: look.color for stage, look in zip(STAGES, SERIES, strict=True)}
 Looks = Callable[[str], Look]
 
@@ -141,8 +85,8 @@ def series_look(index: int) -> Look:
     known = SERIES[place]
     if not again:
         return known
-    marker = _AGAIN[(again - 1) % len(_AGAIN)]
-    return replace(known, marker=marker, hatch=known.hatch + "." * again)
+    other = LOOKS[_AGAIN[(again - 1) % len(_AGAIN)]]
+    return replace(known, marker=other.marker, symbol=other.symbol, hatch=known.hatch + "." * again)
 
 
 def named_looks(labels: Sequence[str]) -> Looks:

@@ -10,7 +10,7 @@ from harness.figures.base import Drawing, drawn, figure
 from harness.figures.draw.captions import dataset_name, study_caption
 from harness.figures.draw.curves import draw_curves
 from harness.figures.draw.panels import many_panels
-from harness.figures.findings import span
+from harness.figures.findings import span, wide
 from harness.figures.grids import dataset_of, gallery, scaled, study_of
 from harness.records.study import StudyRecord
 from harness.studies.accesses import read_ratios
@@ -69,14 +69,10 @@ def fig5(evidence: Evidence) -> Drawing:
     )
     captions = " ".join(map(study_caption, records)).removesuffix(".")
     data = pd.concat(tables)
-    return drawn(canvas, data, f"{captions}; {note}.", order=list(MAIN.values()), finding=_over_optimal(data))
-
-
-def _over_optimal(data: pd.DataFrame) -> str:
-    """Return the sentence on rows read by the static cache over those of the optimal one, over sizes and datasets."""
-    read = data.pivot(index=["dataset", "x"], columns="policy", values="y")
-    times = read["degree"] / read["belady"]
-    return f"PaGraph's static cache reads {span(times)} times the rows that the optimal cache of the same size reads"
+    read = wide(data, "y", ["dataset", "x"], "policy")
+    times = span(read.degree / read.belady)
+    finding = f"PaGraph's static cache reads {times} times the rows that the optimal cache of the same size reads"
+    return drawn(canvas, data, f"{captions}; {note}.", order=list(MAIN.values()), finding=finding)
 
 
 def _longest_by_dataset(evidence: Evidence) -> list[StudyRecord]:

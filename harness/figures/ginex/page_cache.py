@@ -10,7 +10,7 @@ import pandas as pd
 from harness.compare.evidence import Evidence
 from harness.compare.plan import Plain, Plan, first_setting, grid
 from harness.compare.verdicts import NotDrawn
-from harness.figures.base import Drawing, drawn, figure, paper_rows
+from harness.figures.base import Drawing, drawn, figure, published
 from harness.figures.draw.bars import draw_stacks
 from harness.figures.draw.breakdown import run_table, seconds_by_part
 from harness.figures.draw.panels import many_panels, name_axes
@@ -96,16 +96,16 @@ def fig4(evidence: Evidence) -> Drawing:
     pages = _pages_of(evidence, cell.record["config"])
     window = min(WINDOW, max(1, len(pages["batch"]) // 4))
     ratios = miss_ratio(run_table(cell, "stages"), run_table(cell, "telemetry"), pages, window)
-    parts = seconds_by_part(cells.medians(), DEVICE, REST)
-    shares = parts[["part", "run"]].assign(bar=dataset["name"], value=parts.seconds)
-    shares["percent"] = 100 * parts.seconds / parts.seconds.sum()
+    parts = seconds_by_part(cells.medians(), {**DEVICE, REST: []})
+    shares = parts.assign(bar=dataset["name"], value=parts.seconds, percent=100 * parts.seconds / parts.seconds.sum())
 
     canvas, (left, right) = many_panels(2, height=2.3)
     order = list(parts.part)
     draw_stacks(shares, parts=order, share=True, title="Time by part", ylabel="share of the epoch (%)", axes=left)
     right.plot(ratios.iteration, ratios.miss_percent, color=LOOKS[BASE].color, label=BASE)
-    for row in paper_rows("ginex-fig4", "page-cache miss ratio"):
-        right.axhline(row["value"], color="#666666", label="paper, once settled (least and most)")
+    paper = published("ginex-fig4").query("series == 'page-cache miss ratio'")
+    for percent in paper.value:
+        right.axhline(percent, color="#666666", label="paper, once settled (least and most)")
     right.set_ylim(bottom=0)
     title = f"Major faults over pages asked for, last {window} iterations"
     name_axes(right, title, "iteration", "page-cache miss ratio (%)")
@@ -117,16 +117,11 @@ def fig4(evidence: Evidence) -> Drawing:
         "misses are the cap's major faults by 10 Hz telemetry, pages asked for are those of rows and neighbour lists "
         "by the trace"
     )
-    return drawn(canvas, data, cells, idle, counted, order=order, finding=_missed(shares, ratios, window))
-
-
-def _missed(shares: pd.DataFrame, ratios: pd.DataFrame, window: int) -> str:
-    """Return the sentence on the time without work of the device, and on the page cache's misses at the end."""
-    idle = shares.percent[shares.part == REST].sum()
-    missed = ratios.miss_percent.iloc[-1]
+    waiting = shares.percent[shares.part == REST].sum()
     last = "iteration" if window == 1 else f"{window} iterations"
-    at_end = f"in the last {last} {missed:.0f} % of the pages asked for miss the page cache"
-    return f"The device neither computes nor copies for {idle:.0f} % of {BASE}'s epoch; {at_end}"
+    missed = f"in the last {last} {ratios.miss_percent.iloc[-1]:.0f} % of the pages asked for miss the page cache"
+    finding = f"The device neither computes nor copies for {waiting:.0f} % of {BASE}'s epoch; {missed}"
+    return drawn(canvas, data, cells, idle, counted, order=order, finding=finding)
 
 
 def _pages_of(evidence: Evidence, config: Plain) -> Plain:

@@ -9,12 +9,12 @@ from harness.compare.cells import Cells, with_absent
 from harness.compare.plan import Plain, Plan
 from harness.compare.verdicts import NotDrawn
 from harness.figures.absent import named
-from harness.figures.base import Drawing, drawn, figure_of_cells, paper_table
+from harness.figures.base import Drawing, drawn, figure_of_cells, paper_frame
 from harness.figures.draw.bars import draw_bars, draw_stacks
 from harness.figures.draw.breakdown import run_table, seconds_by_part
-from harness.figures.draw.captions import left_out
-from harness.figures.draw.panels import many_panels, mark_paper, one_panel
-from harness.figures.findings import compared, span
+from harness.figures.draw.captions import left_out, row_texts
+from harness.figures.draw.panels import many_panels, mark_paper
+from harness.figures.findings import compared, span, wide
 from harness.figures.grids import gallery, in_gallery
 from harness.results.table import each, measured_epochs, medians
 
@@ -23,12 +23,12 @@ SYSTEMS = ["pyg+", "ali+pg", "ginex"]
 BASE = "pyg+"
 MODELS = {"sage": {"model": "sage"}, "gcn": {"model": "gcn"}}
 #: Parts of an epoch by their stages, from the bottom of a bar up: the device's work, and its reasons to wait.
-DEVICE = [("compute", ["train", "lane:compute"]), ("transfer", ["transfer", "lane:copy"])]
-WAITING = [("cache update", ["cache_update"]), ("switch", ["switch"]), ("inspect", ["inspect"])]
-ORDER = DEVICE + WAITING
+DEVICE = {"compute": ["train", "lane:compute"], "transfer": ["transfer", "lane:copy"]}
+WAITING = {"cache update": ["cache_update"], "switch": ["switch"], "inspect": ["inspect"]}
 #: All other moments.
 REST = "data preparation"
-PARTS = [*dict(ORDER), REST]
+STAGES = {**DEVICE, **WAITING, REST: []}
+PARTS = list(STAGES)
 NOTE = "a moment counts for the first open of compute, transfer, cache update, switch, inspect; all else is preparation"
 COLUMNS = "model system bar part seconds value status epoch_s low high speedup run".split()
 # Fewest mini-batches gathered alone for a median of Fig. 6.
@@ -106,14 +106,13 @@ def breakdowns(cells: Cells, systems: list[str]) -> pd.DataFrame:
     compared = table.assign(base_s=table.x.map(base)).dropna(subset="base_s")
     if compared.empty:
         raise NotDrawn(f"no measured epoch of {systems[0]} to compare with")
-    parts = seconds_by_part(compared, ORDER, REST)
+    parts = seconds_by_part(compared, STAGES)
     epochs = compared.rename(columns={"value": "epoch_s"})
     rows = epochs.merge(parts, on=["system", "x", "run"], how="left").rename(columns={"x": "model"})
     rows["bar"] = rows.system + "\n" + rows.model
     rows["speedup"] = rows.base_s / rows.epoch_s
     total_s = rows.groupby("bar").seconds.transform("sum")
-    scale = rows.epoch_s / total_s / rows.base_s
-    rows["value"] = rows.seconds * scale
+    rows["value"] = rows.seconds * (rows.epoch_s / total_s / rows.base_s)
     return rows[COLUMNS]
 
 
@@ -121,18 +120,16 @@ def breakdowns(cells: Cells, systems: list[str]) -> pd.DataFrame:
 def fig14(cells: Cells) -> Drawing:
     """Draw a stacked bar for each system and model, and the paper's range of speedups beside ginex."""
     rows = breakdowns(cells, SYSTEMS)
-    paper = pd.DataFrame(paper_table("ginex-fig14"), index=["least", "most"]).T
+    paper = 1 / paper_frame("ginex-fig14").reindex(columns=["most", "least"])
     names = rows.model + " " + rows.system + " over pyg+"
-    rows["paper_low"] = 1 / names.map(paper.most)
-    rows["paper_high"] = 1 / names.map(paper.least)
+    rows[["paper_low", "paper_high"]] = paper.reindex(names).to_numpy()
 
-    canvas, axes = one_panel()
     title = "Epoch time by what the device did"
-    draw_stacks(rows, parts=PARTS, title=title, ylabel="epoch time over pyg+'s", axes=axes)
+    canvas, axes = draw_stacks(rows, parts=PARTS, title=title, ylabel="epoch time over pyg+'s")
     bars = rows.drop_duplicates("bar").reset_index()
     known = bars.dropna(subset="paper_low")
     for ends in (known.paper_low, known.paper_high):
-        mark_paper(axes, list(known.index + 0.42), list(ends), "paper (least and most)")
+        mark_paper(axes, known.index + 0.42, ends, "paper (least and most)")
     fanout = "gcn takes the same fan-out as sage (the paper's has two layers)"
     reduced = left_out(list(rows.model), list(MODELS), "model")
     finding = compared(_speeds(rows), SYSTEMS[:0:-1], BASE)
@@ -141,7 +138,7 @@ def fig14(cells: Cells) -> Drawing:
 
 def _speeds(rows: pd.DataFrame) -> pd.DataFrame:
     """Return speeds over the first system's, a row for each model of `breakdowns` and a column for each system."""
-    return rows.drop_duplicates("bar").pivot(index="model", columns="system", values="speedup")
+    return wide(rows.drop_duplicates("bar"), "speedup", "model")
 
 
 #: Columns of Figure 15 and their labels.
@@ -184,5 +181,5 @@ def _rows_read(ratios: pd.DataFrame) -> str:
     read = ratios.dropna(subset="+ fills").groupby("series")["+ fills"].agg(span)
     if len(read) < 2:
         return ""
-    shares = [f"{percents} % for {system}" for system, percents in read.items()]
-    return f"of the rows asked for, {' and '.join(shares)} are read from disk, those that a cache begins with included"
+    shares = row_texts(read.reset_index(name="percents"), "{percents} % for {series}", " and ")
+    return f"of the rows asked for, {shares} are read from disk, those that a cache begins with included"

@@ -13,8 +13,8 @@ from harness.figures.draw.bars import draw_bars
 from harness.figures.draw.captions import left_out
 from harness.figures.draw.charts import Axis
 from harness.figures.draw.curves import draw_curves
-from harness.figures.draw.panels import mark_paper, one_panel
-from harness.figures.findings import compared, span
+from harness.figures.draw.panels import mark_paper
+from harness.figures.findings import compared, span, wide
 from harness.figures.ginex.parts import BASE, SYSTEMS
 from harness.figures.grids import batch_sizes, gallery, host_budget, in_gallery, over_dims, systems_of, values
 from workloads.units import format_bytes
@@ -57,14 +57,12 @@ def fig16(cells: Cells) -> Drawing:
     rows["switch_s"] = [value_at(record, "summary.stages_s.switch") for record in table.record]
     rows = rows.assign(unit=unit, run=table.run)
 
-    canvas, axes = one_panel()
     line = rows.rename(columns={"factor": "x", "value": "y"}).assign(series="ginex")
-    title = "Epoch time over superbatch size"
+    title, ylabel = "Epoch time over superbatch size", "epoch time over the default's"
     xlabel = f"superbatch over the default: {default} {unit} (log)"
-    draw_curves(line, title=title, xlabel=xlabel, ylabel="epoch time over the default's", xlog=True, axes=axes)
-    paper = published("ginex-fig16")
-    shorter = 1 - paper.value / 100
-    mark_paper(axes, list(paper.x.astype(float)), list(shorter), "paper, its four datasets")
+    canvas, axes = draw_curves(line, title=title, xlabel=xlabel, ylabel=ylabel, xlog=True)
+    paper = published("ginex-fig16").astype({"x": float})
+    mark_paper(axes, paper.x, 1 - paper.value / 100, "paper, its four datasets")
     axes.set_ylim(bottom=0)
     full = [round(default * factor) for factor in SUPERBATCHES]
     finding = _best_size(rows, default, unit)
@@ -130,8 +128,7 @@ def speedups(cells: Cells) -> pd.DataFrame:
     rows["value"] = pairs.value_base / pairs.value
     rows["low"] = pairs.low_base / pairs.high
     rows["high"] = pairs.high_base / pairs.low
-    without_base = "pyg+: " + pairs.status_base
-    rows["status"] = pairs.status.where(pairs.value_base.notna(), without_base)
+    rows["status"] = pairs.status.where(pairs.value_base.notna(), "pyg+: " + pairs.status_base)
     known = pairs[rows.value.notna()]
     if known.empty:
         raise NotDrawn(f"no x at which {BASE} and another system were both measured")
@@ -146,7 +143,7 @@ def draw_speedups(cells: Cells, axis: Axis, title: str, note: str = "") -> Drawi
     ylabel = "times as fast as pyg+"
     canvas, axes = draw_bars(shown, title=title, xlabel=axis.label, ylabel=ylabel, tick=axis.text, numbers=".2f")
     axes.axhline(1.0, color="black", linestyle="--", linewidth=0.8)
-    times = rows.pivot(index="group", columns="series", values="value")
+    times = wide(rows, index="group", columns="series")
     finding = compared(times, SYSTEMS[:0:-1], BASE, lambda x: f"at {axis.text(x)}")
     return drawn(canvas, rows, cells, note, axis.omitted(cells.xs), finding=finding)
 

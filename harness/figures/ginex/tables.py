@@ -8,9 +8,9 @@ from harness.compare.cells import Cells
 from harness.compare.evidence import Evidence
 from harness.compare.plan import Plain
 from harness.compare.verdicts import NotDrawn
-from harness.figures.base import Sheet, figure, figure_of_cells, paper_table, sheet
+from harness.figures.base import Sheet, figure, figure_of_cells, paper_frame, sheet
 from harness.figures.draw.captions import dataset_name, row_texts
-from harness.figures.findings import span
+from harness.figures.findings import spans, wide
 from harness.figures.ginex.caches import expansions
 from harness.figures.ginex.parts import BASE, SYSTEMS
 from harness.figures.grids import in_gallery
@@ -70,7 +70,7 @@ def tab2(evidence: Evidence) -> Sheet:
     names = [f"{dataset_name(record)} (dim {record.result['dim']})" for record in records]
     base = ours.base_name.replace("", "a drawn base")
     ours = ours.assign(dataset=names, source="ours", expansion=ours.kind + " of " + base)
-    paper = pd.DataFrame(paper_table("ginex-tab2"), index=list(EXPANSION.values())).T
+    paper = paper_frame("ginex-tab2").reindex(columns=list(EXPANSION.values()))
     theirs = paper.assign(dataset=paper.index.astype(str) + " (paper)", source="paper", expansion="fractal")
     theirs["copies"] = paper.nodes / paper["base nodes"]
     rows = pd.concat([ours, theirs])[["dataset", "source", "expansion", *EXPANSION.values()]]
@@ -94,19 +94,17 @@ def tab4(cells: Cells) -> Sheet:
     PyG+, and our pyg+ stands for PyG+. A system's speed over DistDGL's, at the price of Ginex's machine, is its
     performance per dollar.
     """
-    paper = paper_table("ginex-tab4")
-    if not paper:
+    paper = paper_frame("ginex-tab4")
+    if paper.empty:
         raise NotDrawn("the paper's prices are not there (harness/published/ginex-tab4.csv)")
     table = cells.medians().dropna(subset="value")
     base_s = table.value[table.system == BASE]
     if base_s.empty or len(table) < 2:
         raise NotDrawn(f"{BASE} and another system of the paper were not both measured")
-    facts = pd.DataFrame(paper)
-    mean, least, most = facts["all"][["ginex over pyg+ mean", "ginex over pyg+ least", "ginex over pyg+ most"]]
+    mean, least, most = (float(paper[f"ginex over pyg+ {name}"]["all"]) for name in ("mean", "least", "most"))
     names = {"hourly cost reduction": "cost reduction", "performance per dollar": "performance/$"}
-    prices = facts.drop(columns=["all", "Ginex"]).T.rename(columns=names)
-    prices = prices.rename_axis("dataset").reset_index()
-    prices["hourly cost"] = paper["Ginex"]["hourly cost"]
+    prices = paper.drop(index=["all", "Ginex"]).rename(columns=names).rename_axis("dataset").reset_index()
+    prices["hourly cost"] = paper["hourly cost"]["Ginex"]
     ginex = prices.assign(side="paper", system="Ginex")
     distributed = ginex.assign(system="DistDGL, 8 nodes")
     distributed["hourly cost"] = prices["distdgl hourly cost"]
@@ -129,12 +127,8 @@ def tab4(cells: Cells) -> Sheet:
         f"the {least:g}x to {most:g}x that the paper's GraphSAGE speedups range over; prices are the paper's, of "
         "Google Cloud; performance is over DistDGL's; the datasets named are the paper's, ours is the same for both"
     )
-    return sheet(rows, FORMATS_4, cells, note, finding=_for_a_dollar(ours))
-
-
-def _for_a_dollar(ours: pd.DataFrame) -> str:
-    """Return the sentence on each measured system's performance per dollar over the modelled distributed run's."""
-    ratios = ours.groupby("system", sort=False)["performance/$"]
-    most_first = ratios.mean().sort_values(ascending=False).index
-    parts = [f"{span(ratios.get_group(system))} times with {system}" for system in most_first]
-    return f"By the model, a dollar buys this much of DistDGL's performance: {', '.join(parts)}"
+    by_system = wide(ours, "performance/$", "dataset")
+    most_first = by_system[by_system.mean().sort_values(ascending=False).index]
+    before = "By the model, a dollar buys this much of DistDGL's performance: "
+    finding = spans(most_first, "{span} times with {name}", before=before)
+    return sheet(rows, FORMATS_4, cells, note, finding=finding)

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import pandas as pd
-
 from harness.compare.cells import Cells, with_absent
 from harness.compare.plan import Plain, Plan, as_entry, grid, joined, value_at
 from harness.figures import grids
 from harness.figures.base import FORMATS, Drawing, Sheet, figure_of_cells, paper_frame, sheet
 from harness.figures.draw.charts import Axis, bars
 from harness.figures.draw.panels import MARK
-from harness.figures.findings import span
+from harness.figures.findings import ratios, span, wide
 from harness.figures.gnndrive.grid import CPU, MARIUS, SYSTEMS, cpu_note, cpu_variant, in_bytes, on_both, with_run
 from workloads.units import format_bytes
 
@@ -41,14 +39,9 @@ def over_buffers(profile: Plain) -> Plan:
     size = grids.batch_sizes(short, [BUFFER_BATCH_FACTOR])[0]
     factors = [float(factor) for factor in grids.values(profile, "buffer_factors", BUFFER_FACTORS)]
     # The profile's memory holds a buffer of scale 1 for larger mini-batches: times the factor, the largest one.
-    wide = grids.wide_device(with_run(short, **size), max(factors))
-    options = {factor: {"feature_buffer_scale": factor} for factor in factors}
-    return grid(wide, on_both(wide), {factor: {"options": own} for factor, own in options.items()})
-
-
-def _with_buffers(table: pd.DataFrame) -> pd.DataFrame:
-    """Add the bytes of each run's feature buffer to rows of `Cells.medians`."""
-    return table.assign(buffer_bytes=table["record"].map(_buffer_bytes))
+    roomy = grids.wide_device(with_run(short, **size), max(factors))
+    scales = {factor: {"options": {"feature_buffer_scale": factor}} for factor in factors}
+    return grid(roomy, on_both(roomy), scales)
 
 
 def _buffer_bytes(record: Plain) -> int | None:
@@ -63,7 +56,9 @@ def fig12(cells: Cells) -> Drawing:
     notes = ["one dataset of the paper's four", cpu_note(cells)]
     title = "Epoch time over feature buffer"
     finding = _over_ends(cells, "With a buffer of {last:g}x epochs are {times} times as fast as with {first:g}x")
-    return bars(cells, axis, title=title, numbers=".2f", notes=notes, more=_with_buffers, finding=finding)
+    rows = cells.medians()
+    rows["buffer_bytes"] = rows.record.map(_buffer_bytes)
+    return bars(cells, axis, title=title, rows=rows, numbers=".2f", notes=notes, finding=finding)
 
 
 def _over_ends(cells: Cells, text: str) -> str:
@@ -72,9 +67,10 @@ def _over_ends(cells: Cells, text: str) -> str:
     It is empty where no variant was measured at both.
     """
     first, last = min(cells.xs), max(cells.xs)
-    seconds = cells.medians().pivot(index="system", columns="x", values="value").astype(float)
-    gains = (seconds[first] / seconds[last]).dropna()
-    return text.format(first=first, last=last, times=span(gains)) if len(gains) and first != last else ""
+    if first == last:
+        return ""
+    gains = ratios(wide(cells.medians(), index="system", columns="x"), first, last).times
+    return text.format(first=first, last=last, times=span(gains)) if len(gains) else ""
 
 
 def over_processes(profile: Plain) -> Plan:
@@ -122,19 +118,15 @@ def budgets(profile: Plain) -> Plan:
 def tab2(cells: Cells) -> Sheet:
     """Return one row per system with data preparation, training and the whole epoch, and the paper's on papers100M."""
     epochs = cells.epochs.reindex(columns=["system", "seconds", PREPARATION])
-    epochs["training (s)"] = epochs["seconds"] - epochs[PREPARATION].fillna(0.0)
+    epochs["training (s)"] = epochs.seconds - epochs[PREPARATION].fillna(0.0)
     parts = epochs.groupby("system")[[PREPARATION, "training (s)"]].median()
-    systems = list(dict.fromkeys([*NAMES, *cells.systems]))
-    every = with_absent(cells.medians(), systems, [""])
-    table = every.merge(parts, on="system", how="left")
+    systems = dict.fromkeys([*NAMES, *cells.systems])
+    table = with_absent(cells.medians(), list(systems), [""]).merge(parts, on="system", how="left")
     table = table.rename(columns={PREPARATION: "data preparation (s)", "value": "overall (s)"})
     table["preparation (%)"] = 100 * table["data preparation (s)"] / table["overall (s)"]
     failed = table["overall (s)"].isna()
-    status = table["status"].replace(MARK)
-    seconds = table[SECONDS].astype(object)
-    table[SECONDS] = seconds.mask(failed, status, axis=0)
-    paper = table["system"].map(NAMES).fillna(table["panel"])
-    published = paper_frame("gnndrive-tab2").reindex(index=paper, columns=PARTS)
-    table[list(PAPER)] = published.to_numpy()
-    table["samples"] = table["samples"].fillna(0).astype(int)
+    table[SECONDS] = table[SECONDS].astype(object).mask(failed, table.status.replace(MARK), axis=0)
+    paper = table.system.map(NAMES).fillna(table.panel)
+    table[list(PAPER)] = paper_frame("gnndrive-tab2").reindex(index=paper, columns=PARTS).to_numpy()
+    table["samples"] = table.samples.fillna(0).astype(int)
     return sheet(table[[*COLUMNS, "status", "samples", "run"]], COLUMNS, cells, NOTE)

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-import pandas as pd
-
 from harness.compare.cells import Cells
 from harness.compare.plan import Plain, Plan, as_entry, grid, joined
 from harness.compare.verdicts import NotDrawn
@@ -16,7 +14,7 @@ from harness.figures.draw import style
 from harness.figures.draw.captions import describe_memory
 from harness.figures.draw.charts import Axis, bars, curves, lines
 from harness.figures.draw.style import Look
-from harness.figures.findings import over_others, span
+from harness.figures.findings import over_others, ratios, spans, wide
 from harness.figures.gnndrive.grid import (
     DIMS,
     REFERENCE,
@@ -45,13 +43,12 @@ OVER_DIMS = Axis("feature dimension", DIMS, "dimension")
 
 def sampling(profile: Plain) -> Plan:
     """Plan the capped systems at each dimension, with sampling only and with all stages."""
-    wide, runs = wide_rows(profile)
+    base, runs = wide_rows(profile)
     entries = []
-    for own in map(as_entry, grids.only_systems(wide, SYSTEMS)):
-        name = own["name"]
-        entries.append(own | {"series": f"{name}-only", "stages": "sample"})
-        entries.append(own | {"series": f"{name}-all", "stages": "all"})
-    return grid(wide, entries, runs)
+    for own in map(as_entry, grids.only_systems(base, SYSTEMS)):
+        entries.append(own | {"series": f"{own['name']}-only", "stages": "sample"})
+        entries.append(own | {"series": f"{own['name']}-all", "stages": "all"})
+    return grid(base, entries, runs)
 
 
 @figure_of_cells("gnndrive-fig2", sampling)
@@ -61,10 +58,16 @@ def fig2(cells: Cells) -> Drawing:
     if stages != {"only", "all"}:
         raise NotDrawn("no runs with sampling only beside runs with all stages (run with --figures gnndrive-fig2)")
     title, ylabel = "Sampling alone (-only) and with all stages (-all)", "sampling time per epoch (s)"
-    column = "stages_s.sample"
     notes = [device_note(cells)]
-    finding = _slowed(cells.medians(column))
-    return bars(cells, OVER_DIMS, title=title, column=column, ylabel=ylabel, notes=notes, finding=finding, looks=_look)
+    rows = cells.medians("stages_s.sample")
+    names = rows.system.str.extract("(?P<name>.+)-(?P<stages>only|all)$")
+    times = ratios(wide(rows.join(names), index=["name", "x"], columns="stages"), "all", "only")
+    slower = wide(times, "times", columns="name")
+    most_first = slower[slower.max().sort_values(ascending=False).index]
+    finding = spans(most_first, "{name} {span}x", before="Other stages slow sampling: ")
+    return bars(
+        cells, OVER_DIMS, title=title, rows=rows, others=False, ylabel=ylabel, notes=notes, finding=finding, looks=_look
+    )
 
 
 def _look(series: str) -> Look:
@@ -74,32 +77,22 @@ def _look(series: str) -> Look:
     return replace(own, color=f"{own.color}{PALE}", hatch="") if stages == "only" else own
 
 
-def _slowed(rows: pd.DataFrame) -> str:
-    """Return the sentence on how far the other stages slow sampling, most first; empty where none was compared."""
-    names = rows["system"].str.extract("(?P<name>.+)-(?P<stages>only|all)$")
-    seconds = rows.join(names).pivot(index=["name", "x"], columns="stages", values="value").astype(float)
-    times = (seconds["all"] / seconds["only"]).dropna().groupby("name")
-    most = times.max().sort_values(ascending=False)
-    slowed = [f"{name} {span(times.get_group(name))}x" for name in most.index]
-    return f"Other stages slow sampling: {', '.join(slowed)}" if slowed else ""
-
-
 def epochs(profile: Plain) -> Plan:
     """Plan the systems at each dimension with each model, the CPU variant with GraphSAGE.
 
     A model that the profile leaves out runs only at the profile's dimension, on both devices for the comparison.
     """
-    wide, runs = wide_rows(profile)
-    systems = grids.only_systems(wide, SYSTEMS)
+    base, runs = wide_rows(profile)
+    systems = grids.only_systems(base, SYSTEMS)
     models = grids.values(profile, "models", list(MODELS))
     plans = []
     for model, title in MODELS.items():
-        dims = runs if model in models else {grids.dimension(wide): {}}
+        dims = runs if model in models else {grids.dimension(base): {}}
         over = {dim: run | {"model": model} for dim, run in dims.items()}
-        plans.append(grid(wide, systems, over, panel=title))
+        plans.append(grid(base, systems, over, panel=title))
         if model == "sage" or model not in models:
-            beside = {dim: run | on_cpu(with_run(wide, **run)) for dim, run in over.items()}
-            plans.append(grid(wide, [cpu_variant(wide)], beside, panel=title))
+            beside = {dim: run | on_cpu(with_run(base, **run)) for dim, run in over.items()}
+            plans.append(grid(base, [cpu_variant(base)], beside, panel=title))
     return joined(plans)
 
 
@@ -112,9 +105,8 @@ def fig8(cells: Cells) -> Drawing:
 
 def _over_others(cells: Cells) -> str:
     """Return the sentence on gnndrive's speed over the other systems'; empty where no cell has both."""
-    seconds = cells.medians().pivot_table(index=["panel", "x"], columns="system", values="value")
-    others = [system for system in SYSTEMS if system != "gnndrive"]
-    return over_others(seconds, "gnndrive", others)
+    *others, ours = SYSTEMS
+    return over_others(wide(cells.medians(), index=["panel", "x"]), ours, others)
 
 
 def _wide(profile: Plain) -> Plain:
@@ -126,12 +118,12 @@ def _wide(profile: Plain) -> Plain:
 
 def over_memory(profile: Plain) -> Plan:
     """Plan the systems and in-memory at budgets of one to sixteen times the profile's, dimension 512."""
-    wide = _wide(profile)
-    least = grids.host_budget(wide)
+    base = _wide(profile)
+    least = grids.host_budget(base)
     factors = [*grids.values(profile, "memory_factors", MEMORY_FACTORS), MOST_MEMORY]
     budgets = [round(least * factor) for factor in factors]
-    systems = grids.only_systems(wide, [REFERENCE, *SYSTEMS])
-    return grid(wide, systems, {budget: {"memory": f"+{budget}"} for budget in budgets})
+    systems = grids.only_systems(base, [REFERENCE, *SYSTEMS])
+    return grid(base, systems, {budget: {"memory": f"+{budget}"} for budget in budgets})
 
 
 def on_a_graph_that_fits(profile: Plain) -> list[Plain]:
@@ -139,11 +131,11 @@ def on_a_graph_that_fits(profile: Plain) -> list[Plain]:
 
     The paper's largest cap holds its smaller graphs: here a tenth of our graph, which the warm-up epoch touches whole.
     """
-    wide = _wide(profile)
-    name, recipe = grids.dataset_of(wide)
+    base = _wide(profile)
+    name, recipe = grids.dataset_of(base)
     small = f"{name}-small"
-    wide["datasets"][small] = grids.scaled(recipe, 0.1)
-    shared = with_run(wide, dataset=small, memory="1.2x", max_batches=40)
+    base["datasets"][small] = grids.scaled(recipe, 0.1)
+    shared = with_run(base, dataset=small, memory="1.2x", max_batches=40)
     systems = grids.only_systems(profile, ["pyg+", "gnndrive"])
     return [grid(shared, systems, {"": {}}).experiment("gnndrive-fig9-fits")]
 
@@ -157,8 +149,8 @@ def fig9(cells: Cells) -> Drawing:
 
 def _fastest(cells: Cells, axis: Axis) -> str:
     """Return the sentence on the fastest system over the axis; empty where no x has two systems."""
-    seconds = cells.medians().pivot(index="x", columns="system", values="value").astype(float)
-    compared = seconds[seconds.notna().sum(axis=1) > 1].sort_index()
+    seconds = wide(cells.medians()).sort_index()
+    compared = seconds[seconds.count(axis=1) > 1]
     best = compared.idxmin(axis=1)
     spans = (best != best.shift()).cumsum()
     parts = []

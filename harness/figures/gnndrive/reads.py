@@ -30,16 +30,16 @@ def fig_b1(evidence: Evidence) -> Drawing:
     rows = _smallest_reads(record)
     canvas, panels = many_panels(4, columns=2, height=2.0)
     for axes, (engine, x, xlabel, y, ylabel) in zip(panels, PANELS, strict=True):
-        own = rows[rows["engine"] == engine]
-        own = own.assign(x=own[x], y=own[y])
-        draw_curves(own, title="", xlabel=xlabel, ylabel=ylabel, xlog=True, ylog=True, axes=axes)
+        own = rows[rows.engine == engine]
+        points = own.assign(x=own[x], y=own[y])
+        draw_curves(points, title="", xlabel=xlabel, ylabel=ylabel, xlog=True, ylog=True, axes=axes)
     return drawn(canvas, rows[COLUMNS], record, *_notes(record, rows), finding=_faster(rows))
 
 
 def _deepest(rows: pd.DataFrame) -> pd.Series[float]:
     """Return the bandwidth of buffered and of direct reads at the deepest queue, as far as measured."""
-    queued = rows[rows["engine"] == "async"].sort_values("depth")
-    return queued.groupby("series")["bandwidth_mb_per_s"].last()
+    queued = rows[rows.engine == "async"].sort_values("depth")
+    return queued.groupby("series").bandwidth_mb_per_s.last()
 
 
 def _faster(rows: pd.DataFrame) -> str:
@@ -55,13 +55,12 @@ def _faster(rows: pd.DataFrame) -> str:
 def _smallest_reads(record: StudyRecord) -> pd.DataFrame:
     """Return the random reads of the smallest buffered block, with `series`, `buffered` or `direct`, and MB and µs."""
     points = pd.DataFrame(record.result["points"])
-    reads: pd.DataFrame = points[points["pattern"] == "random"]
-    series = reads["direct"].map({True: "direct", False: "buffered"})
-    bandwidth = reads["bytes_per_s"] / 1e6
-    latency = reads["mean_latency_s"] * 1e6
-    reads = reads.assign(series=series, bandwidth_mb_per_s=bandwidth, latency_us=latency)
-    block = reads.loc[series == "buffered", "block_bytes"].min()
-    smallest: pd.DataFrame = reads[reads["block_bytes"] == block]
+    reads: pd.DataFrame = points[points.pattern == "random"]
+    series = reads.direct.map({True: "direct", False: "buffered"})
+    bandwidth = reads.bytes_per_s / 1e6
+    reads = reads.assign(series=series, bandwidth_mb_per_s=bandwidth, latency_us=reads.mean_latency_s * 1e6)
+    block = reads.block_bytes[series == "buffered"].min()
+    smallest: pd.DataFrame = reads[reads.block_bytes == block]
     if smallest.empty:
         raise NotDrawn(f"the study {FIO} holds no buffered reads to compare")
     return smallest
@@ -72,7 +71,7 @@ def _notes(record: StudyRecord, rows: pd.DataFrame) -> list[str]:
     result = record.result
     device = result["device"]
     model = device.get("model") or device.get("name")
-    block, file = rows["block_bytes"].iloc[0], format_bytes(result["file_bytes"])
+    block, file = rows.block_bytes.iloc[0], format_bytes(result["file_bytes"])
     how = f"by read calls and by {result['asynchronous']}, {record.params['seconds']:g} s a point"
     notes = [f"{model}, {device['file_system']}", f"random {block} B reads of a {file} file, {how}"]
     notes.append("pages that a buffered point reads again are served from memory")

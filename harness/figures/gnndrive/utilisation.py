@@ -16,7 +16,7 @@ from harness.figures.draw.captions import row_texts
 from harness.figures.draw.panels import many_panels
 from harness.figures.draw.style import SERIES
 from harness.figures.gnndrive.grid import MARIUS, cpu_note, on_both
-from harness.figures.grids import gallery, only_systems
+from harness.figures.grids import capped, gallery
 from harness.results import store as results
 from harness.results.table import each
 
@@ -31,18 +31,18 @@ LINES = {
 }
 
 
-def baselines(profile: Plain) -> Plan:
-    """Plan capped runs of the baselines."""
-    return grid(first_setting(profile), only_systems(profile, BASELINES), {"": {}})
-
-
 def variants(profile: Plain) -> Plan:
     """Plan gnndrive as in the profile, and on the CPU with the device memory added to the host budget."""
     first = first_setting(profile)
     return grid(first, on_both(first), {"": {}})
 
 
-@figure_of_cells("gnndrive-fig3", lambda profile: baselines(gallery(profile)), otherwise=baselines, least=1)
+@figure_of_cells(
+    "gnndrive-fig3",
+    lambda profile: capped(gallery(profile), BASELINES),
+    otherwise=lambda profile: capped(profile, BASELINES),
+    least=1,
+)
 def fig3(cells: Cells) -> Drawing:
     """Draw the utilisation of the baselines, from the headline's runs where the gallery's were not made."""
     return _timelines(cells, *failures(cells.medians(), BASELINES))
@@ -61,31 +61,25 @@ def _timelines(cells: Cells, *notes: str) -> Drawing:
     data = every.dropna(axis="columns", how="all")
     if data.empty:
         raise NotDrawn("the runs have no telemetry of an epoch")
-    shown = runs[runs["run"].isin(data["run"])]
+    shown = runs[runs.run.isin(data.run)]
     height = 1.35 + 0.5 / len(shown)
     canvas, panels = many_panels(len(shown), columns=1, wide=False, height=height, sharey=True)
     for axes, run in zip(panels, each(shown), strict=True):
         _draw_epochs(axes, run.record["epochs"])
-        _draw_lines(axes, data[data["run"] == run.run])
+        _draw_lines(axes, data[data.run == run.run])
         axes.set_title(run.system, loc="left")
     panels[-1].set_xlabel("time since the first epoch began (s)")
     how = f"warm-up epoch hatched, {SMOOTH_S:g} s rolling mean"
-    return drawn(canvas, data, cells, how, *notes, rows=runs, runs=list(shown["run"]), finding=_waits(data))
-
-
-def _waits(telemetry: pd.DataFrame) -> str:
-    """Return the sentence on the mean share of I/O wait in each run's epochs; empty without this measure."""
-    if "iowait_percent" not in telemetry:
-        return ""
-    waits = telemetry.groupby("system", sort=False)["iowait_percent"].mean().dropna()
-    shares = row_texts(waits.reset_index(), "{system} {iowait_percent:.0f} %")
-    return f"Processor time spent waiting for I/O: {shares}" if shares else ""
+    waits = data.reindex(columns=["system", "iowait_percent"]).groupby("system", sort=False).mean().dropna()
+    before = "Processor time spent waiting for I/O: "
+    finding = row_texts(waits.reset_index(), "{system} {iowait_percent:.0f} %", before=before)
+    return drawn(canvas, data, cells, how, *notes, runs=list(shown.run), finding=finding)
 
 
 def _telemetry(run: Any) -> pd.DataFrame:
     """Return the telemetry of a run's epochs by time."""
     telemetry = results.table(Path(run.path), "telemetry")
-    inside = telemetry[telemetry["epoch"] >= 0].sort_values("t")
+    inside = telemetry[telemetry.epoch >= 0].sort_values("t")
     shown = inside.reindex(columns=["t", "epoch", *LINES])
     return shown.assign(system=run.system, run=run.run)
 
@@ -102,13 +96,12 @@ def _draw_epochs(axes: Any, epochs: list[Plain]) -> None:
 
 def _draw_lines(axes: Any, telemetry: pd.DataFrame) -> None:
     """Draw a rolling mean of each measure over time."""
-    seconds = telemetry["t"]
-    times = pd.to_timedelta(seconds, unit="s")
+    times = pd.to_timedelta(telemetry.t, unit="s")
     by_time = telemetry.set_index(times)
     for column, (label, color, line) in LINES.items():
         if column in by_time:
             smooth = by_time[column].rolling(f"{SMOOTH_S}s", center=True).mean()
-            axes.plot(seconds, smooth, color=color, linestyle=line, label=label, linewidth=1.1)
-    axes.set_xlim(seconds.min(), seconds.max())
+            axes.plot(telemetry.t, smooth, color=color, linestyle=line, label=label, linewidth=1.1)
+    axes.set_xlim(telemetry.t.min(), telemetry.t.max())
     axes.set_ylim(0, 102)
     axes.set_ylabel("share (%)")

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 import pandas as pd
 
 from harness.compare.cells import Cells, with_absent
 from harness.compare.plan import Plain, Plan, grid
 from harness.compare.verdicts import NotDrawn
 from harness.figures.base import Drawing, drawn, figure_of_cells
-from harness.figures.draw.bars import draw_bars
+from harness.figures.draw.bars import as_bars, draw_bars
 from harness.figures.draw.captions import row_texts
 from harness.figures.grids import gallery
-from harness.results.table import measured_epochs
 
 WHOLE = "whole"
 #: Least factor on the epoch that the title reports.
@@ -36,25 +38,19 @@ AGNES: dict[str, Plain] = {
 }
 
 
-def without_parts_of_outcore(profile: Plain) -> Plan:
-    """Plan outcore whole and without one of its parts each."""
-    return grid(gallery(profile), ["outcore"], {name: {"options": own} for name, own in OUTCORE.items()})
+def over_parts(profile: Plain, system: str, parts: Mapping[str, Plain], **run: Any) -> Plan:
+    """Plan a system whole and without one of its parts each; `run`: other run settings."""
+    return grid(gallery(profile), [system], {name: {"options": own, **run} for name, own in parts.items()})
 
 
-def without_parts_of_agnes(profile: Plain) -> Plan:
-    """Plan agnes whole and without one of its parts each."""
-    # Without hyperbatches each mini-batch reads most of the table.
-    slow = {"timeout": "900s"}
-    return grid(gallery(profile), ["agnes"], {name: {"options": own, **slow} for name, own in AGNES.items()})
-
-
-@figure_of_cells("outcore-ablation", without_parts_of_outcore, least=1)
+@figure_of_cells("outcore-ablation", lambda profile: over_parts(profile, "outcore", OUTCORE), least=1)
 def outcore(cells: Cells) -> Drawing:
     """Draw the epoch time of outcore without one of its parts each."""
     return _ablation(cells, "outcore", list(OUTCORE), "replayed: not faithful, nothing is prepared")
 
 
-@figure_of_cells("agnes-ablation", without_parts_of_agnes, least=1)
+# Without hyperbatches each mini-batch reads most of the table.
+@figure_of_cells("agnes-ablation", lambda profile: over_parts(profile, "agnes", AGNES, timeout="900s"), least=1)
 def agnes(cells: Cells) -> Drawing:
     """Draw the epoch time of agnes without one of its parts each."""
     alone = "no hyperbatch: each mini-batch reads blocks for itself"
@@ -63,29 +59,19 @@ def agnes(cells: Cells) -> Drawing:
 
 
 def _ablation(cells: Cells, system: str, variants: list[str], note: str) -> Drawing:
-    found = with_absent(cells.medians(), [system], variants)
-    whole = found["value"].iloc[0]
+    rows = with_absent(cells.medians(), [system], variants)
+    whole = rows.value.iloc[0]
     if pd.isna(whole) or len(cells.xs) < 2:
         where = f"{system}-ablation"
         raise NotDrawn(f"{system} was not measured whole and with a part switched off, in one setting ({where})")
-    data = found[["x", "system", "value", "low", "high", "status"]].rename(columns={"x": "group", "system": "series"})
-    data["times"] = data["value"] / whole
-    data["misses"] = [_misses(record) for record in found["record"]]
-    data["run"] = found["run"]
+    misses = cells.epochs.reindex(columns=["x", "counters.misses"]).groupby("x")["counters.misses"].last()
+    data = as_bars(rows).drop(columns="run")
+    data["times"] = data.value / whole
+    data["misses"] = data.group.map(misses)
+    data["run"] = rows.run
     canvas, _ = draw_bars(data, title="What each part is worth", ylabel="epoch time (s)", numbers=".2f")
-    parts = data[(data["group"] != WHOLE) & data["times"].notna()].astype({"times": float})
-    factors = [f"{part} {times:.2f}x" for part, times in zip(parts["group"], parts["times"], strict=True)]
-    times = f"epoch time over the whole's: {', '.join(factors)}"
-    return drawn(canvas, data, cells, times, note, finding=_costliest(system, parts))
-
-
-def _costliest(system: str, parts: pd.DataFrame) -> str:
-    """Return the sentence on the part whose absence slows a system most; empty where none does."""
-    costly = parts[parts["times"] >= LEAST_TIMES].nlargest(1, "times")
-    return row_texts(costly, f"{system} loses most with “{{group}}”: {{times:.2g}} times the epoch")
-
-
-def _misses(record: Plain | float) -> int | None:
-    """Return the misses of a run's last epoch; None where the cell has no run or no epoch."""
-    epochs = measured_epochs(record) if isinstance(record, dict) else []
-    return epochs[-1]["counters"].get("misses") if epochs else None
+    parts = data[data.group != WHOLE].dropna(subset="times")
+    factors = row_texts(parts, "{group} {times:.2f}x")
+    costliest = parts[parts.times >= LEAST_TIMES].nlargest(1, "times")
+    finding = row_texts(costliest, f"{system} loses most with “{{group}}”: {{times:.2g}} times the epoch")
+    return drawn(canvas, data, cells, f"epoch time over the whole's: {factors}", note, finding=finding)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pandas as pd
@@ -16,21 +17,8 @@ from harness.results.table import epochs_table
 from workloads.units import format_count
 
 DIFFERS = "differs by design"
-#: Reimplementation, its originals (systems of a run, or of a time of `outcore results add`), differences by design.
-SYSTEMS = [
-    ("pyg+", ["env:pyg", "PyG"], "rows are faulted by many threads, without read-ahead; draws keyed by node"),
-    (
-        "dgl-ondisk",
-        ["env:graphbolt", "GraphBolt", "DGL"],
-        "each row is one direct read, no page cache; draws keyed by node",
-    ),
-    ("dgl", ["env:dgl", "DGL"], "DGL 1.1.3 loads; draws keyed by node unless its own sampler is chosen"),
-    ("ginex", ["Ginex"], "io_uring, superbatches end with their epoch; draws keyed by node"),
-    ("gnndrive", ["GNNDrive"], "requests merged, at the device's block; draws keyed by node"),
-    ("mariusgnn", ["MariusGNN"], "sampling in native code of ours, within the buffered partitions as there"),
-    ("diskgnn", ["DiskGNN"], "packs by one stream over the table; an epoch's samples may be drawn anew"),
-    ("pagraph", ["PaGraph"], "loads by threads, not by processes; draws keyed by node"),
-]
+#: Reimplementations, their originals (systems of a run, or of a time of `outcore results add`), differences by design.
+ORIGINALS = Path(__file__).with_name("originals.csv")
 #: Columns of the counts that must agree, a mini-batch.
 COUNTS = ["rows", "requests", "bytes"]
 HITS = "{:.1f} %".format
@@ -55,14 +43,15 @@ def fidelity(evidence: Evidence) -> Sheet:
     Raises:
         NotDrawn: there is no pair.
     """
-    known = pd.DataFrame(SYSTEMS, columns=["system", "program", DIFFERS])
+    known = pd.read_csv(ORIGINALS)
+    known["program"] = known.program.str.split(";")
     pairs = _pairs(evidence, known[["system", "program"]].explode("program"))
     rows = known.merge(pairs, on="system", how="left")
     table = rows[["system", DIFFERS, "dataset", "memory"]].copy()
-    table["original"] = rows["name_theirs"].fillna(rows["program"].str[-1])
-    table["epoch (s)"] = rows["seconds"]
-    table["its epoch (s)"] = rows["seconds_theirs"].astype(object).fillna("not measured")
-    table["times as fast"] = rows["seconds_theirs"] / rows["seconds"]
+    table["original"] = rows.name_theirs.fillna(rows.program.str[-1])
+    table["epoch (s)"] = rows.seconds
+    table["its epoch (s)"] = rows.seconds_theirs.astype(object).fillna("not measured")
+    table["times as fast"] = rows.seconds_theirs / rows.seconds
     for column in COUNTS:
         table[column] = _beside(rows, column, format_count)
     table["hits"] = _beside(rows, "hits", HITS)
@@ -73,7 +62,7 @@ def fidelity(evidence: Evidence) -> Sheet:
 def _beside(rows: pd.DataFrame, column: str, text: Callable[[float], str]) -> pd.Series[str]:
     """Return a count of ours and of the original as text; missing where neither is known."""
     both = rows[[column, f"{column}_theirs"]]
-    texts = both.map(text, na_action="ignore").fillna(NOTHING)
+    texts = both.map(text, na_action="ignore").astype(object).fillna(NOTHING)
     joined = texts[column] + " / " + texts[f"{column}_theirs"]
     return joined.mask(both.isna().all(axis=1))
 
@@ -118,9 +107,9 @@ def _measured(evidence: Evidence) -> pd.DataFrame:
 
 def _own_epochs(runs: pd.DataFrame) -> pd.DataFrame:
     """Return the epochs of counted runs that ended well, with program and setting."""
-    done = runs[runs["counts"] & (runs["status"] == "ok")]
-    heads = done[["run_id", "cell"]].assign(program=done["system"], name=done["system"])
-    heads["setting"] = done["record"].map(side_by_side_of)
+    done = runs[runs.counts & (runs.status == "ok")]
+    heads = done[["run_id", "cell"]].assign(program=done.system, name=done.system)
+    heads["setting"] = done.record.map(side_by_side_of)
     heads["dataset"] = done["config.dataset.name"]
     heads["memory"] = done["config.memory"]
     epochs = heads.merge(epochs_table(done), on="run_id")
@@ -138,12 +127,12 @@ def _counted(found: pd.DataFrame) -> pd.DataFrame:
     """Return epochs with `COUNTS` a mini-batch, and hits in per cent."""
     epochs = found.reindex(columns=[*KEYS, "run_id", "seconds", *COUNTERS])
     # Counters of a memory map have no misses: there, page faults that read count as misses.
-    mapped = epochs["hits"].astype(object).str.get("page_cache").notna()
-    faulted = epochs["observed"].astype(object).str.get("page_cache_miss_ratio")
-    missed = (epochs["misses"] / epochs["rows"]).where(~mapped, faulted)
+    mapped = epochs.hits.astype(object).str.get("page_cache").notna()
+    faulted = epochs.observed.astype(object).str.get("page_cache_miss_ratio")
+    missed = (epochs.misses / epochs.rows).where(~mapped, faulted)
     epochs["hits"] = 100 * (1 - missed.astype(float))
     # The counts by the kernel come before those by the program itself.
-    epochs["requests"] = epochs["device_requests"].fillna(epochs["io_requests"])
-    epochs["bytes"] = epochs["device_bytes"].fillna(epochs["bytes_read"])
-    epochs[COUNTS] = epochs[COUNTS].div(epochs["batches"], axis=0)
+    epochs["requests"] = epochs.device_requests.fillna(epochs.io_requests)
+    epochs["bytes"] = epochs.device_bytes.fillna(epochs.bytes_read)
+    epochs[COUNTS] = epochs[COUNTS].div(epochs.batches, axis=0)
     return epochs

@@ -31,26 +31,22 @@ def gate(evidence: Evidence) -> Drawing:
     """Draw one line per number of pairs, grey bars at the promises; raise NotDrawn without a proof of the gate."""
     record = _study(evidence, PROOF, NO_PROOF)
     data = pd.DataFrame(record.result["curve"])
-    pairs = data["pairs"].map("{:g} pairs".format)
-    rows = data.assign(series=pairs, x=100 * data["slowed"], y=100 * data["regressed"])
+    pairs = data.pairs.map("{:g} pairs".format)
+    rows = data.assign(series=pairs, x=100 * data.slowed, y=100 * data.regressed)
     title, ylabel = "Power of the gate", "called regressed (%)"
     canvas, axes = draw_curves(rows, title=title, xlabel="added to every epoch (%)", ylabel=ylabel)
     promises = pd.DataFrame(record.result["promises"])
     known = 100 * promises[["slowed", "bound"]].dropna()
-    axes.scatter(known["slowed"], known["bound"], s=250, marker="_", color="#777777")
+    axes.scatter(known.slowed, known.bound, s=250, marker="_", color="#777777")
     axes.set_ylim(-4, 104)
     params = record.params
     blocks = f"{params['blocks']} blocks of real runs of {', '.join(params['systems'])} on machine {params['host']}"
-    kept = f"{promises['kept'].sum()} of {len(promises)} promises kept"
+    kept = f"{promises.kept.sum()} of {len(promises)} promises kept"
     note = f"{params['trials']} comparisons a point, resampled from {blocks}; grey bars: promised; {kept}"
-    return drawn(canvas, data, note, finding=_power(data))
-
-
-def _power(curve: pd.DataFrame) -> str:
-    """Return the sentence on the share of the largest slowdown that most pairs find; empty without a slowdown."""
-    slowed = curve[curve["slowed"] > 0].sort_values(["pairs", "slowed"])
-    best = slowed.tail(1).assign(found=100 * slowed["regressed"], size=100 * slowed["slowed"])
-    return row_texts(best, "With {pairs:g} pairs the gate finds {found:.0f} % of slowdowns by {size:g} %")
+    slowed = rows[rows.slowed > 0].sort_values(["pairs", "slowed"])
+    best = slowed.tail(1)
+    finding = row_texts(best, "With {pairs:g} pairs the gate finds {y:.0f} % of slowdowns by {x:g} %")
+    return drawn(canvas, data, note, finding=finding)
 
 
 @figure("outcore-trend")
@@ -65,14 +61,14 @@ def trend(evidence: Evidence) -> Drawing:
     if not epochs:
         raise NotDrawn("the history holds no epoch time (outcore-trend)")
     data = pd.concat(map(_points, epochs), ignore_index=True)
-    places, commits = data["commit"].factorize()
+    places, commits = data.commit.factorize()
     if len(commits) < LEAST_COMMITS:
         raise NotDrawn(f"the history holds {len(commits)} of at least {LEAST_COMMITS} commits (outcore-trend)")
-    by_cell = data.groupby("cell", sort=False)["seconds"]
+    by_cell = data.groupby("cell", sort=False).seconds
     ratios = by_cell.max() / by_cell.min()
     most = ratios.nlargest(MOST_LINES)
-    rows = data.assign(series=data["cell"], x=places, y=data["relative"])
-    shown = rows[rows["cell"].isin(most.index)]
+    rows = data.assign(series=data.cell, x=places, y=data.relative)
+    shown = rows[rows.cell.isin(most.index)]
     canvas, axes = one_panel(wide=True, height=2.9)
     title, ylabel = "Epoch time over the history", "epoch time / first entry's"
     draw_curves(shown, title=title, xlabel="commit, oldest first", ylabel=ylabel, axes=axes)
@@ -85,7 +81,7 @@ def trend(evidence: Evidence) -> Drawing:
     every = max(1, len(names) // 6)
     axes.set_xticks(range(0, len(names), every), names[::every])
     params = record.params
-    steps = f"{data['step'].count()} steps of {100 * params['min_effect']:g} % or more by PELT"
+    steps = f"{data.step.count()} steps of {100 * params['min_effect']:g} % or more by PELT"
     note = (
         f"machine {params['host']}, {len(commits)} commits; a point is the median of a session's runs; {steps}, dashed"
     )
@@ -98,8 +94,8 @@ def _largest_step(data: pd.DataFrame, commits: int) -> str:
     steps = data.dropna(subset="step")
     if steps.empty:
         return f"No epoch time changed over {commits} commits"
-    size = steps["step"].astype(float).sub(1.0).abs()
-    largest = steps.loc[[size.idxmax()]].assign(change=steps["step"] - 1.0)
+    size = steps.step.astype(float).sub(1.0).abs()
+    largest = steps.loc[[size.idxmax()]].assign(change=steps.step - 1.0)
     return row_texts(largest, "Largest change: {cell} {change:+.0%} per epoch, at {commits}")
 
 
@@ -116,7 +112,7 @@ def _points(series: Plain) -> pd.DataFrame:
     points = points.rename(columns={"value": "seconds"})
     steps = pd.DataFrame(series["steps"], columns=["index", "ratio", "commits"]).set_index("index")
     points.insert(0, "cell", series["cell"])
-    points["relative"] = points["seconds"] / points["seconds"].iloc[0]
-    points["step"] = steps["ratio"]
-    points["commits"] = steps["commits"]
+    points["relative"] = points.seconds / points.seconds.iloc[0]
+    points["step"] = steps.ratio
+    points["commits"] = steps.commits
     return points

@@ -12,7 +12,8 @@ from harness.compare.plan import Plain, Plan, first_setting, grid, joined
 from harness.compare.verdicts import NotDrawn
 from harness.figures.base import Drawing, drawn, figure_of_cells
 from harness.figures.draw import style
-from harness.figures.draw.panels import around, draw_line, many_panels, name_axes, one_panel, plain_log
+from harness.figures.draw.captions import row_texts
+from harness.figures.draw.panels import draw_line, many_panels, name_axes, one_panel, plain_log
 from harness.figures.draw.style import Look
 from harness.figures.grids import gallery, only_systems, values
 from harness.records.cost import TrainingCost, episode_epochs, leaders, written_together
@@ -73,47 +74,41 @@ def budget_bytes(record: Mapping[str, Any]) -> int | None:
 def memory_rows(cells: Cells) -> pd.DataFrame:
     """Return the rows of `Cells.medians` with a known `budget_bytes`: `seconds` of a fresh epoch with all of its work,
     `whole_training_s`, the share of an epoch in the run's whole training, and `COLUMNS`."""
-    medians = cells.medians()
-    table = medians.copy()
-    summaries = [record.get("summary") or {} for record in medians["record"]]
-    epochs = pd.Series([record["config"]["epochs"] for record in medians["record"]], dtype=float)
-    table["budget_bytes"] = [budget_bytes(record) for record in medians["record"]]
-    table["seconds"] = table["each_s"] + table["mean_epoch_s"]
-    table["low"] = table["each_s"] + medians["low"]
-    table["high"] = table["each_s"] + medians["high"]
-    table["prepared_bytes"] = [summary.get("prepared_bytes") for summary in summaries]
-    table["whole_training_s"] = (table["once_s"] + table["first_s"] + epochs * table["seconds"]) / epochs.clip(lower=1)
-    table["graph_over_budget"] = [summary.get("topology_over_budget") for summary in summaries]
-    return table[table["budget_bytes"].notna()].astype({"budget_bytes": int})
+    table = cells.medians()
+    summaries = pd.DataFrame([record.get("summary") or {} for record in table.record], table.index)
+    summaries = summaries.reindex(columns=["prepared_bytes", "topology_over_budget"])
+    epochs = table.record.map(lambda record: record["config"]["epochs"]).astype(float)
+    table["budget_bytes"] = table.record.map(budget_bytes)
+    table["seconds"] = table.each_s + table.mean_epoch_s
+    table["low"] += table.each_s
+    table["high"] += table.each_s
+    table["prepared_bytes"] = summaries.prepared_bytes
+    table["whole_training_s"] = (table.once_s + table.first_s + epochs * table.seconds) / epochs.clip(lower=1)
+    table["graph_over_budget"] = summaries.topology_over_budget
+    return table.dropna(subset="budget_bytes").astype({"budget_bytes": int})
 
 
 @figure_of_cells("outcore-frontier", over_memory)
 def frontier(cells: Cells) -> Drawing:
     """Draw one marker per run, joined by system, the frontier as a step line; raise NotDrawn below two budgets."""
     data = memory_rows(cells)
-    done = data[data["seconds"].notna()]
-    if done["budget_bytes"].nunique() < 2:
+    done = data.dropna(subset="seconds")
+    if done.budget_bytes.nunique() < 2:
         raise NotDrawn("no comparable runs at two budgets (outcore-frontier)")
     data["pareto"] = pareto(data)
     canvas, axes = one_panel(height=2.7)
     draw_memory(axes, data)
-    best = data[data["pareto"]].sort_values("budget_bytes")
-    line: Any = {"color": "#000000", "linewidth": 2.6, "alpha": 0.25, "label": "frontier", "zorder": 1}
-    axes.step(best["budget_bytes"] / MIB, best["seconds"], where="post", **line)
-    places = ", ".join(f"{row.system} at {_mib(row.budget_bytes)}" for row in each(best))
-    absent = [f"{row.system} {row.status} at {_mib(row.budget_bytes)}" for row in each(data[data["seconds"].isna()])]
-    notes = [f"fastest: {fastest_text(data)}", f"on the frontier: {places}", *absent]
+    best = data[data.pareto].sort_values("budget_bytes")
+    line = {"color": "#000000", "linewidth": 2.6, "alpha": 0.25, "label": "frontier", "zorder": 1}
+    axes.step(best.budget_bytes / MIB, best.seconds, where="post", **line)
+    sized = data.assign(size=data.budget_bytes.map(_mib))
+    places = row_texts(sized.loc[best.index], "{system} at {size}")
+    absent = row_texts(sized[sized.seconds.isna()], "{system} {status} at {size}", "; ")
     peak = "of a run without a cap the memory is what its peak held beyond the floor"
-    medians = cells.medians()
-    measured = medians[medians["value"].notna()]
+    notes = [f"fastest: {fastest_text(data)}", f"on the frontier: {places}", absent, peak]
     table = data[[*COLUMNS, "pareto"]].reset_index(drop=True)
-    return drawn(canvas, table, cells, *notes, peak, rows=measured, finding=_leads(data))
-
-
-def _leads(data: pd.DataFrame) -> str:
-    """Return the sentence on the fastest systems by budget; empty where no budget has two systems."""
-    best = fastest_text(data, factors=False)
-    return f"Fastest: {best}" if best else ""
+    leads = fastest_text(data, factors=False)
+    return drawn(canvas, table, cells, *notes, finding=f"Fastest: {leads}" if leads else "")
 
 
 def _mib(size: float) -> str:
@@ -124,21 +119,20 @@ def pareto(data: pd.DataFrame) -> pd.Series[bool]:
     """Return whether each row is in the Pareto set: no other is at most equal in memory and seconds and less in one."""
     found = []
     for row in each(data):
-        no_more = (data["budget_bytes"] <= row.budget_bytes) & (data["seconds"] <= row.seconds)
-        less = (data["budget_bytes"] < row.budget_bytes) | (data["seconds"] < row.seconds)
+        no_more = (data.budget_bytes <= row.budget_bytes) & (data.seconds <= row.seconds)
+        less = (data.budget_bytes < row.budget_bytes) | (data.seconds < row.seconds)
         found.append(pd.notna(row.seconds) and not (no_more & less).any())
     return pd.Series(found, index=data.index, dtype=bool)
 
 
 def fastest(data: pd.DataFrame) -> pd.DataFrame:
     """Return the fastest system of each budget with two measured ones, ascending: `times` as fast as the `next`."""
-    ranked = data[data["seconds"].notna()].sort_values(["budget_bytes", "seconds"])
-    by_budget = ranked.groupby("budget_bytes")
-    following = by_budget[["system", "seconds"]].shift(-1)
-    ranked["next"] = following["system"]
-    ranked["times"] = following["seconds"] / ranked["seconds"].clip(lower=1e-9)
-    first = ranked.drop_duplicates("budget_bytes")
-    return first.loc[first["next"].notna(), ["budget_bytes", "system", "times", "next"]]
+    ranked = data.dropna(subset="seconds").sort_values(["budget_bytes", "seconds"])
+    following = ranked.groupby("budget_bytes")[["system", "seconds"]].shift(-1)
+    ranked["next"] = following.system
+    ranked["times"] = following.seconds / ranked.seconds.clip(lower=1e-9)
+    leads = ranked.drop_duplicates("budget_bytes").dropna(subset="next")
+    return leads[["budget_bytes", "system", "times", "next"]]
 
 
 def fastest_text(data: pd.DataFrame, *, factors: bool = True) -> str:
@@ -148,42 +142,34 @@ def fastest_text(data: pd.DataFrame, *, factors: bool = True) -> str:
         factors: whether to name the factors in brackets.
     """
     leads = fastest(data)
-    spans = (leads["system"] != leads["system"].shift()).cumsum()
+    spans = (leads.system != leads.system.shift()).cumsum()
     parts = []
     for _, span in leads.groupby(spans):
-        sizes = [f"{size / MIB:,.0f}" for size in span["budget_bytes"].iloc[[0, -1]]]
-        ends = [f"{factor:.3g}" for factor in span["times"].iloc[[0, -1]]]
-        budgets = " to ".join(dict.fromkeys(sizes))
-        times = " to ".join(dict.fromkeys(ends))
+        ends = span.iloc[[0, -1]]
+        budgets = " to ".join((ends.budget_bytes / MIB).map("{:,.0f}".format).unique())
+        times = " to ".join(ends.times.map("{:.3g}".format).unique())
         more = f" ({times} x the next)" if factors else ""
-        parts.append(f"{span['system'].iloc[0]} at {budgets} MiB{more}")
+        parts.append(f"{span.system.iloc[0]} at {budgets} MiB{more}")
     return ", then ".join(parts)
 
 
 def draw_memory(axes: Any, data: pd.DataFrame) -> None:
     """Draw rows of `memory_rows`, a line for each system over memory, and where the budget holds the graph."""
-    measured = data[data["seconds"].notna()].sort_values("budget_bytes")
-    systems = style.ordered(list(measured["system"]))
-    look_of = style.system_looks(list(data["system"]))
-    for system in systems:
-        own = measured[measured["system"] == system]
-        seconds = own["seconds"]
-        interval = around(seconds, own["low"].fillna(seconds), own["high"].fillna(seconds))
-        draw_line(axes, own["budget_bytes"] / MIB, seconds, interval, look_of(system), system, linewidth=0.9)
-    holds = data.loc[data["graph_over_budget"].astype(float) <= 1.0, "budget_bytes"]
+    known = data.dropna(subset="seconds").sort_values("budget_bytes")
+    measured = known.assign(value=known.seconds, mib=known.budget_bytes / MIB)
+    look_of = style.system_looks(list(data.system))
+    for system in style.ordered(list(measured.system)):
+        own = measured[measured.system == system]
+        draw_line(axes, own.mib, own, look_of(system), system, linewidth=0.9)
+    holds = data.budget_bytes[data.graph_over_budget.astype(float) <= 1.0] / MIB
     if len(holds):
-        axes.axvspan(holds.min() / MIB / 2**0.5, holds.max() / MIB * 2**0.5, color="#f2f2f2", zorder=0)
-        axes.annotate(
-            "the graph fits",
-            (holds.min() / MIB, 0.97),
-            xycoords=("data", "axes fraction"),
-            va="top",
-            size=style.LEAST_POINTS,
-        )
+        axes.axvspan(holds.min() / 2**0.5, holds.max() * 2**0.5, color="#f2f2f2", zorder=0)
+        place = {"xycoords": ("data", "axes fraction"), "va": "top", "size": style.LEAST_POINTS}
+        axes.annotate("the graph fits", (holds.min(), 0.97), **place)
     axes.set_xscale("log", base=2)
     axes.set_yscale("log")
-    sizes = sorted(set(data["budget_bytes"]))
-    axes.set_xticks([size / MIB for size in sizes], [f"{size / MIB:,.0f}" for size in sizes])
+    sizes = (data.budget_bytes / MIB).drop_duplicates()
+    axes.set_xticks(sizes, sizes.map("{:,.0f}".format))
     axes.minorticks_off()
     plain_log(axes.yaxis)
     name_axes(axes, *AXES)
@@ -196,38 +182,33 @@ def training(cells: Cells) -> Drawing:
     Raises:
         NotDrawn: no budget has two systems with a measured epoch.
     """
-    medians = cells.medians()
-    medians["budget"] = [budget_bytes(record) for record in medians["record"]]
-    done = medians[medians["value"].notna()]
+    done = cells.medians().dropna(subset="value")
+    done["budget"] = done.record.map(budget_bytes)
     budget = paper_budget(done)
-    here = done[(done["budget"] == budget) & done["mean_epoch_s"].notna()].drop_duplicates("system")
+    here = done[done.budget == budget].dropna(subset="mean_epoch_s").drop_duplicates("system")
     if budget is None or len(here) < 2:
         raise NotDrawn("no budget has two systems with a measured epoch")
     canvas, (left, right) = many_panels(2, height=2.9)
+    here = here.set_index("system", drop=False).loc[style.ordered(list(here.system))]
     costs = {row.system: cost_of(row) for row in each(here)}
-    ordered = here.set_index("system", drop=False).loc[style.ordered(list(costs))]
     look_of = style.system_looks(cells.systems)
-    curves = pd.concat([_draw_training(left, row, costs[row.system], look_of(row.system)) for row in each(ordered)])
+    curves = [_draw_training(left, row, costs[row.system], look_of(row.system)) for row in each(here)]
     left.set_xscale("log")
     left.set_yscale("log")
     plain_log(left.xaxis)
     plain_log(left.yaxis)
-    name_axes(
-        left, f"A training, {format_bytes(budget)} budget", "epochs of the training, E (log)", "T(E) / E (s, log)"
-    )
+    title = f"A training, {format_bytes(budget)} budget"
+    name_axes(left, title, "epochs of the training, E (log)", "T(E) / E (s, log)")
     memory = memory_rows(cells)
     draw_memory(right, memory)
     best = leaders(costs)
     notes = [f"least time: {best}", "marks: measured epochs with all work so far", "grey: the graph fits"]
-    together = [row for row in each(here) if episode_epochs(row.record)]
-    notes += [
-        f"{row.system} prepared {episode_epochs(row.record)} epochs together, {written_together(row.record)} written"
-        for row in together
-    ]
-    table = pd.concat([curves.assign(panel="training"), memory[COLUMNS].assign(panel="memory")])
-    table = table.reset_index(drop=True)
-    finding = f"At {format_bytes(budget)}, least training time: {best}"
-    return drawn(canvas, table, cells, *notes, rows=done, finding=finding)
+    for row in each(here[here.record.map(episode_epochs) > 0]):
+        together, written = episode_epochs(row.record), written_together(row.record)
+        notes.append(f"{row.system} prepared {together} epochs together, {written} written")
+    tables = [rows.assign(panel="training") for rows in curves]
+    table = pd.concat([*tables, memory[COLUMNS].assign(panel="memory")], ignore_index=True)
+    return drawn(canvas, table, cells, *notes, finding=f"At {format_bytes(budget)}, least training time: {best}")
 
 
 def cost_of(row: Any) -> TrainingCost:
@@ -237,16 +218,14 @@ def cost_of(row: Any) -> TrainingCost:
 
 def paper_budget(rows: pd.DataFrame) -> int | None:
     """Return the least `budget` in the papers' regime, else the one with most systems; None without any."""
-    known = rows[rows["budget"].notna()].copy()
-    known["fits"] = [_is_papers(row.record, row.budget) for row in each(known)]
-    by_budget = known.groupby("budget")
-    budgets = pd.DataFrame({"systems": by_budget["system"].nunique(), "fits": by_budget["fits"].last()}).reset_index()
-    fitting = budgets[budgets["fits"] & (budgets["systems"] > 1)]
-    if len(fitting):
-        return int(fitting["budget"].min())
-    if budgets.empty:
-        return None
-    return int(budgets.sort_values(["systems", "budget"], ascending=[False, True])["budget"].iloc[0])
+    known = rows.dropna(subset="budget")
+    fits = [_is_papers(row.record, row.budget) for row in each(known)]
+    by_budget = known.assign(fits=fits).groupby("budget")
+    budgets = by_budget.agg(systems=("system", "nunique"), fits=("fits", "last"))
+    fitting = budgets[budgets.fits & (budgets.systems > 1)]
+    if fitting.empty:
+        fitting = budgets[budgets.systems == budgets.systems.max()]
+    return None if fitting.empty else int(fitting.index.min())
 
 
 def _is_papers(record: Plain, budget: float) -> bool:
@@ -261,9 +240,9 @@ def _draw_training(axes: Any, row: Any, cost: TrainingCost, look: Look) -> pd.Da
     """Draw one system's line with a mark for each measured epoch; return its rows."""
     foretold = pd.DataFrame({"epochs": EPOCHS, "seconds": map(cost.share_s, EPOCHS), "kind": "T(E) / E"})
     measured = _so_far(row.record, cost).assign(kind="measured")
-    axes.plot(foretold["epochs"], foretold["seconds"], color=look.color, linestyle=look.line, label=row.system)
-    marks: Any = {"color": look.color, "marker": look.marker, "linestyle": "none", "markersize": 4}
-    axes.plot(measured["epochs"], measured["seconds"], **marks)
+    axes.plot(foretold.epochs, foretold.seconds, color=look.color, linestyle=look.line, label=row.system)
+    marks = {"color": look.color, "marker": look.marker, "linestyle": "none", "markersize": 4}
+    axes.plot(measured.epochs, measured.seconds, **marks)
     both = pd.concat([foretold, measured])
     both.insert(0, "system", row.system)
     return both.assign(run=row.run)

@@ -8,14 +8,13 @@ from typing import Any
 import pandas as pd
 
 from harness.compare.cells import Cells
-from harness.compare.plan import Plain, Plan, first_setting, grid
 from harness.compare.verdicts import NotDrawn
 from harness.figures.absent import failures
 from harness.figures.base import Drawing, drawn, figure_of_cells
 from harness.figures.draw import style
 from harness.figures.draw.captions import row_texts
 from harness.figures.draw.panels import many_panels, name_axes
-from harness.figures.grids import gallery, only_systems
+from harness.figures.grids import capped, gallery
 from harness.results import store as results
 from harness.results.table import each, measured_epochs
 from workloads.errors import InputError
@@ -29,28 +28,23 @@ COLUMNS = ["system", "run", "epoch", "batch", "stage", "thread", "start", "end"]
 MARKS = "neighbouring mini-batches alternate in shade, the path of one is black, work of no single one grey"
 
 
-def of_the_bench(profile: Plain) -> Plan:
-    """Plan capped runs of `SYSTEMS`."""
-    return grid(first_setting(profile), only_systems(profile, SYSTEMS), {"": {}})
-
-
-def of_the_gallery(profile: Plain) -> Plan:
-    """Plan these systems in the gallery's shorter runs."""
-    return of_the_bench(gallery(profile))
-
-
-@figure_of_cells("outcore-pipeline", of_the_gallery, otherwise=of_the_bench, least=1)
+@figure_of_cells(
+    "outcore-pipeline",
+    lambda profile: capped(gallery(profile), SYSTEMS),
+    otherwise=lambda profile: capped(profile, SYSTEMS),
+    least=1,
+)
 def pipeline(cells: Cells) -> Drawing:
     """Draw each system's measured epoch nearest to its runs' median; raise NotDrawn if none has a table of stages."""
     runs = cells.measured()
     spans = pd.concat([_spans(run) for run in each(runs)], ignore_index=True)
-    shown = runs["system"].isin(spans["system"])
+    shown = runs.system.isin(spans.system)
     missing = failures(cells.medians(), SYSTEMS)
     missing += list(runs.loc[~shown, "system"] + " without recorded stages")
     if spans.empty:
         raise NotDrawn(f"no run has an epoch with stages ({'; '.join(missing)})")
     panels = list(spans.groupby("system", sort=False))
-    height = 0.755 + 0.135 * spans["row"].max()
+    height = 0.755 + 0.135 * spans.row.max()
     canvas, places = many_panels(len(panels), columns=min(2, len(panels)), height=height)
     notes = [MARKS]
     look_of = style.system_looks([str(system) for system, _ in panels])
@@ -59,18 +53,17 @@ def pipeline(cells: Cells) -> Drawing:
         _name_stages(axes, own)
         notes.append(_limit(axes, own))
     notes += missing
-    drawn_runs = runs[shown]
-    ids = list(drawn_runs["run"])
-    return drawn(canvas, spans[COLUMNS], cells, *notes, rows=drawn_runs, runs=ids, finding=_longest(spans))
+    ids = list(runs.run[shown])
+    return drawn(canvas, spans[COLUMNS], cells, *notes, runs=ids, finding=_longest(spans))
 
 
 def _longest(spans: pd.DataFrame) -> str:
     """Return the sentence on the stage with most time of each system's epoch, of its threads together."""
-    stages = spans[~spans["stage"].str.startswith("lane:")]
-    open_s = (stages["end"] - stages["start"]).groupby([stages["system"], stages["stage"]], sort=False).sum()
+    stages = spans[~spans.stage.str.startswith("lane:")]
+    open_s = (stages.end - stages.start).groupby([stages.system, stages.stage], sort=False).sum()
     longest = open_s.groupby(level="system", sort=False).idxmax()
     named = pd.DataFrame(longest.tolist(), columns=["system", "stage"])
-    by_stage = named.groupby("stage", sort=False)["system"].agg(" and ".join)
+    by_stage = named.groupby("stage", sort=False).system.agg(" and ".join)
     named_stages = by_stage.reset_index().replace("_", " ", regex=True)
     return f"Longest stage: {row_texts(named_stages, '{stage} in {system}')}"
 
@@ -83,39 +76,39 @@ def _spans(run: Any) -> pd.DataFrame:
         from the top: stages by begin, the device's lanes last, a row for each thread.
     """
     epochs = pd.DataFrame(measured_epochs(run.record))
-    nearest = (epochs["seconds"] - run.value).abs().idxmin()
+    nearest = (epochs.seconds - run.value).abs().idxmin()
     epoch = epochs.loc[nearest]
     try:
         stages = results.table(Path(run.path), "stages")
     except InputError:
         return pd.DataFrame(columns=[*COLUMNS, "row"])
-    inside = stages[stages["epoch"] == epoch["epoch"]]
+    inside = stages[stages.epoch == epoch["epoch"]]
     spans: pd.DataFrame = inside.assign(system=run.system, run=run.run, seconds=epoch["seconds"])
     times = spans[["start", "end"]].astype(float) - epoch["start_s"]
     spans[["start", "end"]] = times.clip(lower=0.0)
-    lane = spans["stage"].str.startswith("lane:")
-    first = spans.groupby("stage")["start"].transform("min")
+    lane = spans.stage.str.startswith("lane:")
+    first = spans.groupby("stage").start.transform("min")
     spans["row"] = spans.groupby([lane, first, "stage", "thread"]).ngroup()
     return spans.sort_values("start")
 
 
 def _draw_spans(axes: Any, spans: pd.DataFrame, color: str) -> None:
     """Draw the spans of one system, and the path of its middle mini-batch."""
-    batch = spans["batch"]
+    batch = spans.batch
     marked = batch.max() // 2
     colors = pd.Series(color, index=spans.index)
     colors[batch % 2 == 1] = color + TINT
     colors[batch == marked] = "black"
     colors[batch < 0] = "#999999"
-    axes.hlines(spans["row"], spans["start"], spans["end"], colors=list(colors), linewidth=6)
+    axes.hlines(spans.row, spans.start, spans.end, colors=list(colors), linewidth=6)
     path = spans[batch == marked]
-    middle = (path["start"] + path["end"]) / 2
-    axes.plot(middle, path["row"], color="black", linewidth=0.8)
+    middle = (path.start + path.end) / 2
+    axes.plot(middle, path.row, color="black", linewidth=0.8)
 
 
 def _name_stages(axes: Any, spans: pd.DataFrame) -> None:
     """Label each stage in the middle of its threads' rows; draw a line between two stages."""
-    rows = spans.groupby("stage")["row"].agg(["min", "max"])
+    rows = spans.groupby("stage").row.agg(["min", "max"])
     labels = []
     for stage in each(rows.reset_index()):
         name = stage.stage.replace("lane:", "device: ").replace("_", " ")
@@ -132,7 +125,7 @@ def _limit(axes: Any, spans: pd.DataFrame) -> str:
     """Set the part of the epoch that is drawn; return caption text where it is not all of it."""
     system, seconds = spans[["system", "seconds"]].iloc[0]
     name_axes(axes, f"{system}: epoch of {seconds:.3g} s", "time since the epoch began (s)")
-    batches = spans.loc[spans["batch"] >= 0, "batch"].nunique()
+    batches = spans.loc[spans.batch >= 0, "batch"].nunique()
     part = min(1.0, MAX_BATCHES / max(1, batches))
     omitted = seconds * (1 - part) / 2
     axes.set_xlim(omitted, seconds - omitted)

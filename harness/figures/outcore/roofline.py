@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from harness.compare.cells import Cells
-from harness.compare.plan import Plain, Plan, first_setting, grid
+from harness.compare.plan import Plain
 from harness.compare.verdicts import NotDrawn
+from harness.figures.absent import failures
 from harness.figures.base import Drawing, drawn, figure_of_cells
 from harness.figures.draw import style
 from harness.figures.draw.captions import row_texts
 from harness.figures.draw.panels import many_panels, name_axes, plain_log
-from harness.figures.draw.style import Look
-from harness.figures.grids import gallery, only_systems
+from harness.figures.grids import capped, gallery
 from harness.figures.outcore.memory import cost_of
 from harness.records.cost import TrainingCost
 from harness.results.table import each, measured_epochs
@@ -37,39 +36,36 @@ VISIBLE = 1.02
 TEXT_SHARE = 0.5
 
 
-def of_the_bench(profile: Plain) -> Plan:
-    """Plan every system that reads its features from disk, under the profile's cap."""
-    return grid(first_setting(profile), only_systems(profile, ON_DISK), {"": {}})
-
-
-def of_the_gallery(profile: Plain) -> Plan:
-    """Plan these systems in the gallery's shorter runs."""
-    return of_the_bench(gallery(profile))
-
-
-@figure_of_cells("outcore-roofline", of_the_bench, otherwise=of_the_gallery, least=1)
+@figure_of_cells(
+    "outcore-roofline",
+    lambda profile: capped(profile, ON_DISK),
+    otherwise=lambda profile: capped(gallery(profile), ON_DISK),
+    least=1,
+)
 def roofline(cells: Cells) -> Drawing:
     """Draw each system's read rate beside the device's at the same request size (left).
 
     Right: epochs beside the least device time of their traces, engine efficiency. Raise NotDrawn without an epoch.
     """
     medians = cells.medians()
-    measured = medians[medians["value"].notna()].set_index("system", drop=False)
+    measured = medians.dropna(subset="value").set_index("system", drop=False)
     if measured.empty:
         raise NotDrawn("no capped run has a measured epoch")
     measured = measured.loc[style.ordered(list(measured.index))]
-    device = _device_rates(measured["record"].iloc[-1])
+    device = _device_rates(measured.record.iloc[-1])
     driven = _read_rates(measured)
-    distances = _distances(measured[measured["mean_epoch_s"].notna()])
+    distances = _distances(measured[measured.mean_epoch_s.notna()])
     height = 1.3 + 0.2 * len(measured)
     canvas, (left, right) = many_panels(2, height=height, sharey=True)
-    systems = list(measured["system"])
-    _draw_rates(left, driven, device[device["name"] == "limited"], systems)
+    systems = list(measured.system)
+    _draw_rates(left, driven, device[device.name == "limited"], systems)
     _draw_distances(right, distances, systems)
-    absent = medians[medians["value"].isna()]
-    failed = [f"{row.system} {row.status.upper()}" for row in each(absent)]
+    failed = failures(medians, [])
+    known = distances.dropna(subset="y").astype({"y": float}).nlargest(1, "y")
+    nearest = known.assign(times=1 / known.y)
+    finding = row_texts(nearest, "{name} comes nearest to the device's least time, at {times:.2g} times it")
     table = pd.concat([device, driven, distances], ignore_index=True)[COLUMNS]
-    return drawn(canvas, table, cells, *failed, rows=measured, order=MARKS, finding=_nearest(distances))
+    return drawn(canvas, table, cells, *failed, order=MARKS, finding=finding)
 
 
 def _device_rates(record: Plain) -> pd.DataFrame:
@@ -78,7 +74,7 @@ def _device_rates(record: Plain) -> pd.DataFrame:
     for name in ("limited", "bare"):
         profile = record.get("disk", {}).get(name) or {}
         points = pd.DataFrame(profile.get("points", []), columns=["block_bytes", "bytes_per_s"])
-        best = points.groupby("block_bytes")["bytes_per_s"].max() / MIB
+        best = points.groupby("block_bytes").bytes_per_s.max() / MIB
         found.append(pd.DataFrame({"panel": "roof", "name": name, "x": best.index, "y": best, "unit": "MiB/s"}))
     return pd.concat(found)
 
@@ -87,42 +83,28 @@ def _read_rates(cells: pd.DataFrame) -> pd.DataFrame:
     """Return the read rate (`y`, MiB/s) and mean request (`x`, bytes) of each system with requests of the device."""
     rows = []
     for cell in each(cells):
-        epochs = pd.DataFrame(measured_epochs(cell.record))
-        requests, moved, seconds = (epochs[name].sum() for name in ("device_requests", "device_bytes", "seconds"))
-        if not requests or not seconds:
-            continue
-        size, rate = moved / requests, moved / seconds / MIB
-        rows.append({"panel": "roof", "name": cell.system, "x": size, "y": rate, "unit": "MiB/s"})
+        sums = pd.DataFrame(measured_epochs(cell.record))[["device_requests", "device_bytes", "seconds"]].sum()
+        if sums.device_requests and sums.seconds:
+            size = sums.device_bytes / sums.device_requests
+            rate = sums.device_bytes / sums.seconds / MIB
+            rows.append({"panel": "roof", "name": cell.system, "x": size, "y": rate, "unit": "MiB/s"})
     return pd.DataFrame(rows, columns=["panel", "name", "x", "y", "unit"])
 
 
 def _draw_rates(axes: Any, driven: pd.DataFrame, device: pd.DataFrame, systems: list[str]) -> None:
     """Draw the read rate of each system, and a mark at the device's rate at the system's mean request size."""
-    look_of = style.system_looks(systems)
-    for row in each(driven):
-        place = systems.index(row.name)
-        _dot(axes, row.y, place, look_of(row.name))
-        limit = _rate_at(device, row.x)
-        if limit is not None:
-            _mark(axes, limit, place, LIMIT)
-        _write(axes, max(row.y, limit or 0.0), place, f"{format_bytes(round(row.x))} requests")
-    _name_rows(axes, systems)
+    rates = driven.rename(columns={"x": "request", "y": "x"}).assign(whole=np.nan)
+    rates["mark"] = np.nan if device.empty else _rates_at(device, rates.request)
+    rates["text"] = [f"{format_bytes(round(size))} requests" for size in rates.request]
+    rates["right"] = rates[["x", "mark"]].max(axis=1)
+    _draw_rows(axes, rates, LIMIT, systems)
     name_axes(axes, "How hard the device is driven", "read over the epoch (MiB/s, log)")
 
 
-def _rate_at(device: pd.DataFrame, size: float) -> float | None:
-    """Return the device's rate (MiB/s) at a request size (bytes), between the measured ones; None without any."""
-    if device.empty:
-        return None
-    exponent = np.interp(np.log(size), np.log(device["x"]), np.log(device["y"]))
-    return float(np.exp(exponent))
-
-
-def least_seconds(record: Mapping[str, Any]) -> float | None:
-    """Return the least seconds of an epoch by a run's `distance_to_limit`, of its own epochs; None without one."""
-    distance = (record.get("summary") or {}).get("distance_to_limit")
-    cost = TrainingCost.of(record)
-    return None if distance is None or cost is None else distance * cost.share_s(record["config"]["epochs"])
+def _rates_at(device: pd.DataFrame, sizes: pd.Series[float]) -> Any:
+    """Return the device's rates (MiB/s) at request sizes (bytes), between the measured ones."""
+    exponents = np.interp(np.log(sizes), np.log(device.x), np.log(device.y))
+    return np.exp(exponents)
 
 
 def _distances(cells: pd.DataFrame) -> pd.DataFrame:
@@ -130,59 +112,51 @@ def _distances(cells: pd.DataFrame) -> pd.DataFrame:
     rows = []
     for cell in each(cells):
         summary = cell.record["summary"]
-        whole = cost_of(cell).share_s(cell.record["config"]["epochs"])
-        epoch_s = cell.mean_epoch_s
-        row = {"panel": "distance", "name": cell.system, "x": epoch_s, "y": summary.get("distance_to_limit")}
-        row |= {"unit": "s", "engine_efficiency": summary.get("engine_efficiency")}
+        epochs = cell.record["config"]["epochs"]
+        distance, own = summary.get("distance_to_limit"), TrainingCost.of(cell.record)
+        # By the run's own epochs, as its distance.
+        least = None if distance is None or own is None else distance * own.share_s(epochs)
+        row = {"panel": "distance", "name": cell.system, "x": cell.mean_epoch_s, "y": distance, "unit": "s"}
+        row |= {"engine_efficiency": summary.get("engine_efficiency"), "least_s": least}
         row |= {"limit_s": summary.get("extra", {}).get("limit_s")}
-        rows.append({**row, "least_s": least_seconds(cell.record), "offline_s": whole - epoch_s})
+        rows.append({**row, "offline_s": cost_of(cell).share_s(epochs) - cell.mean_epoch_s})
     return pd.DataFrame(rows, columns=COLUMNS)
 
 
 def _draw_distances(axes: Any, distances: pd.DataFrame, systems: list[str]) -> None:
     """Draw each epoch, with its share of work before the epochs as a hollow dot, and the least seconds as a mark."""
-    look_of = style.system_looks(systems)
-    for row in each(distances):
-        place = systems.index(row.name)
-        whole = row.x + row.offline_s
-        if whole > VISIBLE * row.x:
-            axes.plot([row.x, whole], [place, place], color="#555555", linewidth=0.8, zorder=1)
-            hollow = {"markerfacecolor": "white", "label": WHOLE}
-            _dot(axes, whole, place, look_of(row.name), **hollow)
-        _dot(axes, row.x, place, look_of(row.name))
-        if pd.notna(row.least_s):
-            _mark(axes, row.least_s, place, LEAST)
-        _write(axes, whole, place, f"{_percent(row.y)}, engine {_percent(row.engine_efficiency)}")
-    _name_rows(axes, systems)
+    rows = distances.rename(columns={"least_s": "mark"})
+    rows["right"] = rows.x + rows.offline_s
+    rows["whole"] = rows.right.where(rows.right > VISIBLE * rows.x)
+    shares = rows[["y", "engine_efficiency"]].map("{:.0%}".format, na_action="ignore").fillna("unknown")
+    rows["text"] = (shares.y + ", engine " + shares.engine_efficiency).str.replace("%", " %")
+    _draw_rows(axes, rows, LEAST, systems)
     name_axes(axes, "How far from the least time: distance, engine", "epoch (s, log)")
 
 
-def _nearest(distances: pd.DataFrame) -> str:
-    """Return the sentence on the system nearest to its least time; empty where no distance is known."""
-    known = distances.dropna(subset="y").astype({"y": float}).nlargest(1, "y")
-    nearest = known.assign(times=1 / known["y"])
-    return row_texts(nearest, "{name} comes nearest to the device's least time, at {times:.2g} times it")
+def _draw_rows(axes: Any, rows: pd.DataFrame, mark: str, systems: list[str]) -> None:
+    """Draw a row for each system, logarithmic, the systems from the top down.
 
-
-def _dot(axes: Any, x: float, place: int, look: Look, **changes: Any) -> None:
-    border = {"markersize": 6, "markeredgecolor": "black", "markeredgewidth": 0.5, **changes}
-    axes.plot([x], [place], marker=look.marker, color=look.color, linestyle="none", **border)
-
-
-def _mark(axes: Any, x: float, place: int, label: str) -> None:
-    known = axes.get_legend_handles_labels()[1]
-    own = None if label in known else label
-    look = {"marker": "|", "markersize": 8, "markeredgewidth": 2, "color": "black", "linestyle": "none"}
-    axes.plot([x], [place], label=own, **look)
-
-
-def _write(axes: Any, x: float, place: int, text: str) -> None:
-    beside: Any = {"xytext": (6, 0), "textcoords": "offset points", "va": "center", "fontsize": style.LEAST_POINTS}
-    axes.annotate(text, (x, place), **beside)
-
-
-def _name_rows(axes: Any, systems: list[str]) -> None:
-    """Set a log axis with room for the texts beside its dots, and the systems from the top down."""
+    Args:
+        rows: columns `name`, `x` (a dot), `whole` (a hollow dot), `mark` (a tick), `text` and `right`, its left end.
+        mark: label of the ticks.
+    """
+    look_of = style.system_looks(systems)
+    rows = rows.assign(place=rows["name"].map(systems.index))
+    marked = rows.dropna(subset="mark")
+    tick = {"marker": "|", "markersize": 8, "markeredgewidth": 2, "color": "black", "linestyle": "none", "zorder": 3}
+    if len(marked):
+        axes.plot(marked.mark, marked.place, label=mark, **tick)
+    beside = {"xytext": (6, 0), "textcoords": "offset points", "va": "center", "fontsize": style.LEAST_POINTS}
+    for row in each(rows):
+        look = look_of(row.name)
+        dot = {"marker": look.marker, "color": look.color, "linestyle": "none", "markersize": 6}
+        dot |= {"markeredgecolor": "black", "markeredgewidth": 0.5}
+        if pd.notna(row.whole):
+            axes.plot([row.x, row.whole], [row.place] * 2, color="#555555", linewidth=0.8, zorder=1)
+            axes.plot(row.whole, row.place, markerfacecolor="white", label=WHOLE, **dot)
+        axes.plot(row.x, row.place, **dot)
+        axes.annotate(row.text, (row.right, row.place), **beside)
     axes.set_xscale("log")
     low, high = axes.get_xlim()
     axes.set_xlim(low, high * (high / low) ** TEXT_SHARE)
@@ -190,7 +164,3 @@ def _name_rows(axes: Any, systems: list[str]) -> None:
     axes.set_yticks(range(len(systems)), systems)
     axes.set_ylim(len(systems) - 0.4, -0.6)
     axes.grid(axis="y", visible=False)
-
-
-def _percent(share: float | None) -> str:
-    return "unknown" if share is None else f"{100 * share:.0f} %"

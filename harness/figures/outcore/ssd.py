@@ -12,8 +12,10 @@ from harness.compare.plan import Plain, Plan, grid
 from harness.compare.verdicts import NotDrawn
 from harness.figures.base import Drawing, drawn, figure_of_cells
 from harness.figures.draw import style
+from harness.figures.draw.bars import as_bars
 from harness.figures.draw.captions import left_out
 from harness.figures.draw.dots import draw_dots
+from harness.figures.findings import ratios, wide
 from harness.figures.grids import gallery, only_systems, values
 
 SYSTEMS = ["pyg+", "ginex", "gnndrive", "diskgnn", "agnes", "outcore"]
@@ -33,16 +35,16 @@ def over_classes(profile: Plain) -> Plan:
 def ssd(cells: Cells) -> Drawing:
     """Draw a group of dots for each class; raise NotDrawn below two measured classes."""
     medians = cells.medians()
-    drives = pd.DataFrame(medians["record"].map(drive_rates).tolist()).groupby(medians["x"], sort=False).max()
+    drives = pd.DataFrame(map(drive_rates, medians.record)).groupby(medians.x, sort=False).max()
     drives["bare"] = drives.index == BARE
-    drives = drives.sort_values(["reads_per_s", "bare"]).astype(object).replace(0.0, None)
+    drives = drives.sort_values(["reads_per_s", "bare"], na_position="first")
     order = list(drives.index)
     rows = with_absent(medians, style.ordered(cells.systems), order)
-    data = rows[["x", "system", "value", "low", "high", "status"]].rename(columns={"x": "group", "system": "series"})
-    data["reads_per_s"] = rows["x"].map(drives["reads_per_s"])
-    data["bytes_per_s"] = rows["x"].map(drives["bytes_per_s"])
-    data["run"] = rows["run"]
-    if data.loc[data["value"].notna(), "group"].nunique() < 2:
+    data = as_bars(rows).drop(columns="run")
+    data["reads_per_s"] = rows.x.map(drives.reads_per_s)
+    data["bytes_per_s"] = rows.x.map(drives.bytes_per_s)
+    data["run"] = rows.run
+    if data.dropna(subset="value").group.nunique() < 2:
         raise NotDrawn("no measured runs under two SSD classes (outcore-ssd)")
     labels = {name: _label(name, drives.loc[name]) for name in order}
     ylabel = "epoch (s, log)"
@@ -52,9 +54,8 @@ def ssd(cells: Cells) -> Drawing:
         "read large requests; both as measured under each class"
     )
     every = order if SLOW in order else [*order, SLOW]
-    measured = medians[medians["value"].notna()]
     omitted = left_out(order, every, "SSD classes")
-    return drawn(canvas, data, cells, note, omitted, rows=measured, finding=_gains(data, order[0], order[-1]))
+    return drawn(canvas, data, cells, note, omitted, finding=_gains(data, order[0], order[-1]))
 
 
 def _gains(data: pd.DataFrame, slowest: str, best: str) -> str:
@@ -62,28 +63,28 @@ def _gains(data: pd.DataFrame, slowest: str, best: str) -> str:
 
     It is empty where fewer than two systems were measured on both.
     """
-    seconds = data.pivot(index="series", columns="group", values="value").astype(float)
-    gains = (seconds[slowest] / seconds[best]).dropna().sort_values()
+    gains = ratios(wide(data, index="series", columns="group"), slowest, best).set_index("series").times
     if len(gains) < 2:
         return ""
-    least, most = gains.index[[0, -1]]
+    least, most = gains.sort_values().index[[0, -1]]
     name = "the bare device" if best == BARE else best
     return f"On {name}, {most} is {gains[most]:.2g} times as fast as on {slowest}, {least} {gains[least]:.2g} times"
 
 
 def drive_rates(record: Mapping[str, Any]) -> dict[str, float]:
-    """Return 4 KiB random reads, and most bytes read, a second of the device under a run's limits; 0 if unknown."""
+    """Return 4 KiB random reads, and most bytes read, a second of the device under a run's limits; nan if unknown."""
     disk = record.get("disk", {})
-    points = (disk.get("limited") or disk.get("bare") or {}).get("points", [])
-    random = [point["iops"] for point in points if point["pattern"] == "random" and point["block_bytes"] == 4096]
-    bandwidths = [point["bytes_per_s"] for point in points]
-    return {"reads_per_s": float(max(random, default=0)), "bytes_per_s": float(max(bandwidths, default=0))}
+    profile = disk.get("limited") or disk.get("bare") or {}
+    columns = ["pattern", "block_bytes", "iops", "bytes_per_s"]
+    points = pd.DataFrame(profile.get("points", []), columns=columns)
+    random = points.query("pattern == 'random' and block_bytes == 4096")
+    return {"reads_per_s": float(random.iops.max()), "bytes_per_s": float(points.bytes_per_s.max())}
 
 
-def _label(name: str, drive: Mapping[str, Any]) -> str:
+def _label(name: str, drive: pd.Series[float]) -> str:
     lines = ["bare device" if name == BARE else name]
-    if drive["reads_per_s"]:
-        lines.append(f"{drive['reads_per_s'] / 1000:,.3g}k reads/s")
-    if drive["bytes_per_s"]:
-        lines.append(f"{drive['bytes_per_s'] / 1e6:,.0f} MB/s")
+    if drive.reads_per_s > 0:
+        lines.append(f"{drive.reads_per_s / 1000:,.3g}k reads/s")
+    if drive.bytes_per_s > 0:
+        lines.append(f"{drive.bytes_per_s / 1e6:,.0f} MB/s")
     return "\n".join(lines)

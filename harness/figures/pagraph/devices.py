@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
@@ -15,11 +15,14 @@ from harness.figures.base import Drawing, drawn, figure_of_cells, published
 from harness.figures.draw.bars import draw_bars
 from harness.figures.draw.captions import left_out, row_texts
 from harness.figures.draw.curves import draw_curves
-from harness.figures.draw.panels import many_panels, one_panel
-from harness.figures.findings import plain, span
+from harness.figures.draw.panels import many_panels
+from harness.figures.findings import first_and_last, plain, ratios, span, wide
 from harness.figures.grids import values
 from harness.figures.pagraph.grid import FAMILY, MODELS, NAMES, device_bytes, planned
 from harness.results.table import each
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure as Canvas
 
 NOTE = (
     "each device has a process of its own, and all share this host's cores; seed nodes a second, since every step "
@@ -32,10 +35,9 @@ DEVICES_TEXT = {1: "\n1 device", 2: "\n2 devices", 4: "\n4 devices"}
 
 def by_count(profile: Plain) -> dict[int, Plain]:
     """Return the run settings of each number of devices; each of several trains a partition of its own."""
-    over = {}
-    for count in values(profile, "ranks", COUNTS):
-        over[count] = {"ranks": count, "partition": "self-reliant" if count > 1 else "none"}
-    return over
+    one = {"ranks": 1, "partition": "none"}
+    counts = values(profile, "ranks", COUNTS)
+    return {count: {"ranks": count, "partition": "self-reliant"} if count > 1 else one for count in counts}
 
 
 def seed_rates(cells: Cells) -> pd.DataFrame:
@@ -48,38 +50,37 @@ def seed_rates(cells: Cells) -> pd.DataFrame:
     """
     cells.measured()
     epochs = cells.epochs
-    batches, ranks = epochs["batches"], epochs["config.ranks"]
-    size = epochs["config.batch_size"]
+    ranks, size = epochs["config.ranks"], epochs["config.batch_size"]
     train = epochs["config.dataset.train_nodes"]
     largest = -(-train // ranks)
-    even = batches / ranks * train / -(-largest // size)
-    full = (batches * size).clip(upper=train)
+    even = epochs.batches / ranks * train / -(-largest // size)
+    full = (epochs.batches * size).clip(upper=train)
     seeds = full.where(epochs["config.partition"] == "none", even)
-    epochs["seeds_per_ms"] = seeds / epochs["seconds"] / 1000
+    epochs["seeds_per_ms"] = seeds / epochs.seconds / 1000
     return cells.medians("seeds_per_ms")
 
 
 def curve_rows(rates: pd.DataFrame) -> pd.DataFrame:
     """Return rows of `seed_rates` as those of curves over devices, one for each system and model."""
     rows = rates.rename(columns={"panel": "model", "value": "y"})
-    rows["series"] = rows["system"] + " " + rows["model"].map(NAMES)
+    rows["series"] = rows.system + " " + rows.model.map(NAMES)
     shown = rows[["series", "system", "model", "x", "y", "low", "high", "status", "run"]]
     return shown.sort_values(["series", "x"], ignore_index=True).astype({"x": int})
 
 
-def draw_rates(axes: Any, rows: pd.DataFrame, title: str) -> None:
-    """Draw rows of `curve_rows`."""
-    draw_curves(rows, title=title, xlabel="devices", ylabel="thousand seed nodes / s", axes=axes)
-    axes.set_xticks(sorted(set(rows["x"])))
+def draw_rates(rows: pd.DataFrame, title: str, axes: Any = None) -> Canvas:
+    """Draw rows of `curve_rows`; arguments as in `draw_curves`."""
+    canvas, axes = draw_curves(rows, title=title, xlabel="devices", ylabel="thousand seed nodes / s", axes=axes)
+    axes.set_xticks(sorted(set(rows.x)))
     axes.set_ylim(bottom=0)
+    return canvas
 
 
 @figure_of_cells("pagraph-fig15", lambda profile: planned(profile, ["pagraph"], by_count(profile), MODELS))
 def fig15(cells: Cells) -> Drawing:
     """Draw throughput over devices, a curve for each model."""
     rows = curve_rows(seed_rates(cells))
-    canvas, axes = one_panel()
-    draw_rates(axes, rows, "Throughput over devices")
+    canvas = draw_rates(rows, "Throughput over devices")
     note = "without preprocessing; dgl, dgl+pp and pagraph+pp train in one process and have no line"
     reduced = left_out(cells.xs, COUNTS, "devices")
     return drawn(canvas, rows, cells, NOTE, note, reduced, finding=_scaling(rows))
@@ -88,27 +89,26 @@ def fig15(cells: Cells) -> Drawing:
 def _scaling(rows: pd.DataFrame) -> str:
     """Return the sentence on the throughput of the most devices over that of one; empty without both."""
     measured = rows.dropna(subset="y")
-    most = measured["x"].max()
+    most = measured.x.max()
     if most == 1:
         return ""
-    rates = measured.pivot(index="model", columns="x", values="y").reindex(columns=[1, most])
-    times = (rates[most] / rates[1]).dropna()
-    parts = [f"{plain(value)} times as fast as 1 with {NAMES[str(model)]}" for model, value in times.items()]
-    return f"{most} devices train {', '.join(parts)}" if parts else ""
+    times = ratios(wide(measured, "y", "model", "x"), most, 1).replace({"model": NAMES})
+    texts = times.assign(times=times.times.map(plain))
+    return row_texts(texts, "{times} times as fast as 1 with {model}", before=f"{most} devices train ")
 
 
 @figure_of_cells("pagraph-fig16", lambda profile: planned(profile, FAMILY, by_count(profile), MODELS))
 def fig16(cells: Cells) -> Drawing:
     """Draw throughput over that of DGL on one device, for each number of devices; raise NotDrawn without this DGL."""
     rates = seed_rates(cells)
-    base = rates.query("system == 'dgl' and x == 1").set_index("panel")["value"].dropna()
-    known = rates[rates["panel"].isin(base.index)]
+    base = rates.query("system == 'dgl' and x == 1").set_index("panel").value.dropna()
+    known = rates[rates.panel.isin(base.index)]
     if known.empty:
         raise NotDrawn("no measured run of dgl on one device (pagraph-fig16)")
     rows = known.rename(columns={"system": "series", "panel": "model", "x": "devices"})
-    rows["group"] = rows["model"].map(NAMES) + rows["devices"].map(DEVICES_TEXT)
-    rows["thousand_seeds_per_s"] = rows["value"]
-    rows["value"] /= rows["model"].map(base)
+    rows["group"] = rows.model.map(NAMES) + rows.devices.map(DEVICES_TEXT)
+    rows["thousand_seeds_per_s"] = rows.value
+    rows["value"] /= rows.model.map(base)
     data = rows[["group", "series", "value", "status", "model", "devices", "thousand_seeds_per_s", "run"]]
     title, ylabel = "Speed-up over DGL on one device", "times dgl's throughput"
     canvas, _ = draw_bars(named(data), title=title, ylabel=ylabel, numbers=".1f")
@@ -118,11 +118,11 @@ def fig16(cells: Cells) -> Drawing:
 
 def _over_one(data: pd.DataFrame) -> str:
     """Return the sentence on pagraph's speed on the most devices over DGL's on one; empty without a value."""
-    ours = data[data["series"] == "pagraph"].dropna(subset="value")
+    ours = data[data.series == "pagraph"].dropna(subset="value")
     if ours.empty:
         return ""
-    count = ours["devices"].max()
-    times = ours.loc[ours["devices"] == count, "value"]
+    count = ours.devices.max()
+    times = ours.value[ours.devices == count]
     devices = "1 device" if count == 1 else f"{count} devices"
     return f"pagraph on {devices} is {span(times)} times as fast as dgl on one"
 
@@ -154,14 +154,14 @@ def steps(profile: Plain) -> Plan:
 def fig18(cells: Cells) -> Drawing:
     """Draw seconds for a million seed nodes by step and model, and the share that each step saves."""
     rows = seed_rates(cells).rename(columns={"x": "group", "system": "series"})
-    rows["group"] = rows["group"].map(NAMES)
+    rows["group"] = rows.group.map(NAMES)
     rows[["value", "low", "high"]] = 1000.0 / rows[["value", "high", "low"]].to_numpy()
-    rows["saved"] = 1.0 - rows["value"] / rows.groupby("group")["value"].shift()
+    rows["saved"] = 1.0 - rows.value / rows.groupby("group").value.shift()
     data = rows[["group", "series", "value", "low", "high", "status", "saved", "run"]]
     title = "Adding caching, partitions, pipelining"
     canvas, _ = draw_bars(named(data), title=title, ylabel="time for a million seed nodes (s)", numbers=".2f")
     later = data.dropna(subset="saved")
-    saved = row_texts(later.assign(percent=100 * later["saved"]), "{group} {series} {percent:.0f} %")
+    saved = row_texts(later.assign(percent=100 * later.saved), "{group} {series} {percent:.0f} %")
     paper = row_texts(published("pagraph-fig18"), "{series} {x} {value:g} {unit}")
     notes = [f"{DEVICES} devices", NOTE, f"saved by each step: {saved}", f"paper (friendster, 4 GPUs): {paper}"]
     return drawn(canvas, data, cells, *notes, finding=_all_steps(data))
@@ -170,10 +170,9 @@ def fig18(cells: Cells) -> Drawing:
 def _all_steps(data: pd.DataFrame) -> str:
     """Return the sentence on the time with all steps over that of the loader alone; empty where no model has both."""
     first, *_, last = STEPS
-    seconds = data.pivot(index="group", columns="series", values="value").reindex(columns=[first, last])
-    times = (seconds[first] / seconds[last]).astype(float).dropna()
-    parts = [f"{plain(value)} times as fast with {model}" for model, value in times.items()]
-    return f"All steps make pagraph {', '.join(parts)}" if parts else ""
+    times = ratios(wide(data, index="group", columns="series"), first, last)
+    texts = times.assign(times=times.times.map(plain))
+    return row_texts(texts, "{times} times as fast with {group}", before="All steps make pagraph ")
 
 
 #: Curves of Fig. 21.
@@ -197,7 +196,8 @@ def on_partitions(profile: Plain) -> Plan:
 def fig21(cells: Cells) -> Drawing:
     """Draw test accuracy over time, a panel for each model; raise NotDrawn without test accuracy."""
     runs = cells.medians()
-    known = runs[runs["record"].map(accuracy.best_accuracy).notna()]
+    runs["best"] = 100 * runs.record.map(accuracy.best_accuracy).astype(float)
+    known = runs.dropna(subset="best")
     if known.empty:
         raise NotDrawn("no run of dgl or pagraph that found accuracy (pagraph-fig21)")
     models = known.groupby("x", sort=False)
@@ -205,45 +205,25 @@ def fig21(cells: Cells) -> Drawing:
     data, notes, findings = [], [], []
     for axes, (model, own) in zip(panels, models, strict=True):
         title = NAMES[str(model)]
-        rows = pd.concat(map(_curve, each(own)), ignore_index=True)
+        curves = [accuracy.accuracy_curve(run.record).assign(series=run.system, run=run.run) for run in each(own)]
+        rows = pd.concat(curves, ignore_index=True).rename(columns={"seconds": "x"})
+        rows = rows.assign(model=model, y=100 * rows.accuracy)[["model", "series", "x", "y", "epoch", "run"]]
         draw_curves(rows, title=title, xlabel="training time (s)", ylabel="test accuracy (%)", axes=axes)
         data.append(rows)
-        reached = _reached(own)
-        notes.append(f"{title}: best of {_best(reached)}")
+        target = accuracy.common_target(list(own.record)) or 0.0
+        reached = own.assign(target=100 * target)
+        reached["seconds"] = [accuracy.at_target(record, target) for record in own.record]
+        best = row_texts(reached, "{system} {best:.1f} % ({target:.1f} % after {seconds:.1f} s)")
+        notes.append(f"{title}: best of {best}")
         findings.append(_first(title, reached))
     notes += ["real training; partitions take as many seed nodes a step together"]
-    notes += [accuracy.origin(known["record"].iloc[0])]
+    notes += [accuracy.origin(known.record.iloc[0])]
     finding = "; ".join(filter(None, findings))
     return drawn(canvas, pd.concat(data), cells, *notes, order=LABELS, finding=finding)
-
-
-def _curve(run: Any) -> pd.DataFrame:
-    """Return the curve of a row of `Cells.medians`: test accuracy (%) over seconds of training."""
-    curve = accuracy.accuracy_curve(run.record).rename(columns={"seconds": "x"})
-    curve["y"] = 100.0 * curve["accuracy"]
-    named = curve.assign(model=run.x, series=run.system, run=run.run)
-    return named[["model", "series", "x", "y", "epoch", "run"]]
-
-
-def _reached(runs: pd.DataFrame) -> pd.DataFrame:
-    """Return a row for each run: its `best` accuracy (%), and `seconds` to the `target` (%) that all of them reach."""
-    target = accuracy.common_target(list(runs["record"])) or 0.0
-    rows = runs[["system"]].assign(target=100 * target)
-    rows["best"] = 100 * runs["record"].map(accuracy.best_accuracy)
-    rows["seconds"] = [accuracy.at_target(record, target) for record in runs["record"]]
-    return rows
-
-
-def _best(reached: pd.DataFrame) -> str:
-    """Return the best accuracy of each run, and its time to the target, as caption text."""
-    return row_texts(reached, "{system} {best:.1f} % ({target:.1f} % after {seconds:.1f} s)")
 
 
 def _first(model: str, reached: pd.DataFrame) -> str:
     """Return the sentence on the first and the last run of a model to reach the target; empty with fewer than two."""
     by_time = reached.dropna(subset="seconds").sort_values("seconds")
-    if len(by_time) < 2:
-        return ""
-    first = row_texts(by_time.head(1), "reaches {target:.0f} % first with {system} ({seconds:.2g} s)")
-    last = row_texts(by_time.tail(1), "last with {system} ({seconds:.2g} s)")
-    return f"{model} {first}, {last}"
+    first = f"{model} reaches {{target:.0f}} % first with {{system}} ({{seconds:.2g}} s)"
+    return first_and_last(by_time, first, "last with {system} ({seconds:.2g} s)")

@@ -10,7 +10,7 @@ from harness.compare.cells import Cells, times_faster, with_absent
 from harness.compare.plan import Plain, Plan, joined
 from harness.compare.verdicts import NotDrawn
 from harness.figures.absent import named
-from harness.figures.base import GB, Drawing, Sheet, drawn, figure_of_cells, paper_frame, paper_value, sheet
+from harness.figures.base import GB, Drawing, Sheet, drawn, figure_of_cells, paper_frame, paper_values, published, sheet
 from harness.figures.draw import style
 from harness.figures.draw.bars import draw_bars, draw_stacks
 from harness.figures.draw.breakdown import run_breakdown, stack_rows
@@ -18,16 +18,15 @@ from harness.figures.draw.captions import left_out, row_texts
 from harness.figures.draw.charts import SHOWN
 from harness.figures.draw.curves import draw_curves
 from harness.figures.draw.panels import many_panels
-from harness.figures.findings import compared, over_others, span
+from harness.figures.findings import compared, over_others, spans, wide
 from harness.figures.grids import values
 from harness.figures.pagraph.devices import NOTE as DEVICES_NOTE
 from harness.figures.pagraph.devices import by_count, curve_rows, draw_rates, seed_rates
 from harness.figures.pagraph.grid import FAMILY, GCN, LAYERWISE, MODELS, NAMES, device_bytes, planned
-from harness.results.table import each
 
 PARTS = ["computation", "data loading", "waiting for samples, other", "hidden data loading"]
 COMPUTE, EXPOSED, OTHER, HIDDEN_LOADING = PARTS
-LOADING = (EXPOSED, ["extract", "transfer"])
+LOADING = ["extract", "transfer"]
 PARTS_NOTE = (
     "computation, loading and the rest make the epoch; hidden loading went on during computation and is drawn on top "
     "of the epoch; loading: gathering on the host and copying to the device"
@@ -38,36 +37,35 @@ FASTER = "times as fast as dgl"
 
 def epoch_parts(cell: Any) -> dict[str, float]:
     """Return mean seconds of an epoch by part, as `run_breakdown`; all but hidden loading sum to its wall time."""
-    parts = run_breakdown(cell, [(COMPUTE, ["train"]), LOADING], OTHER)
-    loading = run_breakdown(cell, [LOADING], OTHER)[EXPOSED]
-    parts[HIDDEN_LOADING] = max(0.0, loading - parts[EXPOSED])
-    return parts
+    parts = run_breakdown(cell, {COMPUTE: ["train"], EXPOSED: LOADING, OTHER: []})
+    loading = run_breakdown(cell, {EXPOSED: LOADING})[EXPOSED]
+    return {**parts, HIDDEN_LOADING: max(0.0, loading - parts[EXPOSED])}
 
 
 def speedup_rows(table: pd.DataFrame, figure_id: str) -> pd.DataFrame:
     """Return rows for bars of each system and model, with `speedup` over DGL and the range that the paper reports."""
-    rows = with_absent(table, style.ordered(list(table["system"])), list(table["x"].unique()))
+    rows = with_absent(table, style.ordered(list(table.system)), list(table.x.unique()))
     rows["speedup"] = times_faster(rows, "dgl")
-    rows["group"] = rows["x"].map(NAMES)
-    rows["series"] = rows["system"]
-    for end in ("low", "high"):
-        rows[f"paper_{end}"] = [paper_value(figure_id, row.series, f"{row.group} {end}") for row in each(rows)]
+    rows["group"] = rows.x.map(NAMES)
+    rows["series"] = rows.system
+    rows["paper_low"] = paper_values(figure_id, rows.series, rows.group + " low")
+    rows["paper_high"] = paper_values(figure_id, rows.series, rows.group + " high")
     return rows[["group", "series", "value", "low", "high", "status", "speedup", "run", "paper_low", "paper_high"]]
 
 
 #: Run settings of both ways of sampling.
-BY_SAMPLER: dict[str, Plain] = {"neighbour": {}, "layer-wise": LAYERWISE}
+BY_SAMPLER = {"neighbour": {}, "layer-wise": LAYERWISE}
 
 
 @figure_of_cells("pagraph-fig4", lambda profile: planned(profile, ["dgl"], BY_SAMPLER), least=1)
 def fig4(cells: Cells) -> Drawing:
     """Draw an epoch by part (left), loading's share with the paper's (right)."""
     done = cells.measured()
-    parts = stack_rows(done.assign(system=done["x"]), PARTS, epoch_parts)
-    seconds = pd.DataFrame(map(epoch_parts, each(done)))
+    parts = stack_rows(done.assign(system=done.x), PARTS, epoch_parts)
+    seconds = wide(parts, index="bar", columns="part").loc[done.x]
     loading = seconds[EXPOSED] + seconds[HIDDEN_LOADING]
-    done["value"] = 100.0 * loading / (loading + seconds[COMPUTE])
-    done["paper"] = [paper_value("pagraph-fig4", sampling) for sampling in done["x"]]
+    done["value"] = done.x.map(100.0 * loading / (loading + seconds[COMPUTE]))
+    done["paper"] = done.x.map(published("pagraph-fig4").set_index("series").value)
     share = done.rename(columns={"x": "group", "system": "series"})[["group", "series", "value", "paper", "run"]]
     canvas, (left, right) = many_panels(2)
     draw_stacks(parts, parts=PARTS, title="GCN by DGL", ylabel=EPOCH, numbers=".2f", axes=left)
@@ -77,17 +75,12 @@ def fig4(cells: Cells) -> Drawing:
     missing = "not run: the other way of sampling" if len(done) < 2 else ""
     notes = [PARTS_NOTE, "paper: livejournal", missing]
     data = pd.concat([parts, shares])
-    finding = _loading(share, seconds.set_axis(done["x"]))
-    return drawn(canvas, data, cells, *notes, order=[*PARTS, "dgl", "paper"], finding=finding)
-
-
-def _loading(share: pd.DataFrame, seconds: pd.DataFrame) -> str:
-    """Return the sentence on loading beside computation and on waiting in the epoch, for each way of sampling."""
     epoch = seconds.drop(columns=HIDDEN_LOADING).sum(axis=1)
-    waiting = share.assign(waiting=share["group"].map(100.0 * seconds[OTHER] / epoch))
+    waiting = share.assign(waiting=share.group.map(100.0 * seconds[OTHER] / epoch))
     loads = row_texts(waiting, "{value:.0f} % with {group} sampling")
     waits = row_texts(waiting, "{waiting:.0f} %", " and ")
-    return f"Of loading and computation, loading takes {loads}; waiting and other work take {waits} of the epoch"
+    finding = f"Of loading and computation, loading takes {loads}; waiting and other work take {waits} of the epoch"
+    return drawn(canvas, data, cells, *notes, order=[*PARTS, "dgl", "paper"], finding=finding)
 
 
 @figure_of_cells("pagraph-fig11", lambda profile: planned(profile, FAMILY, MODELS), least=1)
@@ -105,8 +98,7 @@ def fig11(cells: Cells) -> Drawing:
 
 def _over_dgl(rows: pd.DataFrame) -> str:
     """Return the sentence on the speed of the other systems over DGL's; `rows` of `speedup_rows`."""
-    times = rows.pivot(index="group", columns="series", values="speedup")
-    return compared(times, FAMILY[1:], FAMILY[0])
+    return compared(wide(rows, "speedup", "group", "series"), FAMILY[1:], FAMILY[0])
 
 
 @figure_of_cells("pagraph-fig12", lambda profile: planned(profile, FAMILY, GCN), least=1)
@@ -119,12 +111,11 @@ def fig12(cells: Cells) -> Drawing:
 
 def _exposed(rows: pd.DataFrame) -> str:
     """Return the sentence on the share of each system's epoch in which it loads and does not compute."""
-    in_epoch = rows[rows["part"] != HIDDEN_LOADING].astype({"value": float})
-    epoch_s = in_epoch.groupby("bar")["value"].transform("sum")
-    percents = in_epoch.assign(percent=100.0 * in_epoch["value"] / epoch_s)
-    exposed = percents[percents["part"] == EXPOSED].dropna(subset="percent")
-    shares = row_texts(exposed, "{bar} {percent:.0f} %")
-    return f"Loading's share of the epoch: {shares}" if shares else ""
+    in_epoch = rows[rows.part != HIDDEN_LOADING].astype({"value": float})
+    epoch_s = in_epoch.groupby("bar").value.transform("sum")
+    percents = in_epoch.assign(percent=100.0 * in_epoch.value / epoch_s)
+    exposed = percents[percents.part == EXPOSED].dropna(subset="percent")
+    return row_texts(exposed, "{bar} {percent:.0f} %", before="Loading's share of the epoch: ")
 
 
 #: Rankings of Fig. 14 and their labels.
@@ -136,9 +127,8 @@ DEVICE_SHARE = 1.25
 
 def over_shares(profile: Plain) -> Plan:
     """Plan pagraph with each ranking at each cached share, on a device that can hold all rows."""
-    rankings = []
-    for ranking, label in RANKINGS.items():
-        rankings.append({"name": "pagraph", "series": label, "options": {"ranking": ranking}})
+    own = {label: {"options": {"ranking": ranking}} for ranking, label in RANKINGS.items()}
+    rankings = [{"name": "pagraph", "series": label, **options} for label, options in own.items()]
     shares = values(profile, "cached_shares", SHARES)
     over = {100.0 * share: {"options": {"cache": f"{share:g}x"}} for share in shares}
     return planned(profile, rankings, over, device_memory=device_bytes(profile, DEVICE_SHARE))
@@ -148,13 +138,12 @@ def over_shares(profile: Plain) -> Plan:
 def fig14(cells: Cells) -> Drawing:
     """Draw epoch time over the cached share, a curve for each ranking."""
     rows = cells.medians()[SHOWN].rename(columns={"system": "series", "value": "y"})
-    rows["series"] = pd.Categorical(rows["series"], list(RANKINGS.values()))
+    rows["series"] = pd.Categorical(rows.series, list(RANKINGS.values()))
     data = rows.sort_values(["series", "x"], ignore_index=True)
     canvas, _ = draw_curves(data, title="Epoch time over cached share", xlabel="cached rows (%)", ylabel=EPOCH)
     shares = [x / 100.0 for x in cells.xs]
-    seconds = data.pivot(index="x", columns="series", values="y")
     first, *others = RANKINGS.values()
-    finding = over_others(seconds, first, others)
+    finding = over_others(wide(data, "y", columns="series"), first, others)
     return drawn(canvas, data, cells, left_out(shares, SHARES, "cached shares"), finding=finding)
 
 
@@ -176,8 +165,7 @@ def fig19(cells: Cells) -> Drawing:
     title, xlabel = "GCN epoch over sampled neighbours", "neighbours a node and layer (log)"
     canvas, _ = draw_curves(rows, title=title, xlabel=xlabel, ylabel="epoch (s, log)", xlog=True, ylog=True)
     reduced = left_out(cells.xs, NEIGHBOURS, "neighbours")
-    times = rows.pivot(index="x", columns="series", values="speedup")
-    finding = compared(times, FAMILY[1:], FAMILY[0])
+    finding = compared(wide(rows, "speedup", columns="series"), FAMILY[1:], FAMILY[0])
     return drawn(canvas, rows, cells, "both layers take as many neighbours", reduced, finding=finding)
 
 
@@ -192,69 +180,61 @@ def layered(profile: Plain) -> Plan:
 def fig20(cells: Cells) -> Drawing:
     """Draw speed-ups over DGL, GCN's epoch by part, throughput over devices; raise NotDrawn with no speed-up."""
     table = cells.medians()
-    one = table[table["panel"] == ""]
+    one = table[table.panel == ""]
     speedups = speedup_rows(one, "pagraph-fig20")
-    if speedups["speedup"].count() < 2:
+    if speedups.speedup.count() < 2:
         raise NotDrawn("no measured runs of dgl and another system with layer-wise sampling (pagraph-fig20)")
-    gcn = one[one["x"] == "gcn"]
+    gcn = one[one.x == "gcn"]
     if gcn.empty:
         raise NotDrawn("no run of GCN with layer-wise sampling (pagraph-fig20)")
     parts = stack_rows(gcn, PARTS, epoch_parts)
     rates = seed_rates(cells)
-    several = curve_rows(rates[rates["panel"] != ""])
+    several = curve_rows(rates[rates.panel != ""])
+    small = _too_small(parts)
     canvas, (first, second, third) = many_panels(3)
-    others = named(speedups[speedups["series"] != "dgl"], "speedup")
+    others = named(speedups[speedups.series != "dgl"], "speedup")
     draw_bars(others, column="speedup", title="(a) Speed-up over DGL", ylabel=FASTER, numbers=".1f", axes=first)
-    drawn_parts = [part for part in PARTS if part not in _too_small(parts)]
+    drawn_parts = [part for part in PARTS if part not in small]
     draw_stacks(parts, parts=drawn_parts, title="(b) GCN epoch by part", ylabel=EPOCH, axes=second)
-    draw_rates(third, several, "(c) pagraph, GCN")
+    draw_rates(several, "(c) pagraph, GCN", third)
     for line in third.get_lines():
         line.set_label("")
     data = pd.concat([speedups.assign(panel="a"), parts.assign(panel="b"), several.assign(panel="c")])
     notes = [f"(b): {PARTS_NOTE}", f"(c): {DEVICES_NOTE}"]
-    small = ", ".join(_too_small(parts))
-    notes += [f"too small to draw: {small}"] if small else []
+    notes += [f"too small to draw: {', '.join(small)}"] if small else []
     return drawn(canvas, data, cells, *notes, rows=one, order=[*FAMILY, *PARTS], finding=_over_dgl(speedups))
 
 
 def _too_small(parts: pd.DataFrame) -> list[str]:
     """Return the parts that are below a hundredth of the longest bar in every bar: a line's width in the drawing."""
-    longest = parts.groupby("bar")["value"].sum().max()
-    largest = parts.groupby("part", sort=False)["value"].max()
+    longest = parts.groupby("bar").value.sum().max()
+    largest = parts.groupby("part", sort=False).value.max()
     return list(largest.index[largest < longest / 100])
 
 
-def models_and_samplers(profile: Plain) -> Plan:
-    """Plan DGL with both models, in a panel for each way of sampling."""
-    over = {"sage": MODELS["sage"], **GCN}
-    return planned(profile, ["dgl"], over, BY_SAMPLER)
+#: Models with the larger one first, as in Table 1.
+BY_MODEL = {"sage": MODELS["sage"], **GCN}
 
 
-@figure_of_cells("pagraph-tab1", models_and_samplers, least=1)
+@figure_of_cells("pagraph-tab1", lambda profile: planned(profile, ["dgl"], BY_MODEL, BY_SAMPLER), least=1)
 def tab1(cells: Cells) -> Sheet:
     """Return one row per model and sampler; raise NotDrawn without a measured epoch."""
     table = cells.measured().merge(cells.runs, left_on="run", right_on="run_id", suffixes=("", "_run"))
-    rows = pd.DataFrame({"model": table["x"].map(NAMES), "sampling": table["panel"]})
+    rows = pd.DataFrame({"model": table.x.map(NAMES), "sampling": table.panel})
     rows["computation (%)"] = 100.0 * table["summary.accelerator_utilisation"].astype(float)
     rows["memory (%)"] = 100.0 * table["memory.plan"].map(_on_device) / table["config.device_memory_bytes"]
-    rows["run"] = table["run"]
-    for column in ("computation", "memory"):
-        known = [paper_value("pagraph-tab1", f"{row.model} {row.sampling}", column) for row in each(rows)]
-        rows[f"{column}, paper (%)"] = known
-    columns = {"model": "", "sampling": "", "computation (%)": ".1f", "computation, paper (%)": ".1f"}
-    columns |= {"memory (%)": ".1f", "memory, paper (%)": ".1f"}
+    rows["run"] = table.run
+    paper = paper_frame("pagraph-tab1").reindex(rows.model + " " + rows.sampling, columns=["computation", "memory"])
+    rows[["computation, paper (%)", "memory, paper (%)"]] = paper.to_numpy()
+    shares = ["computation (%)", "computation, paper (%)", "memory (%)", "memory, paper (%)"]
+    columns = {"model": "", "sampling": "", **dict.fromkeys(shares, ".1f")}
     note = (
         "computation: training alone over the epoch (rule 20); memory: the run's device buffers over the device, "
         "without what training itself takes, which an emulated device does not need"
     )
-    return sheet(rows, columns, cells, note, finding=_busy(rows))
-
-
-def _busy(rows: pd.DataFrame) -> str:
-    """Return the sentence on computation in dgl's epochs, for each way of sampling."""
-    shares = rows.groupby("sampling", sort=False)["computation (%)"]
-    parts = [f"{span(percents)} % with {sampling} sampling" for sampling, percents in shares]
-    return f"Of dgl's epoch, the device computes in {', '.join(parts)}"
+    computation = rows.pivot(columns="sampling", values="computation (%)")[list(rows.sampling.unique())]
+    finding = spans(computation, "{span} % with {name} sampling", before="Of dgl's epoch, the device computes in ")
+    return sheet(rows, columns, cells, note, finding=finding)
 
 
 def _on_device(plan: list[Plain]) -> int:
@@ -273,15 +253,15 @@ def tab4(cells: Cells) -> Sheet:
     table = cells.medians("counters.bytes_loaded").dropna(subset="value").set_index("system")
     if len(table) < 2:
         raise NotDrawn("dgl and pagraph have not both counted what they loaded (pagraph-tab4)")
-    record = table["record"].loc["pagraph"]
+    record = table.record["pagraph"]
     facts = record["facts"]
     ours = table[["value"]].T.assign(dataset=record["config"]["dataset"]["name"], source="measured")
-    ours["saved"] = 100.0 * (1.0 - ours["pagraph"] / ours["dgl"])
+    ours["saved"] = 100.0 * (1.0 - ours.pagraph / ours.dgl)
     ours["cached"] = 100.0 * facts["cached_rows"] / facts["table_rows"]
     paper = paper_frame("pagraph-tab4").rename_axis("dataset").reset_index().assign(source="paper")
     paper[SYSTEMS] = GB * paper.reindex(columns=SYSTEMS)
     rows = pd.concat([ours, paper]).rename(columns={"saved": "saved (%)", "cached": "cached (%)"})
-    batches = cells.epochs["batches"].iloc[0]
+    batches = cells.epochs.batches.iloc[0]
     note = f"feature bytes copied to the device in an epoch of {batches} mini-batches (paper: a whole one)"
     (saved, cached), *_ = ours[["saved", "cached"]].to_numpy()
     word = "fewer" if saved >= 0 else "more"

@@ -12,7 +12,7 @@ from workloads.units import parse_count
 
 FAMILY = ["dgl", "pagraph", "dgl+pp", "pagraph+pp"]
 #: Models with the hidden widths of Table 3, two layers; their names in the figures.
-GCN: dict[str, Plain] = {"gcn": {"model": "gcn", "hidden": 32}}
+GCN = {"gcn": {"model": "gcn", "hidden": 32}}
 MODELS: dict[str, Plain] = {**GCN, "sage": {"model": "sage", "hidden": 16}}
 ONE_PANEL: dict[str, Plain] = {"": {}}
 NAMES = {"gcn": "GCN", "sage": "GraphSAGE"}

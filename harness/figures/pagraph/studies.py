@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pandas as pd
 
 from harness.compare.evidence import Evidence
 from harness.compare.plan import Plain
-from harness.figures.base import Drawing, Sheet, drawn, figure, paper_value, published, sheet
+from harness.figures.base import Drawing, Sheet, drawn, figure, paper_values, published, sheet
 from harness.figures.draw.captions import dataset_name, left_out, row_texts, study_caption
 from harness.figures.draw.curves import draw_curves
 from harness.figures.draw.panels import many_panels, mark_range
 from harness.figures.findings import plain, span
 from harness.figures.grids import values
 from harness.figures.pagraph.grid import LAYERWISE, small_study, study
-from harness.results.table import each
 from harness.studies.base import StudyNeed
 
 
@@ -36,21 +37,22 @@ def fig5(evidence: Evidence) -> Drawing:
     """Draw a CDF of reads per row that is read, one per sampler."""
     newest = {record.params["sampler"]: record for record in evidence.all_studies("access-frequency")}
     records = [newest[sampler] for sampler in SAMPLERS if sampler in newest]
-    curves, notes = [], []
-    for record in records:
-        series = SAMPLERS[record.params["sampler"]]
-        curve = pd.DataFrame(record.result["cdf"], columns=["x", "y"])
-        curves.append(curve.assign(series=series, study=record.key))
-        found = {name: value or 0 for name, value in record.result.items()}
-        notes.append(FOUND.format(series=series, percent=100.0 * found["repeated"], **found))
-    data = pd.concat(curves, ignore_index=True)[["series", "x", "y", "study"]]
+    found = pd.DataFrame([record.result for record in records]).fillna(0)
+    found["series"] = [SAMPLERS[record.params["sampler"]] for record in records]
+    found["percent"] = 100.0 * found.repeated
+    found["study"] = [record.key for record in records]
+    curves = found.explode("cdf", ignore_index=True)
+    data = curves[["series"]].copy()
+    data[["x", "y"]] = curves.cdf.tolist()
     data["y"] *= 100.0
+    data["study"] = curves.study
+    data = data.astype({"x": int})
     title, ylabel = "How often a row is read in an epoch", "rows read at most so often (%)"
     canvas, _ = draw_curves(data, title=title, xlabel="times read (log)", ylabel=ylabel, xlog=True)
     paper = row_texts(published("pagraph-fig5"), "{series} {value:g} {unit}", "; ")
-    repeated = pd.Series({SAMPLERS[record.params["sampler"]]: record.result["repeated"] or 0 for record in records})
-    finding = _read_again(100.0 * repeated)
-    return drawn(canvas, data, records[0], *notes, f"paper (wiki-talk): {paper}", finding=finding)
+    notes = [row_texts(found, FOUND, "; "), f"paper (wiki-talk): {paper}"]
+    finding = _read_again(found.set_index("series").percent)
+    return drawn(canvas, data, records[0], *notes, finding=finding)
 
 
 def _read_again(percents: pd.Series[float]) -> str:
@@ -78,7 +80,7 @@ def fig13(evidence: Evidence) -> Drawing:
     ratios = 100.0 * pd.DataFrame(record.result["hit_ratio"], index=shares)
     data = ratios.melt(var_name="series", value_name="y", ignore_index=False).reset_index(names="x")
     data["x"] *= 100.0
-    data["paper"] = [paper_value("pagraph-fig13", row.series, f"{row.x:g}") for row in each(data)]
+    data["paper"] = paper_values("pagraph-fig13", data.series, data.x.map("{:g}".format))
     data = data[["series", "x", "y", "paper"]]
     canvas, axes = draw_curves(data, title="Hit ratio of the device cache", xlabel="cached rows (%)", ylabel="hits (%)")
     axes.set_ylim(0, 102)
@@ -89,12 +91,11 @@ def fig13(evidence: Evidence) -> Drawing:
 
 def _widest(data: pd.DataFrame) -> str:
     """Return the sentence on the hits of each ranking at the cached share at which they are furthest apart."""
-    hits = data.groupby("x")["y"]
+    hits = data.groupby("x").y
     apart = hits.max() - hits.min()
-    at = data["x"].map(apart) == apart.max()
-    widest = data[at].drop_duplicates("series").sort_values("y", ascending=False)
-    shares = row_texts(widest, "{series} {y:.0f} %")
-    return f"Hits with {plain(widest['x'].iloc[0])} % cached: {shares}"
+    x: Any = apart.idxmax()
+    widest = data[data.x == x].sort_values("y", ascending=False)
+    return row_texts(widest, "{series} {y:.0f} %", before=f"Hits with {plain(x)} % cached: ")
 
 
 def partitions(profile: Plain) -> list[StudyNeed]:
@@ -121,7 +122,7 @@ def fig17(evidence: Evidence) -> Drawing:
     for axes in (left, right):
         axes.set_xticks(found["count"])
     paper = published("pagraph-fig17")
-    mark_range(right, list(paper["x"]), list(paper["value"]), "paper (range over its graphs)")
+    mark_range(right, paper.x, paper.value, "paper (range over its graphs)")
     replication = row_texts(found, "{replication:.2f} at {count}")
     cached = 100 * record.result["cached_share"]
     note = (
@@ -138,9 +139,9 @@ def _partitioned(found: pd.DataFrame) -> str:
     if len(found) < 2:
         return ""
     counts = found["count"].astype(int)
-    hits = found["hit_ratio"].map("{:.0%}".format).str.replace("%", " %")
+    hits = found.hit_ratio.map("{:.0%}".format).str.replace("%", " %")
     least, most = counts.iloc[0], counts.iloc[-1]
-    share = 100.0 * found["share"].iloc[-1]
+    share = 100.0 * found.share.iloc[-1]
     held = f"each of the {most} holds {share:.0f} % of the nodes, in an even split {plain(100 / most)} %"
     partitions = "1 partition" if least == 1 else f"{least} partitions"
     return f"Caches hit {hits.iloc[0]} with {partitions}, {hits.iloc[-1]} with {most}; {held}"
@@ -174,7 +175,7 @@ def tab5(evidence: Evidence) -> Sheet:
     ours = found.rename(columns={"count": "partitions", "balance": "largest over mean"})
     ours["dataset"] = dataset_name(record)
     ours["training nodes"] = record.dataset.train_nodes if record.dataset else None
-    ours["training nodes / s"] = ours["training nodes"] / ours["seconds"]
+    ours["training nodes / s"] = ours["training nodes"] / ours.seconds
     paper = published("pagraph-tab5").rename(columns={"series": "dataset"})
     paper["seconds"] = 60.0 * paper["value"]
     rows = pd.concat([ours.assign(source="measured"), paper.assign(source="paper")], ignore_index=True)
@@ -183,11 +184,7 @@ def tab5(evidence: Evidence) -> Sheet:
         record, f"seconds of partitioning on this host, {hops} hops; largest over mean: training nodes"
     )
     text = text.replace("computed from the mini-batches, no timing; ", "")
-    return sheet(rows[list(COST)], COST, text, finding=_cost(ours))
-
-
-def _cost(ours: pd.DataFrame) -> str:
-    """Return the sentence on the seconds of partitioning and the copies of a node."""
     most = ours.sort_values("partitions").tail(1)
     copies = row_texts(most, "with {partitions:.0f} partitions a node is held {replication:.2g} times")
-    return f"Partitioning takes {span(ours.seconds)} s; {copies}"
+    finding = f"Partitioning takes {span(ours.seconds)} s; {copies}"
+    return sheet(rows[list(COST)], COST, text, finding=finding)
