@@ -358,3 +358,51 @@ def test_the_table_of_runs_opens_with_system_and_time(page: Browser, width: int)
     heads = page.run("[...document.querySelectorAll('#run-table thead th')].map((cell) => cell.textContent)")
     assert heads[:2] == ["system", "epoch s"] and heads[-1].startswith("run")
     assert page.run("getComputedStyle(document.querySelector('#run-table thead th:nth-child(2)')).textAlign") == "right"
+
+
+def test_marks_in_the_dark_have_outlines_and_pictures_a_softer_white(page: Browser) -> None:
+    outline = "document.getElementById('chart-runs').data[0].marker.line.color"
+    insert = "document.querySelector('#gallery').insertAdjacentHTML('beforeend', '<div class=picture><img></div>')"
+    picture = "getComputedStyle(document.querySelector('#gallery .picture img')).filter"
+    try:
+        found = {}
+        for theme in ("light", "dark"):
+            page.theme(theme)
+            page.page.reload()  # charts take their colours as they are drawn
+            page.wait_for(CHARTED)
+            page.run(insert)
+            found[theme] = (page.run(outline), page.run(picture))
+        assert found == {"light": ("#1b2430", "none"), "dark": ("#e6eaf0", "brightness(0.86)")}
+    finally:
+        page.theme("light")
+
+
+@pytest.fixture(scope="module")
+def sweep(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Report of six systems at five budgets, one of which ends out of memory at the least two."""
+    root = tmp_path_factory.mktemp("sweep")
+    for step, system in enumerate(("pyg+", "ali+pg", "ginex", "gnndrive", "diskgnn", "in-memory")):
+        for budget in (16, 32, 64, 128, 256):
+            memory = f"+{budget * 2**20}"
+            if system == "in-memory" and budget < 64:
+                save(root, make_record(system, [], status="oom", memory=memory, experiment="sweep"))
+            else:
+                seconds = (40.0 - 6 * step) * (64 / budget) ** 0.5
+                save(root, make_record(system, [seconds, seconds * 1.02], memory=memory, experiment="sweep"))
+    return write_report(root, draw=False).path
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_the_report_of_a_sweep_fits_any_window_and_axe_finds_nothing(browser: Browser, sweep: Path, theme: str) -> None:
+    browser.errors.clear()
+    browser.theme(theme)
+    browser.open(sweep)
+    browser.wait_for("document.querySelector('#chart-runs .main-svg')")
+    try:
+        browser.run("document.getElementById('show-all').click()")
+        assert browser.run(ROWS) == 30
+        assert browser.clipped() == []
+        assert browser.violations() == []
+        assert browser.errors == []
+    finally:
+        browser.theme("light")
