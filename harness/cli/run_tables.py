@@ -152,7 +152,15 @@ def print_runs(groups: Sequence[Sequence[Record]], title: str, *, names: Sequenc
     reused = [REUSED if _replays(group) else "" for group in groups]
     columns["system"] = [text + mark for text, mark in zip(columns["system"], reused, strict=True)]
     columns |= {head: values for head, values in told.items() if len(set(values)) > 1}
+    if len(best) > 1:
+        title = f"{title} (× fastest: within the setting whose number is in brackets)"
+        for setting, row in zip(settings, rows, strict=True):
+            place = list(best).index(setting) + 1
+            row["× fastest"] += f" ({place})"
     columns |= {head: [row[head] for row in rows] for head in rows[0]}
+    seen = zip(*(values for head, values in columns.items() if head != "run"), strict=True)
+    if len(set(seen)) < len(groups):
+        columns["started"] = [group[0].started_at[:19].replace("T", " ") for group in groups]
     hidden = [] if wide else [*list(rows[0])[_FIRST:], *(["range"] if names else [])]
     shared = [f"{head} {values[0]}" for head, values in told.items() if len(set(values)) == 1]
     if settings_shown.usual:

@@ -113,7 +113,7 @@ def write_page(comparison: DriveComparison, folder: Path) -> list[Path]:
                 files[f"ssd-{name}.{kind}"] = _picture(canvas, kind)
             plt.close(canvas)
         page = _pdf(comparison)
-        files[f"{NAME}.pdf"] = _picture(page, "pdf")
+        files[f"{NAME}.pdf"] = _picture(page, "pdf", Title=_title(comparison))
         plt.close(page)
     files[f"{NAME}.html"] = _html(comparison, files)
     files[f"{NAME}.json"] = json.dumps(as_dict(comparison), indent=1).encode()
@@ -210,11 +210,11 @@ def _times(ratio: float) -> str:
     return f"{ratio:.2f}x" if ratio < 10 else f"{ratio:.0f}x"
 
 
-def _picture(canvas: Canvas, kind: str) -> bytes:
+def _picture(canvas: Canvas, kind: str, **metadata: str) -> bytes:
     buffer = io.BytesIO()
     # No date inside, so that the same comparison gives the same bytes.
     dates: dict[str, dict[str, Any]] = {"svg": {"Date": None}, "pdf": {"CreationDate": None}, "png": {}}
-    canvas.savefig(buffer, format=kind, metadata=dates[kind])
+    canvas.savefig(buffer, format=kind, metadata=dates[kind] | metadata)
     return buffer.getvalue()
 
 

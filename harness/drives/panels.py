@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Callable
 from typing import Any
 
@@ -23,6 +24,8 @@ _LEGEND = {"handlelength": 2.0, "borderaxespad": 0.3, "labelspacing": 0.25, "col
 # Entries in a row of the legend above bars, and above rates, whose names of drives are long; points of a row.
 _OF_BARS, _OF_RATES = 4, 2
 _ROW_POINTS = 10
+# Letters in a line of a drive's name below its bars, and the most drives whose names stand in lines.
+_NAME_WIDTH, _MOST_NAMES = 14, 4
 
 
 def panels_of(comparison: DriveComparison) -> list[tuple[str, Panel]]:
@@ -99,6 +102,9 @@ def _draw(comparison: DriveComparison, rows: pd.DataFrame, axes: Any, nothing: s
     found = rows.set_index(["device", "system"]).reindex(places).reset_index()
     data = found.assign(status=nothing, predicted=found["predicted"].eq(True))[BARS]
     draw_bars(data, numbers=".3g", axes=axes, **labels)
+    if len(drives) <= _MOST_NAMES:
+        lines = [textwrap.fill(name, _NAME_WIDTH) for name in drives]
+        axes.set_xticks(axes.get_xticks(), lines, rotation=0, ha="center")
     _legend_above(axes, _OF_BARS)
     drawn = data.dropna(subset="value")
     for bar, row in zip(axes.patches, each(drawn), strict=True):

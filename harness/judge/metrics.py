@@ -307,14 +307,15 @@ class RunNumbers:
 
     @metric("once s", unit="s", better="lower", heading="once")
     def once_s(self) -> float | None:
-        """Seconds of offline work whatever the number of epochs (rankings, partitions, tables), whichever run spent
-        them, and of what a system does after its last epoch."""
+        """One-off seconds of offline work, the same for any number of epochs (rankings, partitions, tables), whichever
+        run spent them, and of the system's work after its last epoch."""
         return self.cost.once_s if self.cost else None
 
     @metric("first s", unit="s", better="lower", heading="first")
     def first_s(self) -> float | None:
-        """Seconds of the warm-up epochs beyond the mean of the measured ones, at least those of their further bytes at
-        the device's best rate (their digests are off the clock, and a system's threads read on beside them)."""
+        """One-off seconds until epochs reach a steady speed: the warm-up epochs' time beyond the mean of the measured
+        ones, and at least the time of their further bytes at the device's best rate (digests are computed off the
+        clock, and a system's threads read on beside them)."""
         return self.cost.first_s if self.cost else None
 
     @metric("each s", unit="s", better="lower", heading="each")
@@ -397,10 +398,10 @@ class RunNumbers:
 
     @metric("distance to limit", better="higher", heading="distance", column="distance")
     def distance_to_limit(self) -> float | None:
-        """The least time that any system could take with this memory, proven in
-        [the frontier](frontier.md#the-lower-bound), over an epoch of the run's training with its share of all offline
-        work, T(E) / E: remaining headroom of the idea; near 0 where memory holds most of what an epoch uses, none for a
-        system that trains on other mini-batches, and an epoch below the least is `INVALID`."""
+        """Proven minimum time over actual time: 1 cannot be beaten, and the number is uninformative when most data fits
+        in memory, where it is near 0. The minimum is [the frontier](frontier.md#the-lower-bound)'s for any system with
+        this memory; the actual time is an epoch of the run's training with its share of all offline work, T(E) / E.
+        None for a system that trains on other mini-batches; an epoch below the minimum is `INVALID`."""
         if self.limit_s is None or self.cost is None:
             return None
         trained = [self.train_s[epoch.epoch] for epoch in self.measured if epoch.epoch in self.train_s]

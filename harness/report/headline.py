@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 
 from harness.compare.epochs import part_of_epoch, with_part
@@ -28,6 +28,12 @@ ALONE = "No other system was measured in this setting, so it is compared with no
 REUSED = " (samples reused)"
 # Settings that are described beside the first; the table of runs has all.
 TOLD = 12
+#: Size of a run's data beside its memory, by class: alone, as the least and as the most of several runs.
+SIZES = {
+    "fits memory": ("fits memory", "fitting memory", ""),
+    "mixed": ("is between one and two times the memory", "exceeding memory", "less than twice it"),
+    "storage-bound": ("", "", "at least twice it"),
+}
 
 
 @dataclass(frozen=True)
@@ -208,9 +214,8 @@ def _notes(setting: RankedSetting, settings: Sequence[RankedSetting]) -> list[st
     own = [standing.system for standing in measured if standing.own_batches]
     if own:
         notes.append(f"{_and(own)} trained on mini-batches of its own, not on those of the others.")
-    classes = sorted({str(standing.record["class"]) for standing in measured if standing.record.get("class")})
-    if classes and classes != ["storage-bound"]:
-        notes.append(f"Not all of it is storage-bound: {_and(classes)} (rule 7).")
+    if sizes := data_sizes({str(standing.record.get("class")) for standing in measured}):
+        notes.append(f"{sizes} (rule 7).")
     graph = _graph_over_budget(setting)
     if graph > 1:
         another = "the papers' settings hold it, so this is another experiment (rule 7)"
@@ -320,3 +325,12 @@ def _middle(value: Spread) -> float:
 
 def _and(names: Sequence[str]) -> str:
     return " and ".join([", ".join(names[:-1]), names[-1]] if len(names) > 1 else names)
+
+
+def data_sizes(classes: Collection[str]) -> str:
+    """Return a sentence on the sizes of data beside memory, without its end; nothing if all runs are storage-bound."""
+    found = [words for name, words in SIZES.items() if name in classes]
+    if len(found) > 1:
+        return f"Across runs, the data ranges from {found[0][1]} to {found[-1][2]}"
+    alone = found[0][0] if found else ""
+    return f"In every run the data {alone}: not storage-bound" if alone else ""

@@ -3,13 +3,28 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import Iterable
 from pathlib import Path
 from types import TracebackType
 from typing import Any
 
+from axe_playwright_python import sync_playwright as axe
 from playwright import sync_api as playwright
 
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+#: Widths of a phone, a laptop and a large screen in CSS pixels.
+WIDTHS = (400, 1200, 1600)
+#: Texts cut off by a box that neither scrolls nor shows what runs over it; not texts for screen readers alone.
+CLIPPED = """(places) => [...document.querySelectorAll(places)].filter((box) => {
+  const look = getComputedStyle(box);
+  const cuts = ["hidden", "clip"].includes(look.overflowX) && box.clientWidth > 1;
+  return cuts && box.checkVisibility() && !box.closest(".chart, svg, select")
+    && box.scrollWidth > box.clientWidth + 1 && box.textContent.trim();
+}).map((box) => box.outerHTML.slice(0, 120))"""
+#: Charts take the window's new size a moment later; a page without them has it in the next frame.
+SETTLED = """new Promise((done) =>
+  document.querySelector(".chart") ? setTimeout(done, 300) : requestAnimationFrame(done))"""
+OVERFLOW = "document.documentElement.scrollWidth - document.documentElement.clientWidth"
 OPTIONS = ["--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--host-resolver-rules=MAP * ~NOTFOUND"]
 
 
@@ -61,6 +76,23 @@ class Browser:
                 return
             self.page.wait_for_timeout(50)
         raise AssertionError(f"still false after {seconds} s: {condition}; {self.errors}")
+
+    def clipped(self, widths: Iterable[int] = WIDTHS, places: str = "main *, header *") -> list[str]:
+        """Return the boxes that cut off text, and the widths at which the page is wider than the window."""
+        found = []
+        for width in widths:
+            self.resize(width)
+            self.run(SETTLED)
+            if wider := self.run(OVERFLOW):
+                found.append(f"{wider} px wider than {width} px")
+            boxes = self.page.evaluate(CLIPPED, places)
+            found += [f"at {width} px: {box}" for box in boxes]
+        return found
+
+    def violations(self) -> list[tuple[str, str]]:
+        """Return axe's findings, each as its rule and the first element that breaks it."""
+        found = axe.Axe().run(self.page).response["violations"]
+        return [(one["id"], one["nodes"][0]["html"][:200]) for one in found]
 
     def press(self, key: str) -> None:
         """Press and release a key."""

@@ -21,7 +21,7 @@ from harness.judge.metrics import summarised_anew
 from harness.records.record import Record
 from harness.report import write, write_report
 from harness.report.gallery import Scoreboard, gallery, measured_text, published_text, read_markdown
-from harness.report.headline import Headline, headline, who_is_ahead
+from harness.report.headline import Headline, data_sizes, headline, who_is_ahead
 from harness.report.outdated import MARK, is_current, mark_outdated
 from harness.report.page import SCRIPTS, TEMPLATES
 from harness.report.runs import LOG_TAIL, POINTS, SPANS, log_tail, pipeline, timeline
@@ -546,3 +546,22 @@ def test_the_command_writes_it_and_says_where(filled: Path, capfd: pytest.Captur
     assert told_["runs"] == len(results.run_folders(filled))
     assert run("--out", str(tmp_path), "--json")[0] == 2
     assert run("--figures", "some")[0] == 2
+
+
+@pytest.mark.parametrize(
+    ("classes", "sentence"),
+    [
+        (
+            ("fits memory", "mixed", "storage-bound"),
+            "Across runs, the data ranges from fitting memory to at least twice it",
+        ),
+        (("fits memory", "mixed"), "Across runs, the data ranges from fitting memory to less than twice it"),
+        (("mixed", "storage-bound"), "Across runs, the data ranges from exceeding memory to at least twice it"),
+        (("fits memory",), "In every run the data fits memory: not storage-bound"),
+        (("mixed",), "In every run the data is between one and two times the memory: not storage-bound"),
+        (("storage-bound",), ""),
+        ((), ""),
+    ],
+)
+def test_the_sizes_of_data_beside_memory_are_a_sentence(classes: tuple[str, ...], sentence: str) -> None:
+    assert data_sizes(classes) == sentence

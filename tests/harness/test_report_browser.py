@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from harness.report import write_report
-from tests.harness.browser import CHROMIUM, Browser
+from tests.harness.browser import CHROMIUM, OVERFLOW, Browser
 from tests.harness.records import make_record, save
 from tests.harness.report_tools import EVIL, filled_root
 
@@ -17,7 +17,6 @@ pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="no Chromium or Chrome:
 
 ROWS = "document.querySelectorAll('#run-table tbody tr').length"
 CHARTED = "document.querySelector('#chart-runs .main-svg') && document.querySelector('#chart-stages .main-svg')"
-OVERFLOW = "document.documentElement.scrollWidth - document.documentElement.clientWidth"
 HOSTILE = "Report.runs.find((run) => run.id.startsWith('20260202')).id"
 DRAWN = "Report.runs.find((run) => Object.hasOwn(Report.packed.timelines, run.id)).id"
 RUN_CHARTED = "['run-stages', 'run-line', 'run-pipeline'].every((id) => document.querySelector(`#${id} .main-svg`))"
@@ -333,30 +332,17 @@ def test_the_report_of_one_run_opens_with_that_run(browser: Browser, tmp_path: P
     assert browser.errors == []
 
 
-CLIPPED = """[...document.querySelectorAll('main *, header *')].filter((e) => e.checkVisibility() && e.clientWidth > 1
-  && !e.closest('.chart, svg, select') && ['hidden', 'clip'].includes(getComputedStyle(e).overflowX)
-  && e.scrollWidth > e.clientWidth + 1 && e.textContent.trim()).map((e) => e.outerHTML.slice(0, 80))"""
-
-
 @pytest.mark.parametrize("theme", ["light", "dark"])
 def test_readers_at_any_width_see_all_of_it_and_axe_finds_nothing(page: Browser, theme: str) -> None:
-    from axe_playwright_python import sync_playwright as axe
-
     page.theme(theme)
     page.page.reload()  # charts take their colours as they are drawn
     page.wait_for(CHARTED)
     try:
-        for width in (400, 1200, 1600):
-            page.resize(width)
-            page.run("new Promise((done) => setTimeout(done, 300))")
-            assert page.run(OVERFLOW) == 0
-            assert page.run(CLIPPED) == []
-        found = axe.Axe().run(page.page).response["violations"]
-        assert [(one["id"], one["nodes"][0]["html"][:200]) for one in found] == []
+        assert page.clipped() == []
+        assert page.violations() == []
         open_run(page, DRAWN)
         page.wait_for(RUN_CHARTED)
-        found = axe.Axe().run(page.page).response["violations"]
-        assert [(one["id"], one["nodes"][0]["html"][:200]) for one in found] == []
+        assert page.violations() == []
         dark = page.run("getComputedStyle(document.body).backgroundColor") != "rgb(246, 247, 249)"
         assert dark == (theme == "dark")
     finally:
@@ -372,3 +358,51 @@ def test_the_table_of_runs_opens_with_system_and_time(page: Browser, width: int)
     heads = page.run("[...document.querySelectorAll('#run-table thead th')].map((cell) => cell.textContent)")
     assert heads[:2] == ["system", "epoch s"] and heads[-1].startswith("run")
     assert page.run("getComputedStyle(document.querySelector('#run-table thead th:nth-child(2)')).textAlign") == "right"
+
+
+def test_marks_in_the_dark_have_outlines_and_pictures_a_softer_white(page: Browser) -> None:
+    outline = "document.getElementById('chart-runs').data[0].marker.line.color"
+    insert = "document.querySelector('#gallery').insertAdjacentHTML('beforeend', '<div class=picture><img></div>')"
+    picture = "getComputedStyle(document.querySelector('#gallery .picture img')).filter"
+    try:
+        found = {}
+        for theme in ("light", "dark"):
+            page.theme(theme)
+            page.page.reload()  # charts take their colours as they are drawn
+            page.wait_for(CHARTED)
+            page.run(insert)
+            found[theme] = (page.run(outline), page.run(picture))
+        assert found == {"light": ("#1b2430", "none"), "dark": ("#e6eaf0", "brightness(0.86)")}
+    finally:
+        page.theme("light")
+
+
+@pytest.fixture(scope="module")
+def sweep(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Report of six systems at five budgets, one of which ends out of memory at the least two."""
+    root = tmp_path_factory.mktemp("sweep")
+    for step, system in enumerate(("pyg+", "ali+pg", "ginex", "gnndrive", "diskgnn", "in-memory")):
+        for budget in (16, 32, 64, 128, 256):
+            memory = f"+{budget * 2**20}"
+            if system == "in-memory" and budget < 64:
+                save(root, make_record(system, [], status="oom", memory=memory, experiment="sweep"))
+            else:
+                seconds = (40.0 - 6 * step) * (64 / budget) ** 0.5
+                save(root, make_record(system, [seconds, seconds * 1.02], memory=memory, experiment="sweep"))
+    return write_report(root, draw=False).path
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_the_report_of_a_sweep_fits_any_window_and_axe_finds_nothing(browser: Browser, sweep: Path, theme: str) -> None:
+    browser.errors.clear()
+    browser.theme(theme)
+    browser.open(sweep)
+    browser.wait_for("document.querySelector('#chart-runs .main-svg')")
+    try:
+        browser.run("document.getElementById('show-all').click()")
+        assert browser.run(ROWS) == 30
+        assert browser.clipped() == []
+        assert browser.violations() == []
+        assert browser.errors == []
+    finally:
+        browser.theme("light")

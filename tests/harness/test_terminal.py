@@ -28,6 +28,7 @@ from harness.regress.trend import Point, Series, Step
 from harness.results import store
 from harness.ssd.drive import save_drive
 from systems.registry import names
+from tests.harness.records import make_record, save
 from tests.harness.regress.samples_made import cells, session
 from tests.harness.run_tools import command, environment
 from tests.harness.ssd.drives import make_drive
@@ -161,22 +162,33 @@ def test_the_list_of_runs_on_a_terminal_of_80_columns(roots: tuple[Path, Path]) 
     os.close(primary)
     lines = re.sub(r"\x1b\[[0-9;]*m", "", found.decode()).splitlines()
     assert [line.rstrip() for line in lines] == [
-        f"runs in {roots[1]}, dataset golden-20k, epoch of the first 4 of 20 mini-batches, mostly epochs 3, device "
+        f"runs in {roots[1]} (× fastest: within the setting whose number is in brackets), dataset golden-20k, epoch "
+        "of the first 4 of 20 mini-batches, mostly epochs 3, device "
         "emulated:a10g, device_memory 2.0 MiB, timeout 60s",
         "run          system              memory  epoch s  × fastest  once+first  verdict",
-        "56011e98-r0  pyg+                +8MiB   0.0235   1.00       0.134       CAVEATS",
-        "1e0c5b47-r0  ginex               +8MiB   0.0922   3.92       0.319       CAVEATS",
-        "c5d96b20-r0  mariusgnn           +1MiB   oom      –          –           CAVEATS",
-        "41cecc0e-r0  gnndrive            +8MiB   0.0283   1.20       0.244       CAVEATS",
+        "56011e98-r0  pyg+                +8MiB   0.0235   1.00 (1)   0.134       CAVEATS",
+        "1e0c5b47-r0  ginex               +8MiB   0.0922   3.92 (1)   0.319       CAVEATS",
+        "c5d96b20-r0  mariusgnn           +1MiB   oom      – (2)      –           CAVEATS",
+        "41cecc0e-r0  gnndrive            +8MiB   0.0283   1.20 (1)   0.244       CAVEATS",
         "             extractors=1",
-        "d70efb5f-r0  in-memory; device   none    0.432    1.00       0.895       CAVEATS",
+        "d70efb5f-r0  in-memory; device   none    0.432    1.00 (3)   0.895       CAVEATS",
         "             cpu, device_memory",
         "             none",
-        "a956b513-r0  gnndrive            +8MiB   invalid  –          –           INVALID",
+        "a956b513-r0  gnndrive            +8MiB   invalid  – (4)      –           INVALID",
         "             extractors=0;",
         "             epochs 2, timeout",
         "             3600s",
     ]
+
+
+def test_runs_that_are_equal_in_all_columns_show_when_they_started(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    begun = ("2026-01-01T10:00:00+00:00", "2026-01-01T11:00:00+00:00")
+    save(tmp_path, *(make_record("ginex", [], status="oom").model_copy(update={"started_at": at}) for at in begun))
+    listed = printed(partial(run, "results", "list", "--results-root", str(tmp_path)), 160, capsys)
+    assert "2026-01-01 10:00:00" in listed and "2026-01-01 11:00:00" in listed
+    assert "(1)" not in listed, "a single setting needs no number"
 
 
 def test_short_run_ids_name_their_run_in_every_command(

@@ -83,7 +83,7 @@
         traces.push({
           type: "scatter", mode: "markers", name: literal(system), legendgroup: literal(system), showlegend: !named.has(system), xaxis: `x${suffix}`, yaxis: `y${suffix}`,
           x: mine.map((run) => words ? literal(run[x]) : across(run, x)), y: mine.map((run) => run[y]), customdata: mine.map((run) => run.id),
-          marker: { color: look(system).color, symbol: look(system).symbol, size: 10, line: { color: "#1b2430", width: 0.8 } },
+          marker: { color: look(system).color, symbol: look(system).symbol, size: 10, line: { color: Report.shade("ink"), width: 0.8 } },
           error_y: y === "epoch_s" ? { type: "data", symmetric: false, array: mine.map((run) => run.high - run.epoch_s), arrayminus: mine.map((run) => run.epoch_s - run.low), color: look(system).color, thickness: 1.2 } : undefined,
           hoverinfo: "text", hovertext: mine.map((run) => [`<b>${literal(run.system)}</b> ${number(run[y])}`, `${literal(run.dataset)}, ${literal(run.model)}, batch ${run.batch}`,
             `memory ${literal(memory(run.memory))}, ${literal(run.device)}`, `${run.class}, ${run.verdict}, ${run.samples} epochs`, "select for its page"].join("<br>")),
@@ -122,7 +122,7 @@
     const place = (run) => { const mates = sorted.filter((mate) => mate.system === run.system); return mates.length > 1 ? ` ${mates.indexOf(run) + 1}` : ""; };
     const label = (run) => literal(run.system) + place(run);
     const traces = names.map((stage, index) => ({
-      type: "bar", name: literal(stage), x: sorted.map(label), y: sorted.map((run) => run.parts[index]), customdata: sorted.map((run) => run.id), marker: { color: data.stage_colors[stage] || "#b6bdc7", line: { color: "#1b2430", width: 0.4 } },
+      type: "bar", name: literal(stage), x: sorted.map(label), y: sorted.map((run) => run.parts[index]), customdata: sorted.map((run) => run.id), marker: { color: data.stage_colors[stage] || "#b6bdc7", line: { color: Report.shade("ink"), width: 0.4 } },
       hoverinfo: "text", hovertext: sorted.map((run) => `<b>${literal(run.system)}</b> ${literal(stage)} ${number(run.parts[index])} s<br>${literal(run.dataset)}, memory ${literal(memory(run.memory))}`),
     })).filter((trace) => trace.y.some((value) => value));
     plot(node, traces, {

@@ -100,7 +100,7 @@ Report.showRun = async (id, page) => {
     if (!node) return;
     const names = [...new Set(own.epochs.flatMap((epoch) => Object.keys(epoch.stages)))];
     const y = own.epochs.map((epoch) => `epoch ${epoch.epoch}${epoch.warmup ? " (warm-up)" : ""}`);
-    plot(node, names.map((name) => ({ type: "bar", orientation: "h", name: literal(name), y, x: own.epochs.map((epoch) => epoch.stages[name] ?? null), marker: { color: data.stage_colors[name] || "#b6bdc7", line: { color: "#1b2430", width: 0.4 } }, hovertemplate: "%{x:.3g} s<extra>%{fullData.name}</extra>" })),
+    plot(node, names.map((name) => ({ type: "bar", orientation: "h", name: literal(name), y, x: own.epochs.map((epoch) => epoch.stages[name] ?? null), marker: { color: data.stage_colors[name] || "#b6bdc7", line: { color: Report.shade("ink"), width: 0.4 } }, hovertemplate: "%{x:.3g} s<extra>%{fullData.name}</extra>" })),
       { barmode: "group", height: 150 + 24 * own.epochs.length * Math.max(2, names.length / 1.6), yaxis: axis({ type: "category", autorange: "reversed" }), xaxis: axis({ title: { text: "s" }, rangemode: "tozero" }) });
   }
 
@@ -109,7 +109,7 @@ Report.showRun = async (id, page) => {
     const legends = { y: "legend", y2: "legend2", y3: "legend3", y4: "legend3" };
     const legend = (y) => ({ orientation: "h", x: 0, y, yanchor: "bottom", bgcolor: "rgba(0,0,0,0)" });
     const series = [
-      ["cpu", "CPU", "y", shade("accent"), "solid", "%"], ["gpu", "GPU", "y", "#e69f00", "dash", "%"], ["iowait", "I/O wait", "y", shade("ink"), "dot", "%"],
+      ["cpu", "CPU", "y", shade("accent"), "solid", "%"], ["gpu", "GPU", "y", shade("fair"), "dash", "%"], ["iowait", "I/O wait", "y", shade("ink"), "dot", "%"],
       ["used", "used", "y2", shade("accent"), "solid", "MiB"], ["anon", "anonymous", "y2", "#d55e00", "dash", "MiB"], ["cache", "cached", "y2", "#009e73", "dot", "MiB"],
       ["read", "disk reads", "y3", shade("accent"), "solid", "MB/s"], ["requests", "requests", "y4", "#d55e00", "dot", "k/s"]];
     const traces = series.filter(([key]) => line[key]).map(([key, name, yaxis, color, dash, unit]) => ({ type: "scatter", mode: "lines", name, x, y: line[key], xaxis: "x", yaxis, legend: legends[yaxis], line: { color, dash, width: 1.6 }, hovertemplate: `%{y:.3g} ${unit}<extra>${name}</extra>` }));

@@ -190,6 +190,7 @@ def test_the_page_is_whole_and_fetches_nothing(drawn: tuple[DriveComparison, Pat
         assert value in page
     pdf = (folder / "ssd-report.pdf").read_bytes()
     assert pdf.startswith(b"%PDF") and len(re.findall(rb"/Type /Page\b", pdf)) == 1
+    assert b"/Title (SSDs compared: evil" in pdf
     rows = (folder / "ssd-epochs.csv").read_text().splitlines()
     assert len(rows) == 1 + 3 * 2
     assert json.loads((folder / "ssd-report.json").read_text())["workload"] == found.workload
