@@ -135,7 +135,8 @@ _READ = {
 
 def explain(judged: Judged) -> list[str]:
     """Return the lines that explain a verdict, most important first."""
-    source = f"{find_claim(judged.id).where}; {judged.condition}; {_READ[judged.read]}"
+    claim = find_claim(judged.id)
+    source = f"{claim.where}; {claim.condition}; {_READ[claim.read]}"
     tolerance = judged.tolerance or "none"
     lines = [f"{judged.id} ({judged.paper}): {judged.claim}"]
     lines.append(f"paper: {judged.paper_value} {judged.unit} ({source}; tolerance {tolerance})")
@@ -146,7 +147,7 @@ def explain(judged: Judged) -> list[str]:
     if found is None:
         return lines
     lines += [f"  {line}" for line in found.detail]
-    differences = [*setting_lines(dict(found.setting)), found.differs]
+    differences = [*setting_lines(dict(found.setting)), claim.differs]
     lines += [f"differs from the paper: {line}" for line in differences if line]
     for name, sources in (("studies", found.studies), ("runs", found.runs)):
         if sources:

@@ -39,6 +39,7 @@ class Claim:
         runs: `figure` or `bench`: source of the runs that answer the claim.
         setting: subset of these runs, as `model=sage dim=128`; other settings are the profile's.
         condition: the paper's own setting.
+        differs: difference of our runs from it, beyond scale, device and cap; empty: none.
         emulated: `device` where an emulated device's coefficients decide the number.
         not_run: reason why no run of ours can answer the claim; else empty.
     """
@@ -59,6 +60,7 @@ class Claim:
     runs: str
     setting: str
     condition: str
+    differs: str
     emulated: str
     not_run: str
 
@@ -107,7 +109,10 @@ def distance(claim: Claim, seen: float) -> float:
         return 0.0
     nearest = low if seen <= low else high
     if claim.factor is not None:
-        return abs(math.log(seen / nearest)) / math.log(claim.factor) if seen > 0 and nearest > 0 else math.inf
+        if seen <= 0 or nearest <= 0:
+            return math.inf
+        # Of the smallest numbers the quotient is 0, and a difference of logarithms still a number.
+        return abs(math.log(seen) - math.log(nearest)) / math.log(claim.factor)
     return abs(seen - nearest) / claim.points if claim.points else math.inf
 
 
