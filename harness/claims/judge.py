@@ -155,14 +155,20 @@ def explain(judged: Judged) -> list[str]:
     return lines
 
 
+def published_text(judged: Judged) -> str:
+    """Format the published value with its unit."""
+    return f"{judged.paper_value} {judged.unit}".strip()
+
+
 def measured_text(judged: Judged) -> str:
-    """Format the measured number with its interval; a dash where nothing was measured."""
+    """Format the measured number with unit and interval; a dash where nothing was measured."""
     if judged.measured is None:
         return "–"
-    return f"{number_text(judged.measured)}{interval_text(judged)} {judged.unit}".strip()
+    number = f"{number_text(judged.measured)} {judged.unit}".strip()
+    return number + _interval_text(judged)
 
 
-def interval_text(judged: Judged) -> str:
+def _interval_text(judged: Judged) -> str:
     """Format the interval of the measured number as ` [11–13, 95 %]`; empty where there is none."""
     low, high = judged.interval or (0, 0)
     if low == high:

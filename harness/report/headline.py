@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from operator import attrgetter
 
 from harness.compare.epochs import part_of_epoch, with_part
 from harness.compare.plan import Plain
@@ -103,9 +104,10 @@ def who_is_ahead(records: Sequence[Plain], profile: str) -> list[str]:
     found = headline(settings, records)
     if found.first is None:
         return [found.nothing]
-    contested = sorted((one for one in settings if len(one.measured) > 1), key=_graph_over_budget)
+    contested = [one for one in settings if len(one.measured) > 1]
     if len(contested) < 2:
         return _lines(found.first)
+    contested.sort(key=attrgetter("graph_over_budget"))
     told = [tell(one, settings) for one in contested]
     shared = set.intersection(*(set(one.setting.split("; ")) for one in told))
     lines = []
@@ -114,10 +116,6 @@ def who_is_ahead(records: Sequence[Plain], profile: str) -> list[str]:
         own = [part for part in one.setting.split("; ") if part not in shared]
         lines += [f"{', '.join(own)}: {first}", *more]
     return lines
-
-
-def _graph_over_budget(setting: RankedSetting) -> float:
-    return max((s.record.get("summary") or {}).get("topology_over_budget") or 0.0 for s in setting.measured)
 
 
 def _lines(told: Told) -> list[str]:
@@ -208,13 +206,12 @@ def _notes(setting: RankedSetting, settings: Sequence[RankedSetting]) -> list[st
     own = [standing.system for standing in measured if standing.own_batches]
     if own:
         notes.append(f"{_and(own)} trained on mini-batches of its own, not on those of the others.")
-    classes = sorted({str(standing.record["class"]) for standing in measured if standing.record.get("class")})
+    classes = sorted({standing.record["class"] for standing in measured} - {None})
     if classes and classes != ["storage-bound"]:
         notes.append(f"Not all of it is storage-bound: {_and(classes)} (rule 7).")
-    graph = _graph_over_budget(setting)
-    if graph > 1:
+    if setting.graph_over_budget > 1:
         another = "the papers' settings hold it, so this is another experiment (rule 7)"
-        notes.append(f"The graph is {graph:.1f} x the host budget: {another}.")
+        notes.append(f"The graph is {setting.graph_over_budget:.1f} x the host budget: {another}.")
     bent = _bent(measured)
     if bent:
         notes.append(f"Caveats, rules not kept: {'; '.join(bent)}.")

@@ -9,11 +9,12 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from harness.claims.judge import measured_text, published_text
 from harness.compare.plan import Plain
 from harness.figures.draw import style
 from harness.judge import rules
 from harness.judge.page import linked, reason_of
-from harness.report.gallery import GalleryEntry, measured_text, published_text
+from harness.report.gallery import GalleryEntry
 from harness.report.runs import compact
 from workloads.units import format_bytes
 
@@ -65,6 +66,7 @@ def page(
         published=published_text,
         measured=measured_text,
         bytes=lambda size: format_bytes(size) if size else "unknown",
+        reason=reason_of,
         ruled=lambda text: Markup(_ruled(str(escape(text)))),
     )
     return environment.get_template("report.html").render(
@@ -77,7 +79,7 @@ def page(
         papers=list(dict.fromkeys(entry.paper for entry in entries)),
         drawn=[entry for entry in entries if entry.drawn],
         undrawn=[entry for entry in entries if not entry.drawn],
-        rules=_rules(),
+        rules=rules(),
         opening=OPENING,
         **shown,
     )
@@ -90,21 +92,6 @@ def _looks(runs: Plain) -> Plain:
     systems = style.ordered([*style.LOOKS, *(texts[row[place]] for row in runs["rows"])])
     look_of = style.system_looks(systems)
     return {name: {"color": look_of(name).color, "symbol": look_of(name).symbol} for name in systems}
-
-
-def _rules() -> list[Plain]:
-    """Return the rules of the verdict in their order; `place` numbers the groups of one number."""
-    places: dict[str, int] = {}
-    return [
-        {
-            "place": places.setdefault(entry.number, len(places)),
-            "number": entry.number,
-            "name": entry.name,
-            "severity": entry.severity,
-            "paragraphs": reason_of(entry).split("\n\n"),
-        }
-        for entry in rules()
-    ]
 
 
 def _ruled(html: str) -> str:

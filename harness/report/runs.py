@@ -65,8 +65,6 @@ PLACES = {
     "verdict": "verdict",
     "kind": "summary.epoch_s.interval_kind",
 }
-#: Columns of numbers of the summary, which are rounded.
-NUMBERS = {"epoch_s": "epoch_s.median"} | {metric.column: metric.name for metric in METRICS if metric.column}
 #: Parts of an epoch that its run's page shows as they are.
 _OF_EPOCH = "epoch warmup batches device_bytes device_requests digest loss accuracy test_accuracy".split()
 
@@ -102,7 +100,8 @@ def _row(record: Plain, stages: Sequence[str]) -> Plain:
     config, summary = record["config"], record["summary"]
     measured = measured_epochs(record)
     row = {column: value_at(record, place) for column, place in PLACES.items()}
-    row |= {column: short(value_at(summary, place)) for column, place in NUMBERS.items()}
+    row |= {metric.column: short(summary.get(metric.name)) for metric in METRICS if metric.column}
+    row["epoch_s"] = short(value_at(summary, "epoch_s.median"))
     row["low"], row["high"] = map(short, value_at(summary, "epoch_s.interval") or (None, None))
     row["samples"] = len(measured)
     row["part"] = part_of_epoch(config) or WHOLE

@@ -15,12 +15,13 @@ import pandas as pd
 import pytest
 
 from harness.claims import Judged
+from harness.claims.judge import measured_text, published_text
 from harness.figures.base import catalogue
 from harness.judge import rules
 from harness.judge.metrics import summarised_anew
 from harness.records.record import Record
 from harness.report import write, write_report
-from harness.report.gallery import Scoreboard, gallery, measured_text, published_text, read_markdown
+from harness.report.gallery import Scoreboard, gallery, read_markdown
 from harness.report.headline import Headline, headline, who_is_ahead
 from harness.report.outdated import MARK, is_current, mark_outdated
 from harness.report.page import SCRIPTS, TEMPLATES
