@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
@@ -12,7 +11,7 @@ from harness.claims.published import Claim, Verdict, claims, direction, find_cla
 from harness.claims.registry import answers
 from harness.compare.verdicts import NotDrawn, with_uncounted
 from harness.figures.draw.captions import graph_size
-from harness.progress import tracked
+from harness.progress import Notice, silent, tracked
 from workloads.units import format_bytes
 
 if TYPE_CHECKING:
@@ -59,9 +58,7 @@ class Judged:
         return content
 
 
-def judge_all(
-    evidence: Evidence, profile: Plain | None = None, progress: Callable[[str], None] = lambda text: None
-) -> list[Judged]:
+def judge_all(evidence: Evidence, profile: Plain | None = None, progress: Notice = silent) -> list[Judged]:
     """Judge every published claim, in the file's order; the claims declare runs of `profile` (default: `quick`)."""
     declared = DeclaredRuns(evidence, profile)
     every = tracked(progress, list(claims().values()), "judging claims", "claims")

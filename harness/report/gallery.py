@@ -7,7 +7,7 @@ import csv
 import io
 import re
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -17,6 +17,7 @@ from harness.claims.published import VERDICTS
 from harness.compare.evidence import Evidence
 from harness.figures.base import published
 from harness.figures.render import Rendered, read_rendered
+from harness.progress import Notice, silent
 from harness.results.reference import FOLDER, reference_of
 from workloads.errors import OutcoreError
 
@@ -59,7 +60,7 @@ class Scoreboard:
         return [(paper, Scoreboard(claims).counts()) for paper, claims in papers.items()]
 
 
-def judge(evidence: Evidence, progress: Callable[[str], None] = lambda text: None) -> Scoreboard:
+def judge(evidence: Evidence, progress: Notice = silent) -> Scoreboard:
     """Judge every published claim; where that fails, return the reason as `missing`."""
     try:
         found = judge_all(evidence, progress=progress)

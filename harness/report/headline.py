@@ -13,7 +13,7 @@ from harness.compare.verdicts import uncounted_text
 from harness.figures.draw.captions import broken_rules
 from harness.records.cost import TrainingCost, leaders, leading, shared_work
 from harness.records.record import COUNTED, Spread, class_of
-from harness.report.setting_words import in_words
+from harness.report.setting_words import in_words, listed
 from harness.report.standings import RankedSetting, Standing, settings_of, times_as_fast, without_cap
 from harness.settings import complete_options
 
@@ -192,7 +192,7 @@ def _notes(setting: RankedSetting, settings: Sequence[RankedSetting]) -> list[st
     for standing in setting.standings:
         if standing.epoch_s is None:
             ended.setdefault(OUTCOMES.get(standing.status, standing.status), []).append(standing.system)
-    notes = [f"{_and(systems)} {outcome}." for outcome, systems in ended.items()]
+    notes = [f"{listed(systems)} {outcome}." for outcome, systems in ended.items()]
     notes += [sentence for standing in setting.timed for sentence in _lost(standing)]
     free = without_cap(setting, settings)
     if free is not None and free.cost is not None and best.cost is not None:
@@ -202,13 +202,13 @@ def _notes(setting: RankedSetting, settings: Sequence[RankedSetting]) -> list[st
     replays = [standing.system for standing in setting.timed if standing.replays]
     if replays and len(replays) < len(setting.timed):
         earlier = "trains all epochs on samples of an earlier one"
-        notes.append(f"{_and(replays)} {earlier}: another workload, ranked apart.")
+        notes.append(f"{listed(replays)} {earlier}: another workload, ranked apart.")
     own = [standing.system for standing in measured if standing.own_batches]
     if own:
-        notes.append(f"{_and(own)} trained on mini-batches of its own, not on those of the others.")
+        notes.append(f"{listed(own)} trained on mini-batches of its own, not on those of the others.")
     classes = sorted({standing.record["class"] for standing in measured} - {None})
     if classes and classes != ["storage-bound"]:
-        notes.append(f"Not all of it is storage-bound: {_and(classes)} (rule 7).")
+        notes.append(f"Not all of it is storage-bound: {listed(classes)} (rule 7).")
     if setting.graph_over_budget > 1:
         another = "the papers' settings hold it, so this is another experiment (rule 7)"
         notes.append(f"The graph is {setting.graph_over_budget:.1f} x the host budget: {another}.")
@@ -313,7 +313,3 @@ def _middle(value: Spread) -> float:
     """Return the mean, or the ratio of the means, of samples."""
     assert value.mean is not None
     return value.mean
-
-
-def _and(names: Sequence[str]) -> str:
-    return " and ".join([", ".join(names[:-1]), names[-1]] if len(names) > 1 else names)

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from fractions import Fraction
-from typing import Any
 
 import pandas as pd
 
@@ -16,6 +15,7 @@ from harness.figures.draw.captions import graph_size
 from harness.figures.draw.panels import MARK
 from harness.figures.outcore.memory import cost_of, memory_rows, over_memory
 from harness.records.cost import leaders, leading, shared_work
+from harness.report.setting_words import listed
 from harness.results.reference import Reference
 from harness.results.table import each
 from workloads.units import format_bytes, row_bytes
@@ -37,17 +37,14 @@ def table_of(evidence: Evidence, reference: Reference) -> str:
     rows["share"] = [_share(budget, features) for budget in rows["budget_bytes"]]
     systems = style.ordered(list(rows["system"]))
     named = [f"`{name}`" for name in systems]
-    lines = [_line(["budget, of the features", "graph/budget", *named]), "| --- " * (len(systems) + 2) + "|"]
+    table = [["budget, of the features", "graph/budget", *named], ["---"] * (len(systems) + 2)]
     for share, found in rows.groupby("share", sort=False):
-        graphs = found["graph_over_budget"].dropna()
-        graph = f"{graphs.iloc[0]:.2f}" if len(graphs) else "–"
-        lines.append(_line([str(share), graph, *(_cell(found, name) for name in systems)]))
+        graph = found["graph_over_budget"].astype(float).max()
+        known = "–" if pd.isna(graph) else f"{graph:.2f}"
+        table.append([str(share), known, *(_cell(found, name) for name in systems)])
+    lines = [f"| {' | '.join(cells)} |" for cells in table]
     sentences = [*_fastest(rows), *_trainings(rows), _verdicts(evidence, rows)]
     return "\n".join([_setting(rows, reference), "", *lines, "", *sentences, "", ""])
-
-
-def _line(cells: Sequence[str]) -> str:
-    return f"| {' | '.join(cells)} |"
 
 
 def _share(budget: int, features: int) -> str:
@@ -109,7 +106,7 @@ def _fastest(rows: pd.DataFrame) -> Iterator[str]:
         if known.empty:
             continue
         first = known.loc[known.groupby("share", sort=False)[column].idxmin()]
-        shares = first.groupby("system", sort=False)["share"].agg(_listed)
+        shares = first.groupby("system", sort=False)["share"].agg(listed)
         places = [f"`{name}` at {share}" for name, share in shares.items()]
         yield f"{opening}: {', '.join(places)}."
 
@@ -135,8 +132,3 @@ def _verdicts(evidence: Evidence, rows: pd.DataFrame) -> str:
     counts = runs["verdict"].value_counts()
     parts = ", ".join(f"{count} are `{verdict}`" for verdict, count in counts.items())
     return f"Of {len(runs)} runs {parts}."
-
-
-def _listed(parts: Any) -> str:
-    *first, last = parts
-    return " and ".join(filter(None, [", ".join(first), last]))

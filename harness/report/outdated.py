@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from harness.atomic import whole_file
+from harness.progress import Notice, silent
 from harness.report.write import NAME
 
 MARK = (
@@ -47,7 +47,7 @@ def is_current(report: Path, root: Path) -> bool:
     return report.is_file() and report.stat().st_mtime_ns >= newest
 
 
-def mark_outdated(root: Path, progress: Callable[[str], None] = lambda text: None) -> Outdated:
+def mark_outdated(root: Path, progress: Notice = silent) -> Outdated:
     """Mark the report and the figures of a results root that show other records than it has now.
 
     A figure's mark stands in its JSON, the report's at the top of its page.

@@ -16,6 +16,7 @@ from harness.judge import rules
 from harness.judge.page import linked, reason_of
 from harness.report.gallery import GalleryEntry
 from harness.report.runs import compact
+from harness.results.reference import Reference
 from workloads.units import format_bytes
 
 TEMPLATES = Path(__file__).parent / "templates"
@@ -29,7 +30,7 @@ MARKS = {"reproduced": "✓", "direction only": "~", "not reproduced": "✗", "e
 
 def page(
     *,
-    title: str,
+    reference: Reference | None,
     entries: Sequence[GalleryEntry],
     runs: Plain,
     first: Plain,
@@ -40,14 +41,13 @@ def page(
     """Render the report as one HTML document; every value is escaped, and only the report's own scripts can run.
 
     Args:
-        title: title of the page.
+        reference: manifest of reference results, which names the page.
         entries, runs: the gallery, and the table of all runs.
         first: filters that show the headline's setting.
         details: packed `pool` and `runs` (details by run).
         timelines: run -> packed timeline and pipeline.
-        shown: further values of the template: `headline`, `board`, `counts` of runs, `reference` (manifest of reference
-            results, or None), `unreadable` (folder and reason of some unreadable records) and `unreadable_count`,
-            `undetailed` (runs without details here), `shown` and `crowded` (runs with and without a timeline here),
+        shown: further values of the template: `headline`, `board`, `counts` of runs, `unreadable` (bad records),
+            `undetailed` (number of runs without details here) and `crowded` (of drawn runs without a timeline here),
             `foreign` (table of measurements by other code, or None), `written` (time).
     """
     import jinja2
@@ -55,6 +55,7 @@ def page(
 
     scripts = own_scripts()
     looks = _looks(runs)
+    title = reference.label if reference else "Outcore report"
     data = {"title": title, "looks": looks, "stage_colors": style.STAGE_COLORS, "first": first, "runs": runs}
     environment = jinja2.Environment(
         loader=jinja2.FileSystemLoader(TEMPLATES), autoescape=True, trim_blocks=True, undefined=jinja2.StrictUndefined
@@ -71,14 +72,14 @@ def page(
     )
     return environment.get_template("report.html").render(
         title=title,
+        reference=reference,
+        entries=entries,
+        shown=len(timelines),
         policy=policy(scripts),
         css=Markup((TEMPLATES / "report.css").read_text(encoding="utf-8")),  # ours
         scripts=[Markup(script) for script in scripts],  # ours and plotly's
         data=Markup(embedded(data)),
         packed=Markup(embedded({"details": details, "timelines": timelines})),
-        papers=list(dict.fromkeys(entry.paper for entry in entries)),
-        drawn=[entry for entry in entries if entry.drawn],
-        undrawn=[entry for entry in entries if not entry.drawn],
         rules=rules(),
         opening=OPENING,
         **shown,

@@ -7,7 +7,7 @@ import os
 import re
 import shutil
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,7 +17,7 @@ from harness.compare.evidence import Evidence, load_evidence
 from harness.compare.plan import Plain, value_at
 from harness.figures.base import catalogue
 from harness.plan.experiment import PROFILES, parse_experiment
-from harness.progress import tracked
+from harness.progress import Notice, silent, tracked
 from harness.records.hosts import host_fingerprint
 from harness.records.seal import THINNED, file_digest
 from harness.records.study import study_path
@@ -41,12 +41,7 @@ _CLASS = re.compile(r"[a-z0-9][a-z0-9.-]{0,39}")
 
 
 def write_reference(
-    root: Path,
-    out: Path,
-    *,
-    samples: int = SAMPLES,
-    partial: bool = False,
-    progress: Callable[[str], None] = lambda text: None,
+    root: Path, out: Path, *, samples: int = SAMPLES, partial: bool = False, progress: Notice = silent
 ) -> Reference:
     """Pack records, stages, telemetry, studies and experiments of a results root into `out`, and return its manifest.
 
@@ -120,13 +115,7 @@ def _plan(evidence: Evidence) -> _Planned:
 
 
 def _write(
-    root: Path,
-    out: Path,
-    stage: Path,
-    evidence: Evidence,
-    plan: _Planned,
-    samples: int,
-    progress: Callable[[str], None],
+    root: Path, out: Path, stage: Path, evidence: Evidence, plan: _Planned, samples: int, progress: Notice
 ) -> Reference:
     folders = [Path(run.path) for run in each(evidence.runs)]
     short = sum(_copy(folder, stage, samples) for folder in tracked(progress, folders, "copying runs", "runs"))

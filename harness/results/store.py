@@ -6,13 +6,13 @@ import json
 import re
 import shutil
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from pydantic import ValidationError
 
-from harness.progress import tracked
+from harness.progress import Notice, silent, tracked
 from harness.records import seal
 from harness.records.record import Record
 from harness.records.schema import SchemaError, upgraded
@@ -129,9 +129,7 @@ def _folders(root: Path) -> list[Path]:
     return sorted(path for path in runs_folder(root).glob("[!.]*") if path.is_dir())
 
 
-def scan(
-    root: Path, bad: list[BadRecord] | None = None, progress: Callable[[str], None] = lambda text: None
-) -> Iterator[tuple[Path, Record]]:
+def scan(root: Path, bad: list[BadRecord] | None = None, progress: Notice = silent) -> Iterator[tuple[Path, Record]]:
     """Yield every readable run with its folder, oldest first; add unreadable ones to `bad`, never raise."""
     for folder in tracked(progress, _folders(root), "reading records", "records"):
         try:
@@ -146,9 +144,7 @@ def scan(
         yield folder, record
 
 
-def records(
-    root: Path, bad: list[BadRecord] | None = None, progress: Callable[[str], None] = lambda text: None
-) -> Iterator[Record]:
+def records(root: Path, bad: list[BadRecord] | None = None, progress: Notice = silent) -> Iterator[Record]:
     """Yield every readable record, oldest first; add unreadable ones to `bad`."""
     for _, record in scan(root, bad, progress):
         yield record
