@@ -135,7 +135,7 @@ def load_evidence(root: Path, progress: Notice = silent) -> Evidence:
     evidence = Evidence(load(root, progress), read_studies(root), foreign=read_foreign(root))
     made = []
     for record in evidence.records:
-        host, code = host_fingerprint(record.get("environment") or {}), Code(**(record.get("code") or {}))
+        host, code = host_fingerprint(record["environment"]), Code(**record["code"])
         made.append(Made(host, record["system"], code, record["run_id"], record["config"]["sampler"]))
     runs = evidence.runs[of_one_code(made)].reset_index(drop=True) if made else evidence.runs
     names = [record["config"]["experiment"] for record in Evidence(runs).records]

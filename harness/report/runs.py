@@ -7,9 +7,12 @@ import gzip
 import json
 import math
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import pandas as pd
 
 from harness.compare.epochs import WHOLE, part_of_epoch
 from harness.compare.plan import Plain, value_at
@@ -21,9 +24,6 @@ from harness.results.store import WORKER_LOG
 from harness.results.table import measured_epochs, preparation_s
 from workloads.errors import InputError, OutcoreError
 from workloads.units import parse_bytes, row_bytes
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 # Bytes of a worker's log that are shown, from its end.
 LOG_TAIL = 4096
@@ -45,6 +45,8 @@ LEVELS = {
 RATES = {"disk_read_bytes": ("read", 1e-6), "disk_read_requests": ("requests", 1e-3)}
 
 
+# Errors of a table that is missing or damaged; pyarrow's are ValueErrors.
+_DAMAGED = (OutcoreError, OSError, ValueError, KeyError, TypeError)
 #: Columns of the table of runs that are parts of the record, by their place in it.
 PLACES = {
     "id": "run_id",
@@ -252,25 +254,20 @@ def finite(value: Any) -> Any:
     return value
 
 
-def over_time(folder: Path, record: Mapping[str, Any], points: int = POINTS) -> Plain | None:
+def over_time(folder: Path, record: Plain) -> Plain | None:
     """Return timeline and pipeline of one run; None where it has neither (it ended early, or its files are damaged)."""
-    from harness.results import store as results
+    from harness.results.store import table
 
-    parts: dict[str, Callable[[], Plain | None]] = {
-        "line": lambda: timeline(results.table(folder, "telemetry"), points),
-        "pipeline": lambda: pipeline(results.table(folder, "stages"), record),
-    }
-    found: dict[str, Plain | None] = {}
-    for name, thin in parts.items():
-        try:
-            found[name] = thin()
-        except (OutcoreError, OSError, ValueError, KeyError, TypeError):  # pyarrow's errors are ValueErrors
-            found[name] = None
+    found: Plain = {"line": None, "pipeline": None}
+    with suppress(*_DAMAGED):
+        found["line"] = timeline(table(folder, "telemetry"))
+    with suppress(*_DAMAGED):
+        found["pipeline"] = pipeline(table(folder, "stages"), record)
     return found if any(found.values()) else None
 
 
-def timeline(table: pd.DataFrame, points: int = POINTS) -> Plain | None:
-    """Average telemetry over at most `points` equal intervals; a table with no more rows stays as it is.
+def timeline(table: pd.DataFrame) -> Plain | None:
+    """Average telemetry over at most `POINTS` equal intervals; a table with no more rows stays as it is.
 
     Returns:
         `t` (s), and for each measured series of `LEVELS` and `RATES` a list, None where unknown. None for a table
@@ -282,12 +279,14 @@ def timeline(table: pd.DataFrame, points: int = POINTS) -> Plain | None:
     t = ordered["t"].to_numpy(dtype=np.float64)
     if len(t) < 2 or not np.isfinite(t).all() or t[-1] <= t[0]:
         return None
-    count = min(points, len(t))
-    dt = (t[-1] - t[0]) / count
-    thin = len(t) > points
-    at = np.minimum(((t - t[0]) / dt).astype(np.int64), count - 1) if thin else np.arange(count)
+    count = len(t)
+    at, moments = np.arange(count), t
+    if count > POINTS:
+        count = POINTS
+        dt = (t[-1] - t[0]) / count
+        at = ((t - t[0]) / dt).astype(np.int64).clip(max=count - 1)
+        moments = t[0] + (np.arange(count) + 0.5) * dt
     seconds = np.diff(t, prepend=np.nan)
-    moments = t[0] + (np.arange(count) + 0.5) * dt if thin else t
     found: Plain = {"t": [round(float(moment), 2) for moment in moments]}
     for column, (name, factor) in {**LEVELS, **RATES}.items():
         if column not in ordered:
@@ -295,40 +294,36 @@ def timeline(table: pd.DataFrame, points: int = POINTS) -> Plain | None:
         values = ordered[column].astype(float) * factor
         if column in RATES:
             values = values / np.where(seconds > 0, seconds, np.nan)
-        means = values.replace([np.inf, -np.inf], np.nan).groupby(at).mean().reindex(range(count))
+        known = values.where(np.isfinite(values))
+        means = known.groupby(at).mean().reindex(range(count))
         if means.notna().any():
             found[name] = [short(value, 3) for value in means]
     return found
 
 
-def pipeline(table: pd.DataFrame, record: Mapping[str, Any], spans: int = SPANS) -> Plain | None:
+def pipeline(table: pd.DataFrame, record: Plain) -> Plain | None:
     """Return each mini-batch's spans in the stages of the first measured epoch.
 
     Returns:
         `epoch`, `stages` (names), `batches` and `of` (shown, and all of the epoch), and `spans`: stage, mini-batch,
-        start (ms since the epoch began), length (ms); at most `spans`, of the first mini-batches. None for a run
+        start (ms since the epoch began), length (ms); at most `SPANS`, of the first mini-batches. None for a run
         without stages.
     """
-    import numpy as np
-
-    measured = [epoch for epoch in record["epochs"] if not epoch["warmup"]] or list(record["epochs"])
-    own = table[~table["stage"].astype(str).str.startswith("lane:")]
-    if own.empty:
-        return None
-    epoch = measured[0]["epoch"] if measured else int(own["epoch"].min())
-    inside = own[(own["epoch"] == epoch) & (own["batch"] >= 0)]
+    spans = table[~table["stage"].str.startswith("lane:") & (table["batch"] >= 0)]
+    epochs = measured_epochs(record) or record["epochs"]
+    if epochs:
+        number, zero = epochs[0]["epoch"], epochs[0]["start_s"]
+    else:
+        number, zero = table["epoch"].min(), spans["start"].min()
+    inside = spans[spans["epoch"] == number]
     if inside.empty:
         return None
-    zero = float(measured[0]["start_s"]) if measured else float(inside["start"].min())
-    order = inside.groupby("batch")["start"].min().sort_values().index.to_list()
-    most = len(order)
-    if len(inside) > spans:
-        sizes = inside.groupby("batch").size().reindex(order).to_numpy()
-        most = max(1, int(np.searchsorted(np.cumsum(sizes), spans, side="right")))
-    shown = inside[inside["batch"].isin(order[:most])].sort_values(["start", "end"]).head(spans)
-    names = list(dict.fromkeys(shown["stage"].astype(str)))
-    rows = [
-        [names.index(str(stage)), int(batch), round((start - zero) * 1e3, 1), round((end - start) * 1e3, 1)]
-        for stage, batch, start, end in zip(shown["stage"], shown["batch"], shown["start"], shown["end"], strict=True)
-    ]
-    return {"epoch": int(epoch), "stages": names, "batches": most, "of": len(order), "spans": rows}
+    batches = inside.groupby("batch").agg(start=("start", "min"), size=("start", "size")).sort_values("start")
+    most = max(1, int((batches["size"].cumsum() <= SPANS).sum()))
+    shown = inside[inside["batch"].isin(batches.index[:most])].sort_values(["start", "end"]).head(SPANS)
+    stage, names = shown["stage"].factorize()
+    times = pd.DataFrame({"start": shown["start"] - zero, "length": shown["end"] - shown["start"]})
+    times_ms = (times * 1e3).round(1)
+    columns = [stage.tolist(), shown["batch"], times_ms["start"], times_ms["length"]]
+    rows = [list(span) for span in zip(*columns, strict=True)]
+    return {"epoch": int(number), "stages": list(names), "batches": most, "of": len(batches), "spans": rows}

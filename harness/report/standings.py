@@ -7,7 +7,6 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from operator import itemgetter
-from typing import Any
 
 from harness.compare.comparable import comparable, differing_options
 from harness.compare.plan import Plain
@@ -182,12 +181,11 @@ def times_as_fast(fast: Standing, slow: Standing) -> Spread:
 
 def without_cap(setting: RankedSetting, settings: Sequence[RankedSetting]) -> Standing | None:
     """Return the fastest system of the same setting without a memory cap, which is the upper bound."""
-
-    def rest(shared: Mapping[str, Any]) -> Plain:
-        return {key: value for key, value in shared.items() if key not in ("memory", "isolation", "limits")}
-
     if setting.shared["memory"] == "none":
         return None
-    free = [other for other in settings if other.shared["memory"] == "none" and other.measured]
-    first = [other.measured[0] for other in free if rest(other.shared) == rest(setting.shared)]
+    first = []
+    for other in settings:
+        same = {name: other.shared[name] for name in ("isolation", "limits")}
+        if other.measured and other.shared == {**setting.shared, **same, "memory": "none"}:
+            first.append(other.measured[0])
     return min(first, key=_place, default=None)
