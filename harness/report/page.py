@@ -114,9 +114,8 @@ def own_scripts() -> list[str]:
 
 def policy(scripts: Sequence[str]) -> str:
     """Return a content security policy that forbids every address and all other scripts."""
-    hashes = " ".join(
-        f"'sha256-{base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()}'" for script in scripts
-    )
+    digests = [hashlib.sha256(script.encode()).digest() for script in scripts]
+    hashes = " ".join(f"'sha256-{base64.b64encode(digest).decode()}'" for digest in digests)
     return (
         f"default-src 'none'; script-src {hashes}; style-src 'unsafe-inline'; img-src data: blob:; font-src data:; "
         "connect-src 'none'; base-uri 'none'; form-action 'none'"

@@ -37,6 +37,15 @@ PROFILE = "quick"
 #: Bytes of an archive that a repository can hold.
 LIMIT = 20_000_000
 _TELEMETRY = "telemetry.parquet"
+# Properties of the manifest's host, by their place in a record's environment.
+_HOST = {
+    "cpu": "cpu.model",
+    "processors": "cpu.usable",
+    "memory_bytes": "memory.total_bytes",
+    "disk": "disk.model",
+    "file_system": "disk.file_system",
+    "kernel": "kernel.release",
+}
 _CLASS = re.compile(r"[a-z0-9][a-z0-9.-]{0,39}")
 
 
@@ -105,13 +114,13 @@ def _plan(evidence: Evidence) -> _Planned:
     needs = union_of([need for figure in figures for need in figure.studies(kept[PROFILE])])
     wanted = [(need.study, resolve_study(need)[1].model_dump(mode="json")) for need in needs]
     missing += [f"study {study}" for study, params in wanted if (study, params) not in known]
-    profiles = {path.stem for path in PROFILES.glob("*.yaml")}
-    commands = [
-        f"outcore bench --profile {name}" if name in profiles else f"outcore bench {results.EXPERIMENTS}/{name}.json"
-        for name in kept
-        if name != PROFILE
-    ]
-    return _Planned(runs, len(wanted), missing, [f"outcore bench --profile {PROFILE} --figures all", *commands])
+    commands = [f"outcore bench --profile {PROFILE} --figures all"]
+    for name in kept:
+        is_profile = (PROFILES / f"{name}.yaml").is_file()
+        if name != PROFILE:
+            given = f"--profile {name}" if is_profile else f"{results.EXPERIMENTS}/{name}.json"
+            commands.append(f"outcore bench {given}")
+    return _Planned(runs, len(wanted), missing, commands)
 
 
 def _write(
@@ -121,10 +130,11 @@ def _write(
     short = sum(_copy(folder, stage, samples) for folder in tracked(progress, folders, "copying runs", "runs"))
     studies = [study_path(root, record.study, record.key) for record in evidence.studies]
     experiments = sorted((root / results.EXPERIMENTS).glob("*.json"), key=lambda path: path.stat().st_mtime_ns)
+    others = []
     for path in [*studies, *experiments]:
         (stage / path.parent.name).mkdir(exist_ok=True)
         shutil.copy2(path, stage / path.parent.name)
-    others = [stage / path.parent.name / path.name for path in [*studies, *experiments]]
+        others.append(stage / path.parent.name / path.name)
     progress("compressing")
     packed = stage / ARCHIVE
     pack(stage, results.run_folders(stage), others, packed)
@@ -184,16 +194,14 @@ def _copy(folder: Path, stage: Path, samples: int) -> bool:
 def _facts(records: Sequence[Plain]) -> dict[str, Any]:
     """Return host, days, commits and versions of runs, oldest first, by the names of the manifest."""
     newest: Mapping[str, Any] = records[-1]["environment"]
-    places = {"cpu": "cpu.model", "processors": "cpu.usable", "memory_bytes": "memory.total_bytes"}
-    places |= {"disk": "disk.model", "file_system": "disk.file_system", "kernel": "kernel.release"}
-    host = {"fingerprint": host_fingerprint(newest), **{name: value_at(newest, at) for name, at in places.items()}}
-    codes = [record["environment"].get("code") or {} for record in records]
-    commits = Counter(str(code.get("commit") or "unknown") + "-dirty" * bool(code.get("dirty")) for code in codes)
-    days = sorted(str(record["started_at"])[:10] for record in records)
-    return {
-        "host": {**host, "gpu": [gpu["model"] for gpu in newest.get("gpu") or []]},
-        "first_day": days[0],
-        "last_day": days[-1],
-        "commits": dict(commits),
-        "versions": dict(newest.get("versions") or {}),
-    }
+    host: Plain = {"fingerprint": host_fingerprint(newest)}
+    host |= {name: value_at(newest, place) for name, place in _HOST.items()}
+    host["gpu"] = [gpu["model"] for gpu in newest.get("gpu") or []]
+    commits: Counter[str] = Counter()
+    for record in records:
+        code = record["environment"].get("code") or {}
+        commit = code.get("commit") or "unknown"
+        commits[f"{commit}-dirty" if code.get("dirty") else commit] += 1
+    days = [record["started_at"][:10] for record in records]
+    versions = newest.get("versions") or {}
+    return {"host": host, "first_day": min(days), "last_day": max(days), "commits": commits, "versions": versions}
