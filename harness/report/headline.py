@@ -88,11 +88,11 @@ def headline(settings: Sequence[RankedSetting], records: Sequence[Plain]) -> Hea
         return Headline(None, [], 0, NOTHING)
     told = [setting for setting in settings if setting.measured]
     if not told:
-        count = Counter(r["status"] if r["verdict"] in COUNTED else r["verdict"].lower() for r in records)
-        what = ", ".join(f"{number} {word}" for word, number in sorted(count.items()))
+        ends = [one["status"] if one["verdict"] in COUNTED else one["verdict"].lower() for one in records]
+        what = ", ".join(f"{count} {end}" for end, count in sorted(Counter(ends).items()))
         return Headline(None, [], 0, f"None of the {len(records)} runs counts as a measurement: {what}.")
-    first, rest = told[0], told[1 : TOLD + 1]
-    return Headline(tell(first, settings), [tell(one, settings) for one in rest], max(0, len(told) - 1 - len(rest)))
+    first, *others = [tell(setting, settings) for setting in told[: TOLD + 1]]
+    return Headline(first, others, len(told) - 1 - len(others))
 
 
 def who_is_ahead(records: Sequence[Plain], profile: str) -> list[str]:
@@ -191,9 +191,12 @@ def _notes(setting: RankedSetting, settings: Sequence[RankedSetting]) -> list[st
     ended: dict[str, list[str]] = {}
     for standing in setting.standings:
         if standing.epoch_s is None:
-            ended.setdefault(OUTCOMES.get(standing.status, standing.status), []).append(standing.system)
+            ended.setdefault(_outcome(standing.status), []).append(standing.system)
     notes = [f"{listed(systems)} {outcome}." for outcome, systems in ended.items()]
-    notes += [sentence for standing in setting.timed for sentence in _lost(standing)]
+    for standing in setting.timed:
+        runs = f"of {len(standing.runs)} runs of {standing.system}"
+        for status, number in sorted(standing.lost.items()):
+            notes.append(f"{number} {runs} {_outcome(status)}: its time is of the others.")
     free = without_cap(setting, settings)
     if free is not None and free.cost is not None and best.cost is not None:
         behind = _times(best.cost.fresh_epoch_s / max(free.cost.fresh_epoch_s, 1e-9))
@@ -221,13 +224,8 @@ def _notes(setting: RankedSetting, settings: Sequence[RankedSetting]) -> list[st
     return notes
 
 
-def _lost(standing: Standing) -> list[str]:
-    """Return a sentence for each way in which some runs of a system with a time ended without one."""
-    count = len(standing.runs)
-    return [
-        f"{number} of {count} runs of {standing.system} {OUTCOMES.get(status, status)}: its time is of the others."
-        for status, number in sorted(standing.lost.items())
-    ]
+def _outcome(status: str) -> str:
+    return OUTCOMES.get(status, status)
 
 
 def _trainings(setting: RankedSetting) -> list[str]:
@@ -275,7 +273,7 @@ def _rows(setting: RankedSetting) -> list[Row]:
         label += REUSED if standing.replays else ""
         head = (label, str(record["run_id"]), class_of(record), standing.verdict)
         if cost is None:
-            rows.append(Row(*head, OUTCOMES.get(standing.status, standing.status)))
+            rows.append(Row(*head, _outcome(standing.status)))
             continue
         times = "1" if standing is best else _ratio(times_as_fast(best, standing))
         if standing.replays != best.replays:

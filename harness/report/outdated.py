@@ -33,10 +33,10 @@ class Outdated:
     def lines(self, root: Path) -> list[str]:
         """Return a line for the terminal that names what is out of date, and the command that renews it."""
         parts = [] if self.report is None else [str(self.report)]
-        if self.figures:
-            more = ", …" if len(self.figures) > _NAMED else ""
-            count = f"{len(self.figures)} figure{'s' if len(self.figures) > 1 else ''}"
-            parts.append(f"{count} in {root / 'figures'} ({', '.join(self.figures[:_NAMED])}{more})")
+        count = len(self.figures)
+        if count:
+            named = ", ".join([*self.figures[:_NAMED], "…"] if count > _NAMED else self.figures)
+            parts.append(f"{count} figure{'s' if count > 1 else ''} in {root / 'figures'} ({named})")
         return [f"out of date: {' and '.join(parts)}; `outcore report` renews them"] if parts else []
 
 
