@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from fractions import Fraction
+from pathlib import Path
 
 import pandas as pd
 
@@ -20,6 +21,7 @@ from harness.results.reference import Reference
 from harness.results.table import each
 from workloads.units import format_bytes, row_bytes
 
+TEMPLATE = Path(__file__).parent / "templates" / "memory.md"
 #: Columns that the table shows, with the begin of the sentence on the least of each.
 _SHOWN = {"seconds": "Least for a fresh epoch", "whole_training_s": "Least for the whole training"}
 
@@ -30,21 +32,38 @@ def table_of(evidence: Evidence, reference: Reference) -> str:
     Raises:
         NotDrawn: the runs are of fewer than two budgets.
     """
+    import jinja2
+
     rows = memory_rows(evidence.cells("outcore-frontier", over_memory))
     rows = rows[rows["x"] != "none"].sort_values("budget_bytes", kind="stable")
-    data = rows["record"].iloc[0]["config"]["dataset"]
-    features = data["num_nodes"] * row_bytes(data["dim"], data["dtype"])
+    config = rows["record"].iloc[0]["config"]
+    data = config["dataset"]
+    bytes_of_row = row_bytes(data["dim"], data["dtype"])
+    features = data["num_nodes"] * bytes_of_row
     rows["share"] = [_share(budget, features) for budget in rows["budget_bytes"]]
     systems = style.ordered(list(rows["system"]))
-    named = [f"`{name}`" for name in systems]
-    table = [["budget, of the features", "graph/budget", *named], ["---"] * (len(systems) + 2)]
+    cells = []
     for share, found in rows.groupby("share", sort=False):
         graph = found["graph_over_budget"].astype(float).max()
         known = "–" if pd.isna(graph) else f"{graph:.2f}"
-        table.append([str(share), known, *(_cell(found, name) for name in systems)])
-    lines = [f"| {' | '.join(cells)} |" for cells in table]
-    sentences = [*_fastest(rows), *_trainings(rows), _verdicts(evidence, rows)]
-    return "\n".join([_setting(rows, reference), "", *lines, "", *sentences, "", ""])
+        cells.append([share, known, *(_cell(found, name) for name in systems)])
+    own = [command for command in reference.commands if command.endswith(f" {config['experiment']}")]
+    template = jinja2.Template(TEMPLATE.read_text(encoding="utf-8"), trim_blocks=True, keep_trailing_newline=True)
+    text: str = template.render(
+        epoch=epoch_of(config),
+        config=config,
+        data=data,
+        size=graph_size(data["num_nodes"], data["num_edges"]),
+        row_bytes=bytes_of_row,
+        device=_device(config["device"]),
+        rounds=int(rows["samples"].max()),
+        command=[*own, *reference.commands][0],
+        label=reference.label,
+        systems=systems,
+        rows=cells,
+        sentences=[*_fastest(rows), *_trainings(rows), _verdicts(evidence, rows)],
+    )
+    return text
 
 
 def _share(budget: int, features: int) -> str:
@@ -70,24 +89,9 @@ def _cell(found: pd.DataFrame, system: str) -> str:
     return f"{numbers[0]} ({numbers[1]})"
 
 
-def _setting(rows: pd.DataFrame, reference: Reference) -> str:
-    config = rows["record"].iloc[0]["config"]
-    data, epochs, rounds = config["dataset"], config["epochs"], int(rows["samples"].max())
-    emulated = str(config["device"]).removeprefix("emulated:")
-    device = f"emulated {emulated}" if emulated != config["device"] else f"device {emulated}"
-    own = (one for one in reference.commands if one.endswith(f" {config['experiment']}"))
-    command = next(own, reference.commands[0])
-    size = graph_size(data["num_nodes"], data["num_edges"])
-    parts = [
-        f"{data['name']}, {size}, {row_bytes(data['dim'], data['dtype'])}-byte rows",
-        f"mini-batches of {config['batch_size']}, fan-out {','.join(map(str, config['fanout']))}, {device}",
-        f"SSD class {config['disk_class']}",
-        f"mean of {rounds} epoch{'s' * (rounds > 1)}",
-        f"`{command}`",
-    ]
-    opening = f"Seconds of {epoch_of(config)}, with all of its work, by memory; in brackets a training of"
-    whole = f"{epochs} epochs, the first one's surplus and one-time work included, divided by them"
-    return f"{opening} {whole} ({'; '.join(parts)}). {reference.label}."
+def _device(name: str) -> str:
+    emulated = name.removeprefix("emulated:")
+    return f"device {name}" if emulated == name else f"emulated {emulated}"
 
 
 def epoch_of(config: Plain) -> str:
