@@ -21,12 +21,18 @@ if TYPE_CHECKING:
     from rich.progress import Progress as Live
 
 T = TypeVar("T")
+#: Function that a step calls with a line on its progress.
+Notice = Callable[[str], None]
 
 # Seconds between lines off a terminal.
 _PLAIN_EVERY_S = 10.0
 _BEAT_S = 0.5
 # Columns of a terminal from which on the line has a bar.
 _BAR_FROM = 100
+
+
+def silent(text: str) -> None:
+    """Show no progress."""
 
 
 @dataclass(frozen=True)

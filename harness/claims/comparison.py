@@ -130,11 +130,6 @@ def one_setting(runs: Runs, *sides: Side | str, free: Collection[str] = ()) -> S
     return found[0]
 
 
-def least_memory(runs: Runs, *sides: Side | str) -> Setting:
-    """Return the setting with the least budget that all sides fit. Raises NotRun."""
-    return min(settings(runs, *sides), key=lambda setting: setting.budget_share)
-
-
 def samples(runs: Runs, *columns: str) -> pd.Series[float]:
     """Return the sum of columns of the table of runs or of epochs, in each row that has one of them.
 
@@ -166,6 +161,12 @@ def saved(setting: Setting, *columns: str) -> Measured:
     """Return the per cent of the baseline that the better side saves. Raises NotRun."""
     found = ratio(setting, *columns)
     return replace(found, number=found.number.saved)
+
+
+def added(setting: Setting, *columns: str) -> Measured:
+    """Return the per cent by which the better side takes more than the baseline. Raises NotRun."""
+    found = ratio(setting, *columns)
+    return replace(found, number=found.number.added)
 
 
 def share(setting: Setting, *columns: str, of: Collection[str] = ("seconds",)) -> Measured:

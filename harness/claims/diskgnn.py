@@ -2,31 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
 
 import pandas as pd
 
-from harness.claims.comparison import (
-    Runs,
-    Side,
-    accuracy_gap,
-    least_memory,
-    of,
-    one_setting,
-    over_settings,
-    ratio,
-    samples,
-    settings,
-    tested,
-)
-from harness.claims.gnndrive import IN_MEMORY
-from harness.claims.measured import Measured, NotRun, Number, lines_of, studied
+from harness.claims.comparison import Runs, of, one_setting, ratio, samples
+from harness.claims.measured import Measured, NotRun, Number, Studies, lines_of, studied
 from harness.claims.registry import claim
 from harness.records.cost import TrainingCost
-from harness.records.study import StudyRecord
 
-Studies = Sequence[StudyRecord]
 # Description of a case of the search.
 _CASE = (
     "limit {limit:g} of packing alone: "
@@ -35,21 +19,6 @@ _CASE = (
 )
 # Epochs of the paper's training; all of them train on the samples of one epoch.
 _EPOCHS = 50
-
-
-@claim("dg-03", baseline="mariusgnn")
-@claim("dg-04", baseline="dgl-ondisk", most=True)
-def speedup_with_fresh_samples(runs: Runs, baseline: str, most: bool = False) -> Measured:
-    """Divide a baseline's epoch by diskgnn's with samples of its own for each epoch, over all settings."""
-    fresh = of("diskgnn", resample_every=1)
-    return over_settings(settings(runs, fresh, baseline), most=most)
-
-
-@claim("dg-08", baseline="ginex")
-@claim("dg-09", baseline="mariusgnn")
-def accuracy(runs: Runs, baseline: str) -> Measured:
-    """Subtract a baseline's accuracy from diskgnn's."""
-    return accuracy_gap(one_setting(tested(runs), "diskgnn", baseline))
 
 
 @claim("dg-10")
@@ -63,20 +32,7 @@ def batched_packing(runs: Runs) -> Measured:
     return replace(ratio(setting, "facts.pack_s"), detail=[line])
 
 
-@claim("dg-11", most=True)
-@claim("dg-12")
-def pipeline(runs: Runs, most: bool = False) -> Measured:
-    """Divide the epoch of diskgnn without its pipeline by that with it, over all settings."""
-    pipelined = of("diskgnn", pipeline=True)
-    sequential = of("diskgnn", pipeline=False)
-    return over_settings(settings(runs, pipelined, sequential), most=most)
-
-
-@claim(
-    "dg-13",
-    study="packing-search",
-    differs="brute force tries 8 segment lengths with each threshold, the paper every one",
-)
+@claim("dg-13", study="packing-search")
 def search_time(studies: Studies) -> Measured:
     """Divide brute force's seconds by the heuristic's, the least of all cases."""
     cases = _searches(studies)
@@ -110,7 +66,7 @@ def slow_disk(runs: Runs) -> Measured:
     return ratio(one_setting(named, nvme, gp3, free=["disk_class"]))
 
 
-@claim("dg-18", study="disk-space", differs="it grows with the mini-batches of an epoch, which are the profile's")
+@claim("dg-18", study="disk-space")
 def disk_space(studies: Studies) -> Measured:
     """Divide packed bytes by the feature table's, with just over a fifth of the rows in memory; the greatest graph."""
     tables = []
@@ -141,21 +97,6 @@ def third_hop(studies: Studies) -> Measured:
     return studied(pair, deep / shallow, f"fan-outs {fanouts}")
 
 
-_NAIVE = {"packing": "off", "disk_cache": "off"}
-_WITHOUT = of("diskgnn", device_cache="off", host_cache="off", **_NAIVE)
-_DEVICE_CACHE = of("diskgnn", device_cache="auto", host_cache="off", **_NAIVE)
-_BOTH_CACHES = of("diskgnn", device_cache="auto", host_cache="auto", **_NAIVE)
-_PACKED = of("diskgnn", device_cache="auto", host_cache="auto", packing="batched")
-
-
-@claim("dg-20", better=_PACKED, baseline=_BOTH_CACHES)
-@claim("dg-22", better=_DEVICE_CACHE, baseline=_WITHOUT)
-@claim("dg-24", better=_BOTH_CACHES, baseline=_DEVICE_CACHE)
-def step(runs: Runs, better: Side, baseline: Side) -> Measured:
-    """Divide diskgnn's epoch without a part of it by that with the part."""
-    return ratio(one_setting(runs, better, baseline))
-
-
 @claim("dg-21", study="access-share")
 def hottest_nodes(studies: Studies) -> Measured:
     """Return the per cent of accesses to the 1 % of nodes asked for most, on the profile's first graph."""
@@ -163,7 +104,7 @@ def hottest_nodes(studies: Studies) -> Measured:
     return studied([first], 100 * first.result["shares"][0])
 
 
-@claim("dg-23", differs="not faithful: all epochs train on one epoch's samples, as in the paper")
+@claim("dg-23")
 def preprocessing(runs: Runs) -> Measured:
     """Return preprocessing in per cent of preprocessing and training, where one epoch's samples are replayed."""
     setting = one_setting(runs, of("diskgnn", resample_every=0))
@@ -174,15 +115,3 @@ def preprocessing(runs: Runs) -> Measured:
     line = f"{cost.once_s:.1f} s of preprocessing for {trained} that replay one's samples"
     per_cent = 100 * cost.once_s / cost.total_s(_EPOCHS)
     return setting.measured(Number.exact(per_cent), line)
-
-
-@claim("dg-25", differs=IN_MEMORY)
-def speedup_over_mariusgnn(runs: Runs) -> Measured:
-    """Divide mariusgnn's epoch by diskgnn's at the least memory."""
-    return ratio(least_memory(runs, "diskgnn", "mariusgnn"))
-
-
-@claim("dg-26", differs=IN_MEMORY)
-def volume_over_mariusgnn(runs: Runs) -> Measured:
-    """Divide the bytes that diskgnn reads from the device by those of mariusgnn, at the least memory."""
-    return ratio(least_memory(runs, "mariusgnn", "diskgnn"), "device_bytes")

@@ -2,30 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
 
 import pandas as pd
 
-from harness.claims.comparison import Runs, of, one_setting, over_settings, ratio, saved, settings, share
-from harness.claims.measured import Measured, NotRun, Number, lines_of, studied
+from harness.claims.comparison import Runs, of, one_setting, ratio, saved, settings
+from harness.claims.measured import Measured, NotRun, Number, Studies, lines_of, studied
 from harness.claims.registry import claim
 from harness.compare.plan import Plain
-from harness.records.study import StudyRecord
 from harness.studies.accesses import read_ratios
-
-
-@claim("gx-01")
-@claim("gx-02", most=True)
-def speedup_over_settings(runs: Runs, most: bool = False) -> Measured:
-    """Divide pyg+'s epoch by ginex's, over all settings."""
-    return over_settings(settings(runs, "ginex", "pyg+"), most=most)
-
-
-@claim("gx-03", "gx-04")
-def speedup_over_static_cache(runs: Runs) -> Measured:
-    """Divide ali+pg's epoch by ginex's."""
-    return ratio(one_setting(runs, "ginex", "ali+pg"))
 
 
 @claim("gx-05", figure="ginex-fig4")
@@ -49,7 +34,7 @@ def late_misses(table: pd.DataFrame) -> Measured:
 
 
 @claim("gx-09", study="miss-ratios")
-def reads_of_belady(studies: Sequence[StudyRecord]) -> Measured:
+def reads_of_belady(studies: Studies) -> Measured:
     """Divide belady's reads by those of the static cache of nodes by degree, the greatest over graphs and sizes."""
     tables = []
     for study in studies:
@@ -61,20 +46,6 @@ def reads_of_belady(studies: Sequence[StudyRecord]) -> Measured:
     worst = (table["belady"] / table["degree"]).max()
     lines = lines_of(100 * table, "{size:g} % of the rows: {belady:.1f} % against {degree:.1f} %")
     return studied(studies, worst, *lines)
-
-
-@claim("gx-10")
-def inspection(runs: Runs) -> Measured:
-    """Return the per cent by which superbatch sampling and changesets take longer than the sampling of ginex-pg."""
-    setting = one_setting(runs, "ginex", "ginex-pg")
-    found = ratio(setting, "stages_s.ask", "stages_s.sample", "stages_s.inspect")
-    return replace(found, number=found.number.added)
-
-
-@claim("gx-11")
-def switching(runs: Runs) -> Measured:
-    """Return the share of ginex's epochs in which it switches superbatches and updates its cache."""
-    return share(one_setting(runs, "ginex"), "stages_s.switch", "stages_s.cache_update")
 
 
 @claim("gx-12")

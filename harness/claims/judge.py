@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
@@ -12,7 +11,7 @@ from harness.claims.published import Claim, Verdict, claims, direction, find_cla
 from harness.claims.registry import answers
 from harness.compare.verdicts import NotDrawn, with_uncounted
 from harness.figures.draw.captions import graph_size
-from harness.progress import tracked
+from harness.progress import Notice, silent, tracked
 from workloads.units import format_bytes
 
 if TYPE_CHECKING:
@@ -59,9 +58,7 @@ class Judged:
         return content
 
 
-def judge_all(
-    evidence: Evidence, profile: Plain | None = None, progress: Callable[[str], None] = lambda text: None
-) -> list[Judged]:
+def judge_all(evidence: Evidence, profile: Plain | None = None, progress: Notice = silent) -> list[Judged]:
     """Judge every published claim, in the file's order; the claims declare runs of `profile` (default: `quick`)."""
     declared = DeclaredRuns(evidence, profile)
     every = tracked(progress, list(claims().values()), "judging claims", "claims")
@@ -135,7 +132,8 @@ _READ = {
 
 def explain(judged: Judged) -> list[str]:
     """Return the lines that explain a verdict, most important first."""
-    source = f"{find_claim(judged.id).where}; {judged.condition}; {_READ[judged.read]}"
+    claim = find_claim(judged.id)
+    source = f"{claim.where}; {claim.condition}; {_READ[claim.read]}"
     tolerance = judged.tolerance or "none"
     lines = [f"{judged.id} ({judged.paper}): {judged.claim}"]
     lines.append(f"paper: {judged.paper_value} {judged.unit} ({source}; tolerance {tolerance})")
@@ -146,7 +144,7 @@ def explain(judged: Judged) -> list[str]:
     if found is None:
         return lines
     lines += [f"  {line}" for line in found.detail]
-    differences = [*setting_lines(dict(found.setting)), found.differs]
+    differences = [*setting_lines(dict(found.setting)), claim.differs]
     lines += [f"differs from the paper: {line}" for line in differences if line]
     for name, sources in (("studies", found.studies), ("runs", found.runs)):
         if sources:
@@ -154,14 +152,20 @@ def explain(judged: Judged) -> list[str]:
     return lines
 
 
+def published_text(judged: Judged) -> str:
+    """Format the published value with its unit."""
+    return f"{judged.paper_value} {judged.unit}".strip()
+
+
 def measured_text(judged: Judged) -> str:
-    """Format the measured number with its interval; a dash where nothing was measured."""
+    """Format the measured number with unit and interval; a dash where nothing was measured."""
     if judged.measured is None:
         return "–"
-    return f"{number_text(judged.measured)}{interval_text(judged)} {judged.unit}".strip()
+    number = f"{number_text(judged.measured)} {judged.unit}".strip()
+    return number + _interval_text(judged)
 
 
-def interval_text(judged: Judged) -> str:
+def _interval_text(judged: Judged) -> str:
     """Format the interval of the measured number as ` [11–13, 95 %]`; empty where there is none."""
     low, high = judged.interval or (0, 0)
     if low == high:

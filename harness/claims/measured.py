@@ -11,6 +11,9 @@ import pandas as pd
 from harness.records.record import spread
 from harness.records.study import StudyRecord
 
+#: Records of the studies that a claim asks for, in order.
+Studies = Sequence[StudyRecord]
+
 
 class NotRun(Exception):
     """The records cannot answer a claim; the text gives the reason."""
@@ -66,7 +69,6 @@ class Measured:
     Attributes:
         setting: configuration that the runs share (`RunConfig` as plain data).
         detail: lines for `--explain`: stages, counters, the computation.
-        differs: difference from the paper's setting beyond scale, device and cap; empty: none.
     """
 
     number: Number
@@ -74,10 +76,9 @@ class Measured:
     studies: list[str] = field(default_factory=list)
     setting: Mapping[str, Any] = field(default_factory=dict)
     detail: list[str] = field(default_factory=list)
-    differs: str = ""
 
 
-def studied(studies: Sequence[StudyRecord], number: Number | float, *detail: str) -> Measured:
+def studied(studies: Studies, number: Number | float, *detail: str) -> Measured:
     """Return a number from studies, which it names; a bare number is exact."""
     names = [f"{study.study} {study.key}" for study in studies]
     known = number if isinstance(number, Number) else Number.exact(number)

@@ -2,40 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import pandas as pd
 
-from harness.claims.comparison import (
-    Runs,
-    accuracy_gap,
-    of,
-    one_setting,
-    over_settings,
-    ratio,
-    saved,
-    settings,
-    share,
-    tested,
-)
-from harness.claims.measured import Measured, NotRun, studied
+from harness.claims.comparison import Runs, one_setting, share
+from harness.claims.measured import Measured, NotRun, Studies, studied
 from harness.claims.registry import claim
 from harness.compare.plan import Plain
-from harness.records.study import StudyRecord
-
-Studies = Sequence[StudyRecord]
-
-
-@claim("pg-01", "pg-02", "pg-11")
-def speedup(runs: Runs) -> Measured:
-    """Divide dgl's epoch by pagraph's."""
-    return ratio(one_setting(runs, "pagraph", "dgl"))
-
-
-@claim("pg-03")
-def greatest_speedup(runs: Runs) -> Measured:
-    """Divide dgl's epoch by that of pagraph with preprocessing, the greatest over all settings."""
-    return over_settings(settings(runs, "pagraph+pp", "dgl"), most=True)
 
 
 @claim("pg-04", study="device-cache-hits")
@@ -67,13 +39,7 @@ def _lines(ratios: pd.Series[float]) -> list[str]:
     return [f"{name}: {hit:.1f} %" for name, hit in ratios.items()]
 
 
-@claim("pg-06")
-def loaded_bytes(runs: Runs) -> Measured:
-    """Return the per cent of the loaded bytes that pagraph saves."""
-    return saved(one_setting(runs, "pagraph", "dgl"), "counters.bytes_loaded")
-
-
-@claim("pg-07", "pg-13", differs="sampling apart: of loading and computation together")
+@claim("pg-07", "pg-13")
 def loading(runs: Runs) -> Measured:
     """Return the share of loading in dgl's loading and computation."""
     loaded = ["stages_s.extract", "stages_s.transfer"]
@@ -103,17 +69,3 @@ def _partitions(studies: Studies, count: int) -> Plain:
     if not found:
         raise NotRun(f"partitions of {count} were not made")
     return found[0]
-
-
-@claim("pg-10", "pg-14")
-def pipeline(runs: Runs) -> Measured:
-    """Return the per cent of pagraph's epoch that its pipeline saves."""
-    pipelined = of("pagraph", cache="auto", pipeline=True)
-    sequential = of("pagraph", cache="auto", pipeline=False)
-    return saved(one_setting(runs, pipelined, sequential))
-
-
-@claim("pg-12")
-def accuracy(runs: Runs) -> Measured:
-    """Subtract dgl's accuracy from pagraph's."""
-    return accuracy_gap(one_setting(tested(runs), "pagraph", "dgl"))

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
+from harness.claims.compared import compared, comparisons
 from harness.claims.declared import Declared
 from harness.claims.measured import Measured
 
@@ -21,14 +22,12 @@ class Answer:
     Attributes:
         function: function from the table of runs of the claim's declared setting, from the records of `study`, or from
             the table of `figure`, and from `arguments`; raises NotRun where they do not hold what it needs.
-        differs: difference from the paper's setting beyond scale, device and cap; empty: none.
     """
 
     function: Function
     arguments: dict[str, Any]
     study: str = ""
     figure: str = ""
-    differs: str = ""
 
     def __call__(self, declared: Declared) -> Measured:
         """Compute the number. Raises NotRun or NotDrawn where the records do not hold what the function needs."""
@@ -39,16 +38,13 @@ class Answer:
             given = declared.table(self.figure)
         else:
             given = declared.runs
-        measured = self.function(given, **self.arguments)
-        return replace(measured, differs=self.differs)
+        return self.function(given, **self.arguments)
 
 
 _ANSWERS: dict[str, Answer] = {}
 
 
-def claim(
-    *ids: str, study: str = "", figure: str = "", differs: str = "", **arguments: Any
-) -> Callable[[Function], Function]:
+def claim(*ids: str, study: str = "", figure: str = "", **arguments: Any) -> Callable[[Function], Function]:
     """Return a decorator that makes a function, with `arguments`, the answer to claims; see `Answer`.
 
     Claims with one function and equal arguments are judged in different settings.
@@ -58,7 +54,7 @@ def claim(
         for id_ in ids:
             if id_ in _ANSWERS:
                 raise ValueError(f"claim {id_} has two functions")
-            _ANSWERS[id_] = Answer(function, arguments, study, figure, differs)
+            _ANSWERS[id_] = Answer(function, arguments, study, figure)
         return function
 
     return add
@@ -67,6 +63,8 @@ def claim(
 @cache
 def answers() -> dict[str, Answer]:
     """Return every answer by claim id."""
+    for id_, comparison in comparisons().items():
+        claim(id_, comparison=comparison)(compared)
     for paper in ("gnndrive", "diskgnn", "ginex", "tiering", "pagraph"):
         importlib.import_module(f"harness.claims.{paper}")
     return _ANSWERS

@@ -61,13 +61,12 @@ def claims(
 
 
 def _print(found: list[Judged], *, wide: bool) -> None:
-    from harness.claims.judge import measured_text
+    from harness.claims.judge import measured_text, published_text
 
     rows = []
     for judged in found:
-        paper = f"{judged.paper_value} {judged.unit}".strip()
         verdict = judged.verdict + ("" if judged.certain else " (not certain)")
-        rows.append((judged.id, judged.claim, paper, measured_text(judged), verdict, judged.reason))
+        rows.append((judged.id, judged.claim, published_text(judged), measured_text(judged), verdict, judged.reason))
     heads = ("id", "claim", "paper", "ours", "verdict", "why")
     print_table(heads, rows, prose=("claim", "paper", "ours", "why"), hidden=() if wide else ("why",))
     counts = Counter(judged.verdict for judged in found)

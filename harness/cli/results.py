@@ -499,7 +499,7 @@ def _artefacts(places: Places, keep: str | None, days: float | None, *, dry_run:
     """Remove artefacts, except those of running systems, and return them; with `dry_run`, only list them."""
     from harness.results.gc import list_artefacts, remove_artefacts, stale
 
-    found = list_artefacts(places.artefacts, places.artefacts)
+    found = list_artefacts(places.artefacts)
     if keep is not None or days is not None:
         found = stale(
             found,

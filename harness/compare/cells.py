@@ -146,11 +146,10 @@ def cells_of(plan: Plan, runs: pd.DataFrame, foreign: Sequence[ForeignRecord] = 
     Raises:
         InputError: the plan has an invalid setting.
     """
-    planned = [(cell, run, run.key) for cell, run in plan.runs()]
-    places = pd.DataFrame([(cell.series, cell.x, cell.panel, key) for cell, _, key in planned])
-    places.columns = pd.Index([*PLACE, "cell"])
-    places["x"] = places["x"].astype(object)
-    settings = [run.settings for _, run, _ in planned]
+    planned = list(plan.runs())
+    rows = [(cell.series, cell.x, cell.panel, run.key) for cell, run in planned]
+    places = pd.DataFrame(rows, columns=[*PLACE, "cell"]).astype({"x": object})
+    settings = [run.settings for _, run in planned]
     foreign_rows = _foreign_rows(places, settings, foreign) if foreign else NO_CELLS
     if runs.empty:
         return Cells(runs, foreign=foreign_rows)
@@ -161,17 +160,12 @@ def cells_of(plan: Plan, runs: pd.DataFrame, foreign: Sequence[ForeignRecord] = 
     elsewhere = found["run_id"].nunique() - here["run_id"].nunique()
     left_out = here[~here["counts"]].drop_duplicates("run_id").sort_values("run_id")
     uncounted = dict(zip(left_out["run_id"], left_out["verdict"], strict=True))
+    if counted.empty:
+        return Cells(counted, {}, uncounted, elsewhere, foreign_rows)
+    of_first_cell = counted[counted["cell"] == counted["cell"].iloc[0]]
+    newest = of_first_cell.sort_values("run_id")["record"].iloc[-1]
     varying = _varying([one.model_dump(exclude={"options"}) for one in settings])
-    shared = shared_setting(_first_cells_newest(counted), varying) if len(counted) else {}
-    return Cells(counted, shared, uncounted, elsewhere, foreign_rows)
-
-
-def _first_cells_newest(runs: pd.DataFrame) -> Plain:
-    """Return the newest record of the first cell."""
-    place = runs[list(PLACE)]
-    first = runs[(place == place.iloc[0]).all(axis=1)]
-    record: Plain = first.sort_values("run_id")["record"].iloc[-1]
-    return record
+    return Cells(counted, shared_setting(newest, varying), uncounted, elsewhere, foreign_rows)
 
 
 def _varying(settings: Sequence[Plain]) -> Collection[str]:

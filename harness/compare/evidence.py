@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from harness.compare.cells import Cells, cells_of
 from harness.compare.plan import Plain, Plan, base_of_gallery, kept
 from harness.compare.verdicts import LEFT_OUT, NotDrawn, uncounted_text
+from harness.progress import Notice, silent
 from harness.records.foreign import ForeignRecord, read_foreign
 from harness.records.study import StudyRecord, read_studies
 from workloads.errors import OutcoreError
@@ -119,7 +120,7 @@ def _not_counted(verdicts: Mapping[str, str]) -> str:
     return f" ({uncounted_text(verdicts.values())}{LEFT_OUT}{fix})"
 
 
-def load_evidence(root: Path, progress: Callable[[str], None] = lambda text: None) -> Evidence:
+def load_evidence(root: Path, progress: Notice = silent) -> Evidence:
     """Read the evidence of a results root, without damaged records and runs of older code than the newest.
 
     Raises:
@@ -134,7 +135,7 @@ def load_evidence(root: Path, progress: Callable[[str], None] = lambda text: Non
     evidence = Evidence(load(root, progress), read_studies(root), foreign=read_foreign(root))
     made = []
     for record in evidence.records:
-        host, code = host_fingerprint(record.get("environment") or {}), Code(**(record.get("code") or {}))
+        host, code = host_fingerprint(record["environment"]), Code(**record["code"])
         made.append(Made(host, record["system"], code, record["run_id"], record["config"]["sampler"]))
     runs = evidence.runs[of_one_code(made)].reset_index(drop=True) if made else evidence.runs
     names = [record["config"]["experiment"] for record in Evidence(runs).records]

@@ -96,8 +96,11 @@ def _cell(entry: Any, x: Any, settings: Plain, panel: str) -> FigureCell:
 
 def first_values(axes: Mapping[str, Sequence[Any]]) -> Plain:
     """Return the run settings, `options` included, at the first value of every axis of a grid."""
-    found: Plain = {key: values[0] for key, values in axes.items() if not key.startswith("options.")}
-    options = {key.removeprefix("options."): values[0] for key, values in axes.items() if key.startswith("options.")}
+    found: Plain = {}
+    options: Plain = {}
+    for axis, values in axes.items():
+        name = axis.removeprefix("options.")
+        (found if name == axis else options)[name] = values[0]
     return {**found, "options": options} if options else found
 
 

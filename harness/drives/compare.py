@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
-import statistics
+import math
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
+from operator import attrgetter
 from typing import Any
 
 import pandas as pd
@@ -16,7 +17,6 @@ from harness.drives.notes import BEATEN, BURST, notes_on
 from harness.drives.prices import Price, price_of
 from harness.drives.whatif import Device, counts_for, predict_record, ran_on, typical, usable, workload_name
 from harness.records.record import Record, spread
-from harness.ssd.drive import Point
 from workloads.errors import InputError
 
 DEEP = 64
@@ -32,12 +32,15 @@ ALL_OF_IT = 1.02
 def latencies(device: Device, depth: int) -> dict[str, float]:
     """Return percentile -> seconds of direct random 4 KiB reads with `depth` in flight; empty where not measured. The
     deepest point up to `depth` is used: on a class with few IOPS a deeper queue would only wait for the limiter."""
-    best: Point | None = None
+    fitting = []
     for point in device.drive.points if device.drive else []:
         kind = (point.block_bytes, point.pattern, point.engine, point.threads)
         if kind == SMALL_READS and point.reads_directly and point.depth <= depth:
-            best = point if best is None or point.depth > best.depth else best
-    return best.latency_s if best else {}
+            fitting.append(point)
+    if not fitting:
+        return {}
+    deepest = max(fitting, key=attrgetter("depth"))
+    return deepest.latency_s
 
 
 def as_dict(comparison: DriveComparison) -> dict[str, Any]:
@@ -90,10 +93,10 @@ def compare(
     known = prices or {}
     sides = tuple(_side(device, price_of(known, device.name, device.disk_class)) for device in devices)
     runs, others = _workload(devices, records, dataset, memory)
-    cells = []
-    for side in sides:
-        for system in dict.fromkeys(run.system for run in runs):
-            cells.append(_cell(side, system, [run for run in runs if run.system == system]))
+    by_system: dict[str, list[Record]] = {}
+    for run in runs:
+        by_system.setdefault(run.system, []).append(run)
+    cells = [_cell(side, system, own) for side in sides for system, own in by_system.items()]
     found = tuple(filter(None, cells))
     systems = tuple(ordered([cell.system for cell in found]))
     workload = workload_name(runs[0]) if runs else ""
@@ -177,15 +180,14 @@ def _measured(side: DriveSide, system: str, runs: Sequence[Record]) -> DriveCell
     size = moved / reads if reads else None
     profile = side.device.profile
     share = reads / seconds * profile.request_seconds(round(size)) if size and profile.points else None
-    amplifications = [run.summary.read_amplification for run in runs]
-    known = [amplification for amplification in amplifications if amplification is not None]
+    amplification = pd.Series([run.summary.read_amplification for run in runs], dtype=float).median()
     return DriveCell(
         device=side.device.name,
         system=system,
         epoch_s=took.median,
         low=took.interval[0],
         high=took.interval[1],
-        read_amplification=statistics.median(known) if known else None,
+        read_amplification=None if math.isnan(amplification) else amplification,
         reads_per_s=reads / seconds,
         bytes_per_s=moved / seconds,
         request_bytes=size,

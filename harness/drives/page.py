@@ -18,6 +18,7 @@ from harness.drives.compare import as_dict
 from harness.drives.comparison import DriveCell, DriveComparison, DriveSide
 from harness.drives.panels import panels_of
 from harness.figures.draw import style
+from harness.results.table import each
 from workloads.units import format_bytes
 
 if TYPE_CHECKING:
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
 
 TEMPLATES = Path(__file__).parent / "templates"
 NAME = "ssd-report"
+#: Columns of the tables: the part of a drive or a cell, its format and a factor; `wide`: not in a narrow terminal.
+COLUMNS = Path(__file__).with_name("columns.csv")
 DRIVES, CLASSES, CELLS = "Drives, by fio", "Classes, by their limits", "Systems on drives"
 #: Inches of a sheet and of a panel; characters in a line of notes.
 _A4 = (8.27, 11.69)
@@ -49,17 +52,21 @@ def tables(comparison: DriveComparison) -> list[DriveTable]:
     drives = [_facts(side) for side in comparison.sides if side.device.drive]
     classes = [_facts(side) for side in comparison.sides if not side.device.drive]
     cells = [vars(cell) | _texts(cell) for cell in comparison.cells]
-    found = [(DRIVES, _DRIVES, drives), (CLASSES, _CLASSES, classes), (CELLS, _CELLS, cells)]
-    return [_tabulate(title, columns, rows) for title, columns, rows in found if rows]
+    found = {DRIVES: drives, CLASSES: classes, CELLS: cells}
+    return [_tabulate(title, rows) for title, rows in found.items() if rows]
 
 
-def _tabulate(title: str, columns: Mapping[str, Column], rows: Iterable[Mapping[str, Any]]) -> DriveTable:
+def _tabulate(title: str, rows: Iterable[Mapping[str, Any]]) -> DriveTable:
+    """Return parts of drives or cells as a table with the columns of `columns.csv`."""
+    every = pd.read_csv(COLUMNS, keep_default_na=False).replace({"factor": {"": 1}})
+    columns = list(each(every[every["table"] == title]))
     shown = []
     for row in rows:
-        texts = [_shown(row[name], *how) for name, *how in columns.values()]
+        texts = [_shown(row[column.part], column.format, float(column.factor)) for column in columns]
         shown.append(tuple(texts))
-    more = [head for head in columns if head in _MORE]
-    return DriveTable(title, tuple(columns), tuple(shown), tuple(more))
+    heads = tuple(column.head for column in columns)
+    more = tuple(column.head for column in columns if column.wide)
+    return DriveTable(title, heads, tuple(shown), more)
 
 
 def _shown(value: Any, form: str = "", factor: float = 1.0) -> str:
@@ -129,10 +136,7 @@ def _html(comparison: DriveComparison, files: Mapping[str, bytes]) -> bytes:
 
     loader = jinja2.FileSystemLoader(TEMPLATES)
     environment = jinja2.Environment(loader=loader, autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True)
-    pictures = []
-    for name, _ in panels_of(comparison):
-        picture = base64.b64encode(files[f"ssd-{name}.png"])
-        pictures.append((name, picture.decode()))
+    pictures = {name: base64.b64encode(files[f"ssd-{name}.png"]).decode() for name, _ in panels_of(comparison)}
     text = environment.get_template("page.html").render(
         title=_title(comparison),
         workload=_workload(comparison),
@@ -166,44 +170,6 @@ def _texts(cell: DriveCell) -> dict[str, str | None]:
     how = f"predicted ({cell.bound})" if cell.predicted else f"measured, {cell.verdict}"
     size = format_bytes(cell.request_bytes) if cell.request_bytes else None
     return {"interval": interval, "how": how, "mean_read": size, "share": share}
-
-
-#: Part of a drive or a cell, its format, and a factor.
-Column = tuple[str] | tuple[str, str] | tuple[str, str, float]
-# Columns by head.
-_LIMITS: dict[str, Column] = {
-    "512 B reads/s": ("randread_512_iops", ",.0f"),
-    "4 KiB reads/s": ("randread_4k_iops", ",.0f"),
-    "64 KiB reads/s": ("randread_64k_iops", ",.0f"),
-    "1 MiB MB/s": ("seqread_bytes_per_s", ",.0f", 1e-6),
-}
-_DRIVES: dict[str, Column] = {
-    "drive": ("name",),
-    "model": ("model",),
-    **_LIMITS,
-    "p50 µs": ("latency_1_p50_s", ",.0f", 1e6),
-    "p99 µs": ("latency_1_p99_s", ",.0f", 1e6),
-    "p99.9 µs (64)": ("latency_64_p999_s", ",.0f", 1e6),
-    "CPU µs/read": ("cpu_s_per_read", ".1f", 1e6),
-    "price of 1 TB": ("price",),
-}
-# Limits have no latency and cost no processor time.
-_CLASSES: dict[str, Column] = {"class": ("name",), **_LIMITS, "price of 1 TB": ("price",)}
-_CELLS: dict[str, Column] = {
-    "drive": ("device",),
-    "system": ("system",),
-    "epoch s": ("epoch_s", ".3g"),
-    "interval": ("interval",),
-    "how": ("how",),
-    "reads/s": ("reads_per_s", ",.0f"),
-    "MB/s": ("bytes_per_s", ",.0f", 1e-6),
-    "mean read": ("mean_read",),
-    "of the drive": ("share",),
-    "ampl.": ("read_amplification", ".2f"),
-    "epochs/h per price": ("per_price", ".3g"),
-}
-_MORE = {"64 KiB reads/s", "p50 µs", "p99.9 µs (64)", "CPU µs/read"}
-_MORE |= {"reads/s", "MB/s", "mean read", "ampl.", "epochs/h per price"}
 
 
 def _times(ratio: float) -> str:
@@ -247,10 +213,9 @@ def _pdf(comparison: DriveComparison) -> Canvas:
     notes = "\n".join(textwrap.fill(note, _NOTE_WIDTH) for note in comparison.notes)
     bottom = 0.055 + 0.011 * len(notes.splitlines())
     _write(page, bottom, notes, size=5.8)
-    panels = panels_of(comparison)
     highest = max(top - 0.03, bottom + 0.2)
     grid = page.add_gridspec(2, 2, left=0.09, right=0.97, top=highest, bottom=bottom + 0.075, hspace=0.62, wspace=0.24)
-    for number, (_, draw) in enumerate(panels):
+    for number, (_, draw) in enumerate(panels_of(comparison)):
         draw(comparison, page.add_subplot(grid[number]))
     return page
 

@@ -7,6 +7,7 @@ import math
 import statistics
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from operator import attrgetter
 from pathlib import Path
 from typing import Literal
 
@@ -169,18 +170,16 @@ def ran_on(record: Record, device: Device) -> bool:
         return record.config.disk_class == device.disk_class
     if record.config.disk_class != "none" or device.drive is None:
         return False
-    same = _same_drive(record, device.drive)
-    if same is not None:
-        return same
     disk, identity = record.environment.get("disk") or {}, device.drive.identity
-    return (disk.get("model"), disk.get("size_bytes")) == (identity.model, identity.capacity_bytes)
+    same = _same_drive(record, device.drive)
+    alike = (disk.get("model"), disk.get("size_bytes")) == (identity.model, identity.capacity_bytes)
+    return alike if same is None else same
 
 
 def only_alike(record: Record, device: Device) -> bool:
     """Return whether a run counts as one on a bare drive by model and capacity alone."""
-    if device.drive is None or device.limited:
-        return False
-    return ran_on(record, device) and _same_drive(record, device.drive) is None
+    bare = None if device.limited else device.drive
+    return bare is not None and ran_on(record, device) and _same_drive(record, bare) is None
 
 
 def _same_drive(record: Record, drive: Drive) -> bool | None:
@@ -222,8 +221,10 @@ def predict_record(record: Record, profile: DiskProfile) -> list[Prediction]:
     for epoch in record.measured:
         depth = int(epoch.counters.get("queue_depth") or 0)
         seen = at_depth(profile, depth) if depth else profile
-        made.append(predict(epoch, seen, train_seconds(record, epoch.epoch), reads_first=first, pages=pages))
-    return [prediction for prediction in made if prediction is not None]
+        prediction = predict(epoch, seen, train_seconds(record, epoch.epoch), reads_first=first, pages=pages)
+        if prediction is not None:
+            made.append(prediction)
+    return made
 
 
 def typical(made: Sequence[Prediction]) -> tuple[float, Prediction]:
@@ -239,7 +240,7 @@ def forecasts(records: Iterable[Record], device: Device) -> list[EpochForecast]:
         if usable(record) and counts_for(record, device):
             groups.setdefault(workload_key(record.config), []).append(record)
     found = [_forecast(group, device) for group in groups.values()]
-    return sorted(filter(None, found), key=lambda entry: (entry.workload, entry.seconds))
+    return sorted(filter(None, found), key=attrgetter("workload", "seconds"))
 
 
 def _forecast(runs: Sequence[Record], device: Device) -> EpochForecast | None:

@@ -7,16 +7,17 @@ import csv
 import io
 import re
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from harness.claims.judge import Judged, interval_text, judge_all, number_text
+from harness.claims.judge import Judged, judge_all
 from harness.claims.published import VERDICTS
 from harness.compare.evidence import Evidence
 from harness.figures.base import published
 from harness.figures.render import Rendered, read_rendered
+from harness.progress import Notice, silent
 from harness.results.reference import FOLDER, reference_of
 from workloads.errors import OutcoreError
 
@@ -47,39 +48,25 @@ class Scoreboard:
         return [claim for claim in self.claims if claim.verdict == "not run"]
 
     def counts(self) -> list[tuple[str, int]]:
-        """Count the claims for each verdict, best first; unknown verdicts come last."""
-        found = Counter[str](claim.verdict for claim in self.claims)
-        return [(verdict, found.pop(verdict, 0)) for verdict in VERDICTS] + sorted(found.items())
+        """Count the claims for each verdict, best first."""
+        found = Counter(claim.verdict for claim in self.claims)
+        return [(verdict, found[verdict]) for verdict in VERDICTS]
 
     def by_paper(self) -> list[tuple[str, list[tuple[str, int]]]]:
         """Count the claims of each paper for each verdict, in the order of the claims."""
-        papers = dict.fromkeys(claim.paper for claim in self.claims)
-        return [(p, Scoreboard([c for c in self.claims if c.paper == p]).counts()) for p in papers]
-
-    def of_figure(self, ids: tuple[str, ...], figure: str) -> list[Judged]:
-        """Return the claims of a figure."""
-        return [claim for claim in self.claims if claim.id in ids or (claim.figure == figure and figure)]
+        papers: dict[str, list[Judged]] = {}
+        for claim in self.claims:
+            papers.setdefault(claim.paper, []).append(claim)
+        return [(paper, Scoreboard(claims).counts()) for paper, claims in papers.items()]
 
 
-def judge(evidence: Evidence, progress: Callable[[str], None] = lambda text: None) -> Scoreboard:
+def judge(evidence: Evidence, progress: Notice = silent) -> Scoreboard:
     """Judge every published claim; where that fails, return the reason as `missing`."""
     try:
         found = judge_all(evidence, progress=progress)
     except OutcoreError as error:
         return Scoreboard([], f"The claims could not be judged: {error}.")
     return Scoreboard(found, "" if found else "There is no published claim to judge.")
-
-
-def published_text(judged: Judged) -> str:
-    """Return the published value with its unit."""
-    return f"{judged.paper_value} {judged.unit}".strip()
-
-
-def measured_text(judged: Judged) -> str:
-    """Return the measured number with unit and interval; a dash where nothing was measured."""
-    if judged.measured is None:
-        return "–"
-    return f"{number_text(judged.measured)} {judged.unit}".strip() + interval_text(judged)
 
 
 @dataclass(frozen=True)
@@ -159,7 +146,7 @@ def _entry(one: Rendered, board: Scoreboard, beside: str) -> GalleryEntry:
         ours = by_kind[".csv"].read_text(encoding="utf-8") if ".csv" in by_kind else ""
     except (OSError, SyntaxError, UnicodeDecodeError) as error:  # Pillow raises SyntaxError for a damaged PNG
         reason = f"its files cannot be read: {error}"
-    judged = board.of_figure(tuple(one.claims), one.id)
+    judged = [claim for claim in board.claims if claim.figure == one.id or claim.id in one.claims]
     links = [(kind[1:].upper(), f"{beside}/{file.name}") for kind, file in by_kind.items()]
     own = {**vars(one), "reason": reason, **shown}
     return GalleryEntry(**own, published=_published(one.id, ours), judged=judged, links=links)
@@ -192,25 +179,30 @@ def _published(figure: str, ours: str) -> ShownTable | None:
     theirs = published(figure)
     if theirs.empty:
         return None
-    mine, rows = _values(ours), []
-    for entry in theirs.to_dict("records"):
-        series, place, value, unit, source = (_text(entry.get(n)) for n in ("series", "x", "value", "unit", "source"))
-        read = ", read off a plot" if entry.get("read") == "plot" else ""
-        rows.append([series, place, value, mine.get((series, place), "–"), unit, source + read])
-    header = ["series", "x", "paper", "ours", "unit", "source"]
-    if all(row[3] == "–" for row in rows):
-        header, rows = header[:3] + header[4:], [row[:3] + row[4:] for row in rows]
-    return _shortened(header, rows)
+    mine = _values(ours)
+    table = theirs.reindex(columns=["series", "x", "value", "unit", "source"]).map(_text)
+    places = zip(table["series"], table["x"], strict=True)
+    table.insert(3, "ours", [mine.get(place, "–") for place in places])
+    if "read" in theirs:
+        table.loc[theirs["read"] == "plot", "source"] += ", read off a plot"
+    if table["ours"].eq("–").all():
+        table = table.drop(columns="ours")
+    table = table.rename(columns={"value": "paper"})
+    return _shortened(table.columns.to_list(), table.to_numpy().tolist())
 
 
 def _values(text: str) -> dict[tuple[str, str], str]:
     """Return (series, place) -> value of a drawing's CSV; empty where its columns have other names."""
-    reader = csv.DictReader(io.StringIO(text))
-    names = reader.fieldnames or []
-    series, place, value = (next((n for n in kinds if n in names), "") for kinds in (SERIES, PLACE, VALUE))
-    if not (series and place and value):
+    rows = list(csv.DictReader(io.StringIO(text)))
+    names = [next((name for name in kinds if rows and name in rows[0]), "") for kinds in (SERIES, PLACE, VALUE)]
+    if not all(names):
         return {}
-    return {(_text(row[series]), _text(row[place])): _text(row[value]) for row in reader if row[value]}
+    found = {}
+    for row in rows:
+        series, place, value = (_text(row[name]) for name in names)
+        if value != "–":
+            found[series, place] = value
+    return found
 
 
 def _text(value: object) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
+from operator import attrgetter
 
 from harness.compare.epochs import part_of_epoch, with_part
 from harness.compare.plan import Plain
@@ -12,7 +13,7 @@ from harness.compare.verdicts import uncounted_text
 from harness.figures.draw.captions import broken_rules
 from harness.records.cost import TrainingCost, leaders, leading, shared_work
 from harness.records.record import COUNTED, Spread, class_of
-from harness.report.setting_words import in_words
+from harness.report.setting_words import in_words, listed
 from harness.report.standings import RankedSetting, Standing, settings_of, times_as_fast, without_cap
 from harness.settings import complete_options
 
@@ -93,11 +94,11 @@ def headline(settings: Sequence[RankedSetting], records: Sequence[Plain]) -> Hea
         return Headline(None, [], 0, NOTHING)
     told = [setting for setting in settings if setting.measured]
     if not told:
-        count = Counter(r["status"] if r["verdict"] in COUNTED else r["verdict"].lower() for r in records)
-        what = ", ".join(f"{number} {word}" for word, number in sorted(count.items()))
+        ends = [one["status"] if one["verdict"] in COUNTED else one["verdict"].lower() for one in records]
+        what = ", ".join(f"{count} {end}" for end, count in sorted(Counter(ends).items()))
         return Headline(None, [], 0, f"None of the {len(records)} runs counts as a measurement: {what}.")
-    first, rest = told[0], told[1 : TOLD + 1]
-    return Headline(tell(first, settings), [tell(one, settings) for one in rest], max(0, len(told) - 1 - len(rest)))
+    first, *others = [tell(setting, settings) for setting in told[: TOLD + 1]]
+    return Headline(first, others, len(told) - 1 - len(others))
 
 
 def who_is_ahead(records: Sequence[Plain], profile: str) -> list[str]:
@@ -109,9 +110,10 @@ def who_is_ahead(records: Sequence[Plain], profile: str) -> list[str]:
     found = headline(settings, records)
     if found.first is None:
         return [found.nothing]
-    contested = sorted((one for one in settings if len(one.measured) > 1), key=_graph_over_budget)
+    contested = [one for one in settings if len(one.measured) > 1]
     if len(contested) < 2:
         return _lines(found.first)
+    contested.sort(key=attrgetter("graph_over_budget"))
     told = [tell(one, settings) for one in contested]
     shared = set.intersection(*(set(one.setting.split("; ")) for one in told))
     lines = []
@@ -120,10 +122,6 @@ def who_is_ahead(records: Sequence[Plain], profile: str) -> list[str]:
         own = [part for part in one.setting.split("; ") if part not in shared]
         lines += [f"{', '.join(own)}: {first}", *more]
     return lines
-
-
-def _graph_over_budget(setting: RankedSetting) -> float:
-    return max((s.record.get("summary") or {}).get("topology_over_budget") or 0.0 for s in setting.measured)
 
 
 def _lines(told: Told) -> list[str]:
@@ -199,9 +197,12 @@ def _notes(setting: RankedSetting, settings: Sequence[RankedSetting]) -> list[st
     ended: dict[str, list[str]] = {}
     for standing in setting.standings:
         if standing.epoch_s is None:
-            ended.setdefault(OUTCOMES.get(standing.status, standing.status), []).append(standing.system)
-    notes = [f"{_and(systems)} {outcome}." for outcome, systems in ended.items()]
-    notes += [sentence for standing in setting.timed for sentence in _lost(standing)]
+            ended.setdefault(_outcome(standing.status), []).append(standing.system)
+    notes = [f"{listed(systems)} {outcome}." for outcome, systems in ended.items()]
+    for standing in setting.timed:
+        runs = f"of {len(standing.runs)} runs of {standing.system}"
+        for status, number in sorted(standing.lost.items()):
+            notes.append(f"{number} {runs} {_outcome(status)}: its time is of the others.")
     free = without_cap(setting, settings)
     if free is not None and free.cost is not None and best.cost is not None:
         behind = _times(best.cost.fresh_epoch_s / max(free.cost.fresh_epoch_s, 1e-9))
@@ -210,16 +211,15 @@ def _notes(setting: RankedSetting, settings: Sequence[RankedSetting]) -> list[st
     replays = [standing.system for standing in setting.timed if standing.replays]
     if replays and len(replays) < len(setting.timed):
         earlier = "trains all epochs on samples of an earlier one"
-        notes.append(f"{_and(replays)} {earlier}: another workload, ranked apart.")
+        notes.append(f"{listed(replays)} {earlier}: another workload, ranked apart.")
     own = [standing.system for standing in measured if standing.own_batches]
     if own:
-        notes.append(f"{_and(own)} trained on mini-batches of its own, not on those of the others.")
-    if sizes := data_sizes({str(standing.record.get("class")) for standing in measured}):
+        notes.append(f"{listed(own)} trained on mini-batches of its own, not on those of the others.")
+    if sizes := data_sizes({str(standing.record["class"]) for standing in measured}):
         notes.append(f"{sizes} (rule 7).")
-    graph = _graph_over_budget(setting)
-    if graph > 1:
+    if setting.graph_over_budget > 1:
         another = "the papers' settings hold it, so this is another experiment (rule 7)"
-        notes.append(f"The graph is {graph:.1f} x the host budget: {another}.")
+        notes.append(f"The graph is {setting.graph_over_budget:.1f} x the host budget: {another}.")
     bent = _bent(measured)
     if bent:
         notes.append(f"Caveats, rules not kept: {'; '.join(bent)}.")
@@ -229,13 +229,8 @@ def _notes(setting: RankedSetting, settings: Sequence[RankedSetting]) -> list[st
     return notes
 
 
-def _lost(standing: Standing) -> list[str]:
-    """Return a sentence for each way in which some runs of a system with a time ended without one."""
-    count = len(standing.runs)
-    return [
-        f"{number} of {count} runs of {standing.system} {OUTCOMES.get(status, status)}: its time is of the others."
-        for status, number in sorted(standing.lost.items())
-    ]
+def _outcome(status: str) -> str:
+    return OUTCOMES.get(status, status)
 
 
 def _trainings(setting: RankedSetting) -> list[str]:
@@ -283,7 +278,7 @@ def _rows(setting: RankedSetting) -> list[Row]:
         label += REUSED if standing.replays else ""
         head = (label, str(record["run_id"]), class_of(record), standing.verdict)
         if cost is None:
-            rows.append(Row(*head, OUTCOMES.get(standing.status, standing.status)))
+            rows.append(Row(*head, _outcome(standing.status)))
             continue
         times = "1" if standing is best else _ratio(times_as_fast(best, standing))
         if standing.replays != best.replays:
@@ -321,10 +316,6 @@ def _middle(value: Spread) -> float:
     """Return the mean, or the ratio of the means, of samples."""
     assert value.mean is not None
     return value.mean
-
-
-def _and(names: Sequence[str]) -> str:
-    return " and ".join([", ".join(names[:-1]), names[-1]] if len(names) > 1 else names)
 
 
 def data_sizes(classes: Collection[str]) -> str:

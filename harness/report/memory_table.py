@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from fractions import Fraction
-from typing import Any
+from pathlib import Path
 
 import pandas as pd
 
@@ -16,10 +16,12 @@ from harness.figures.draw.captions import graph_size
 from harness.figures.draw.panels import MARK
 from harness.figures.outcore.memory import cost_of, memory_rows, over_memory
 from harness.records.cost import leaders, leading, shared_work
+from harness.report.setting_words import listed
 from harness.results.reference import Reference
 from harness.results.table import each
 from workloads.units import format_bytes, row_bytes
 
+TEMPLATE = Path(__file__).parent / "templates" / "memory.md"
 #: Columns that the table shows, with the begin of the sentence on the least of each.
 _SHOWN = {"seconds": "Least for a fresh epoch", "whole_training_s": "Least for the whole training"}
 
@@ -30,24 +32,38 @@ def table_of(evidence: Evidence, reference: Reference) -> str:
     Raises:
         NotDrawn: the runs are of fewer than two budgets.
     """
+    import jinja2
+
     rows = memory_rows(evidence.cells("outcore-frontier", over_memory))
     rows = rows[rows["x"] != "none"].sort_values("budget_bytes", kind="stable")
-    data = rows["record"].iloc[0]["config"]["dataset"]
-    features = data["num_nodes"] * row_bytes(data["dim"], data["dtype"])
+    config = rows["record"].iloc[0]["config"]
+    data = config["dataset"]
+    bytes_of_row = row_bytes(data["dim"], data["dtype"])
+    features = data["num_nodes"] * bytes_of_row
     rows["share"] = [_share(budget, features) for budget in rows["budget_bytes"]]
     systems = style.ordered(list(rows["system"]))
-    named = [f"`{name}`" for name in systems]
-    lines = [_line(["budget, of the features", "graph/budget", *named]), "| --- " * (len(systems) + 2) + "|"]
+    cells = []
     for share, found in rows.groupby("share", sort=False):
-        graphs = found["graph_over_budget"].dropna()
-        graph = f"{graphs.iloc[0]:.2f}" if len(graphs) else "–"
-        lines.append(_line([str(share), graph, *(_cell(found, name) for name in systems)]))
-    sentences = [*_fastest(rows), *_trainings(rows), _verdicts(evidence, rows)]
-    return "\n".join([_setting(rows, reference), "", *lines, "", *sentences, "", ""])
-
-
-def _line(cells: Sequence[str]) -> str:
-    return f"| {' | '.join(cells)} |"
+        graph = found["graph_over_budget"].astype(float).max()
+        known = "–" if pd.isna(graph) else f"{graph:.2f}"
+        cells.append([share, known, *(_cell(found, name) for name in systems)])
+    own = [command for command in reference.commands if command.endswith(f" {config['experiment']}")]
+    template = jinja2.Template(TEMPLATE.read_text(encoding="utf-8"), trim_blocks=True, keep_trailing_newline=True)
+    text: str = template.render(
+        epoch=epoch_of(config),
+        config=config,
+        data=data,
+        size=graph_size(data["num_nodes"], data["num_edges"]),
+        row_bytes=bytes_of_row,
+        device=_device(config["device"]),
+        rounds=int(rows["samples"].max()),
+        command=[*own, *reference.commands][0],
+        label=reference.label,
+        systems=systems,
+        rows=cells,
+        sentences=[*_fastest(rows), *_trainings(rows), _verdicts(evidence, rows)],
+    )
+    return text
 
 
 def _share(budget: int, features: int) -> str:
@@ -73,24 +89,9 @@ def _cell(found: pd.DataFrame, system: str) -> str:
     return f"{numbers[0]} ({numbers[1]})"
 
 
-def _setting(rows: pd.DataFrame, reference: Reference) -> str:
-    config = rows["record"].iloc[0]["config"]
-    data, epochs, rounds = config["dataset"], config["epochs"], int(rows["samples"].max())
-    emulated = str(config["device"]).removeprefix("emulated:")
-    device = f"emulated {emulated}" if emulated != config["device"] else f"device {emulated}"
-    own = (one for one in reference.commands if one.endswith(f" {config['experiment']}"))
-    command = next(own, reference.commands[0])
-    size = graph_size(data["num_nodes"], data["num_edges"])
-    parts = [
-        f"{data['name']}, {size}, {row_bytes(data['dim'], data['dtype'])}-byte rows",
-        f"mini-batches of {config['batch_size']}, fan-out {','.join(map(str, config['fanout']))}, {device}",
-        f"SSD class {config['disk_class']}",
-        f"mean of {rounds} epoch{'s' * (rounds > 1)}",
-        f"`{command}`",
-    ]
-    opening = f"Seconds of {epoch_of(config)}, with all of its work, by memory; in brackets a training of"
-    whole = f"{epochs} epochs, the first one's surplus and one-time work included, divided by them"
-    return f"{opening} {whole} ({'; '.join(parts)}). {reference.label}."
+def _device(name: str) -> str:
+    emulated = name.removeprefix("emulated:")
+    return f"device {name}" if emulated == name else f"emulated {emulated}"
 
 
 def epoch_of(config: Plain) -> str:
@@ -109,7 +110,7 @@ def _fastest(rows: pd.DataFrame) -> Iterator[str]:
         if known.empty:
             continue
         first = known.loc[known.groupby("share", sort=False)[column].idxmin()]
-        shares = first.groupby("system", sort=False)["share"].agg(_listed)
+        shares = first.groupby("system", sort=False)["share"].agg(listed)
         places = [f"`{name}` at {share}" for name, share in shares.items()]
         yield f"{opening}: {', '.join(places)}."
 
@@ -135,8 +136,3 @@ def _verdicts(evidence: Evidence, rows: pd.DataFrame) -> str:
     counts = runs["verdict"].value_counts()
     parts = ", ".join(f"{count} are `{verdict}`" for verdict, count in counts.items())
     return f"Of {len(runs)} runs {parts}."
-
-
-def _listed(parts: Any) -> str:
-    *first, last = parts
-    return " and ".join(filter(None, [", ".join(first), last]))

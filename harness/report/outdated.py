@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from harness.atomic import whole_file
+from harness.progress import Notice, silent
 from harness.report.write import NAME
 
 MARK = (
@@ -33,10 +33,10 @@ class Outdated:
     def lines(self, root: Path) -> list[str]:
         """Return a line for the terminal that names what is out of date, and the command that renews it."""
         parts = [] if self.report is None else [str(self.report)]
-        if self.figures:
-            more = ", …" if len(self.figures) > _NAMED else ""
-            count = f"{len(self.figures)} figure{'s' if len(self.figures) > 1 else ''}"
-            parts.append(f"{count} in {root / 'figures'} ({', '.join(self.figures[:_NAMED])}{more})")
+        count = len(self.figures)
+        if count:
+            named = ", ".join([*self.figures[:_NAMED], "…"] if count > _NAMED else self.figures)
+            parts.append(f"{count} figure{'s' if count > 1 else ''} in {root / 'figures'} ({named})")
         return [f"out of date: {' and '.join(parts)}; `outcore report` renews them"] if parts else []
 
 
@@ -47,7 +47,7 @@ def is_current(report: Path, root: Path) -> bool:
     return report.is_file() and report.stat().st_mtime_ns >= newest
 
 
-def mark_outdated(root: Path, progress: Callable[[str], None] = lambda text: None) -> Outdated:
+def mark_outdated(root: Path, progress: Notice = silent) -> Outdated:
     """Mark the report and the figures of a results root that show other records than it has now.
 
     A figure's mark stands in its JSON, the report's at the top of its page.

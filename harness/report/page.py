@@ -9,12 +9,14 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from harness.claims.judge import measured_text, published_text
 from harness.compare.plan import Plain
 from harness.figures.draw import style
 from harness.judge import rules
 from harness.judge.page import linked, reason_of
-from harness.report.gallery import GalleryEntry, measured_text, published_text
+from harness.report.gallery import GalleryEntry
 from harness.report.runs import compact
+from harness.results.reference import Reference
 from workloads.units import format_bytes
 
 TEMPLATES = Path(__file__).parent / "templates"
@@ -28,7 +30,7 @@ MARKS = {"reproduced": "✓", "direction only": "~", "not reproduced": "✗", "e
 
 def page(
     *,
-    title: str,
+    reference: Reference | None,
     entries: Sequence[GalleryEntry],
     runs: Plain,
     first: Plain,
@@ -39,14 +41,13 @@ def page(
     """Render the report as one HTML document; every value is escaped, and only the report's own scripts can run.
 
     Args:
-        title: title of the page.
+        reference: manifest of reference results, which names the page.
         entries, runs: the gallery, and the table of all runs.
         first: filters that show the headline's setting.
         details: packed `pool` and `runs` (details by run).
         timelines: run -> packed timeline and pipeline.
-        shown: further values of the template: `headline`, `board`, `counts` of runs, `reference` (manifest of reference
-            results, or None), `unreadable` (folder and reason of some unreadable records) and `unreadable_count`,
-            `undetailed` (runs without details here), `shown` and `crowded` (runs with and without a timeline here),
+        shown: further values of the template: `headline`, `board`, `counts` of runs, `unreadable` (bad records),
+            `undetailed` (number of runs without details here) and `crowded` (of drawn runs without a timeline here),
             `foreign` (table of measurements by other code, or None), `written` (time).
     """
     import jinja2
@@ -54,6 +55,7 @@ def page(
 
     scripts = own_scripts()
     looks = _looks(runs)
+    title = reference.label if reference else "Outcore report"
     data = {"title": title, "looks": looks, "stage_colors": style.STAGE_COLORS, "first": first, "runs": runs}
     environment = jinja2.Environment(
         loader=jinja2.FileSystemLoader(TEMPLATES), autoescape=True, trim_blocks=True, undefined=jinja2.StrictUndefined
@@ -65,19 +67,20 @@ def page(
         published=published_text,
         measured=measured_text,
         bytes=lambda size: format_bytes(size) if size else "unknown",
+        reason=reason_of,
         ruled=lambda text: Markup(_ruled(str(escape(text)))),
     )
     return environment.get_template("report.html").render(
         title=title,
+        reference=reference,
+        entries=entries,
+        shown=len(timelines),
         policy=policy(scripts),
         css=Markup((TEMPLATES / "report.css").read_text(encoding="utf-8")),  # ours
         scripts=[Markup(script) for script in scripts],  # ours and plotly's
         data=Markup(embedded(data)),
         packed=Markup(embedded({"details": details, "timelines": timelines})),
-        papers=list(dict.fromkeys(entry.paper for entry in entries)),
-        drawn=[entry for entry in entries if entry.drawn],
-        undrawn=[entry for entry in entries if not entry.drawn],
-        rules=_rules(),
+        rules=rules(),
         opening=OPENING,
         **shown,
     )
@@ -90,21 +93,6 @@ def _looks(runs: Plain) -> Plain:
     systems = style.ordered([*style.LOOKS, *(texts[row[place]] for row in runs["rows"])])
     look_of = style.system_looks(systems)
     return {name: {"color": look_of(name).color, "symbol": look_of(name).symbol} for name in systems}
-
-
-def _rules() -> list[Plain]:
-    """Return the rules of the verdict in their order; `place` numbers the groups of one number."""
-    places: dict[str, int] = {}
-    return [
-        {
-            "place": places.setdefault(entry.number, len(places)),
-            "number": entry.number,
-            "name": entry.name,
-            "severity": entry.severity,
-            "paragraphs": reason_of(entry).split("\n\n"),
-        }
-        for entry in rules()
-    ]
 
 
 def _ruled(html: str) -> str:
@@ -126,9 +114,8 @@ def own_scripts() -> list[str]:
 
 def policy(scripts: Sequence[str]) -> str:
     """Return a content security policy that forbids every address and all other scripts."""
-    hashes = " ".join(
-        f"'sha256-{base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()}'" for script in scripts
-    )
+    digests = [hashlib.sha256(script.encode()).digest() for script in scripts]
+    hashes = " ".join(f"'sha256-{base64.b64encode(digest).decode()}'" for digest in digests)
     return (
         f"default-src 'none'; script-src {hashes}; style-src 'unsafe-inline'; img-src data: blob:; font-src data:; "
         "connect-src 'none'; base-uri 'none'; form-action 'none'"

@@ -17,6 +17,7 @@ from harness.compare.verdicts import NotDrawn
 from harness.figures.base import chosen
 from harness.figures.render import DATA, Rendered, render
 from harness.report.memory_table import table_of
+from harness.report.setting_words import listed
 from harness.results.reference import FOLDER, references, unpacked
 from workloads.errors import InputError, OutcoreError
 
@@ -46,13 +47,12 @@ def differing(folder: Path, root: Path = ROOT, *, write: bool = False) -> list[s
     found = []
     for name in PAGES:
         text = (root / name).read_text(encoding="utf-8")
-        if (kept := _BLOCK.search(text)) is None:
+        kept = _BLOCK.search(text)
+        if kept is None:
             raise InputError(f"{name} has no place for the table", f"put it between {_BEGIN} and {_END}")
-        if kept[1] != block:
+        new = f"{text[: kept.start(1)]}{block}{text[kept.end(1) :]}"
+        if _replaced(root / name, new, write=write):
             found.append(name)
-            if write:
-                new = f"{text[: kept.start(1)]}{block}{text[kept.end(1) :]}"
-                (root / name).write_text(new, encoding="utf-8")
     for one in render(chosen(",".join(PICTURES)), evidence, folder / "figures"):
         if one.status != "drawn":
             raise InputError(f"{folder} has no {one.id}: {one.reason}", "make its runs, and archive again")
@@ -65,23 +65,24 @@ def differing(folder: Path, root: Path = ROOT, *, write: bool = False) -> list[s
     return list(dict.fromkeys(found))
 
 
+def _replaced(page: Path, new: str, *, write: bool) -> bool:
+    """Return whether a page differs from its new text, and write this where `write`."""
+    differs = page.read_text(encoding="utf-8") != new
+    if differs and write:
+        page.write_text(new, encoding="utf-8")
+    return differs
+
+
 def _described(root: Path, figure: Rendered, *, write: bool) -> list[str]:
     """Return the pages that show a picture with another text than its finding, and correct them where `write`."""
     image = re.compile(rf"!\[[^\]]*\](\((?:docs/)?img/{figure.id}\.png\))")
     text = f"![{figure.finding or figure.title}]"
     found = []
     for page in [root / "README.md", *sorted((root / "docs").glob("*.md"))]:
-        kept = page.read_text(encoding="utf-8")
-        new = image.sub(lambda match: text + match[1], kept)
-        if new != kept:
+        new = image.sub(lambda match: text + match[1], page.read_text(encoding="utf-8"))
+        if _replaced(page, new, write=write):
             found.append(str(page.relative_to(root)))
-            if write:
-                page.write_text(new, encoding="utf-8")
     return found
-
-
-def _listed(parts: Sequence[str]) -> str:
-    return " and ".join(filter(None, [", ".join(parts[:-1]), parts[-1]]))
 
 
 def _data_of(picture: Path) -> str | None:
@@ -110,7 +111,7 @@ def main(argv: Sequence[str] | None = None, say: Callable[[str], None] = print) 
         say(f"{COMMAND}: {error}")
         return error.exit_code
     if given.check and found:
-        say(f"{_listed(found)} differ from {folder}: run `{COMMAND}`")
+        say(f"{listed(found)} differ from {folder}: run `{COMMAND}`")
         return 1
     say("\n".join(found) or f"all as in {folder}")
     return 0

@@ -7,7 +7,7 @@ import os
 import re
 import shutil
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,7 +17,7 @@ from harness.compare.evidence import Evidence, load_evidence
 from harness.compare.plan import Plain, value_at
 from harness.figures.base import catalogue
 from harness.plan.experiment import PROFILES, parse_experiment
-from harness.progress import tracked
+from harness.progress import Notice, silent, tracked
 from harness.records.hosts import host_fingerprint
 from harness.records.seal import THINNED, file_digest
 from harness.records.study import study_path
@@ -37,16 +37,20 @@ PROFILE = "quick"
 #: Bytes of an archive that a repository can hold.
 LIMIT = 20_000_000
 _TELEMETRY = "telemetry.parquet"
+# Properties of the manifest's host, by their place in a record's environment.
+_HOST = {
+    "cpu": "cpu.model",
+    "processors": "cpu.usable",
+    "memory_bytes": "memory.total_bytes",
+    "disk": "disk.model",
+    "file_system": "disk.file_system",
+    "kernel": "kernel.release",
+}
 _CLASS = re.compile(r"[a-z0-9][a-z0-9.-]{0,39}")
 
 
 def write_reference(
-    root: Path,
-    out: Path,
-    *,
-    samples: int = SAMPLES,
-    partial: bool = False,
-    progress: Callable[[str], None] = lambda text: None,
+    root: Path, out: Path, *, samples: int = SAMPLES, partial: bool = False, progress: Notice = silent
 ) -> Reference:
     """Pack records, stages, telemetry, studies and experiments of a results root into `out`, and return its manifest.
 
@@ -110,32 +114,27 @@ def _plan(evidence: Evidence) -> _Planned:
     needs = union_of([need for figure in figures for need in figure.studies(kept[PROFILE])])
     wanted = [(need.study, resolve_study(need)[1].model_dump(mode="json")) for need in needs]
     missing += [f"study {study}" for study, params in wanted if (study, params) not in known]
-    profiles = {path.stem for path in PROFILES.glob("*.yaml")}
-    commands = [
-        f"outcore bench --profile {name}" if name in profiles else f"outcore bench {results.EXPERIMENTS}/{name}.json"
-        for name in kept
-        if name != PROFILE
-    ]
-    return _Planned(runs, len(wanted), missing, [f"outcore bench --profile {PROFILE} --figures all", *commands])
+    commands = [f"outcore bench --profile {PROFILE} --figures all"]
+    for name in kept:
+        is_profile = (PROFILES / f"{name}.yaml").is_file()
+        if name != PROFILE:
+            given = f"--profile {name}" if is_profile else f"{results.EXPERIMENTS}/{name}.json"
+            commands.append(f"outcore bench {given}")
+    return _Planned(runs, len(wanted), missing, commands)
 
 
 def _write(
-    root: Path,
-    out: Path,
-    stage: Path,
-    evidence: Evidence,
-    plan: _Planned,
-    samples: int,
-    progress: Callable[[str], None],
+    root: Path, out: Path, stage: Path, evidence: Evidence, plan: _Planned, samples: int, progress: Notice
 ) -> Reference:
     folders = [Path(run.path) for run in each(evidence.runs)]
     short = sum(_copy(folder, stage, samples) for folder in tracked(progress, folders, "copying runs", "runs"))
     studies = [study_path(root, record.study, record.key) for record in evidence.studies]
     experiments = sorted((root / results.EXPERIMENTS).glob("*.json"), key=lambda path: path.stat().st_mtime_ns)
+    others = []
     for path in [*studies, *experiments]:
         (stage / path.parent.name).mkdir(exist_ok=True)
         shutil.copy2(path, stage / path.parent.name)
-    others = [stage / path.parent.name / path.name for path in [*studies, *experiments]]
+        others.append(stage / path.parent.name / path.name)
     progress("compressing")
     packed = stage / ARCHIVE
     pack(stage, results.run_folders(stage), others, packed)
@@ -195,16 +194,14 @@ def _copy(folder: Path, stage: Path, samples: int) -> bool:
 def _facts(records: Sequence[Plain]) -> dict[str, Any]:
     """Return host, days, commits and versions of runs, oldest first, by the names of the manifest."""
     newest: Mapping[str, Any] = records[-1]["environment"]
-    places = {"cpu": "cpu.model", "processors": "cpu.usable", "memory_bytes": "memory.total_bytes"}
-    places |= {"disk": "disk.model", "file_system": "disk.file_system", "kernel": "kernel.release"}
-    host = {"fingerprint": host_fingerprint(newest), **{name: value_at(newest, at) for name, at in places.items()}}
-    codes = [record["environment"].get("code") or {} for record in records]
-    commits = Counter(str(code.get("commit") or "unknown") + "-dirty" * bool(code.get("dirty")) for code in codes)
-    days = sorted(str(record["started_at"])[:10] for record in records)
-    return {
-        "host": {**host, "gpu": [gpu["model"] for gpu in newest.get("gpu") or []]},
-        "first_day": days[0],
-        "last_day": days[-1],
-        "commits": dict(commits),
-        "versions": dict(newest.get("versions") or {}),
-    }
+    host: Plain = {"fingerprint": host_fingerprint(newest)}
+    host |= {name: value_at(newest, place) for name, place in _HOST.items()}
+    host["gpu"] = [gpu["model"] for gpu in newest.get("gpu") or []]
+    commits: Counter[str] = Counter()
+    for record in records:
+        code = record["environment"].get("code") or {}
+        commit = code.get("commit") or "unknown"
+        commits[f"{commit}-dirty" if code.get("dirty") else commit] += 1
+    days = [record["started_at"][:10] for record in records]
+    versions = newest.get("versions") or {}
+    return {"host": host, "first_day": min(days), "last_day": max(days), "commits": commits, "versions": versions}

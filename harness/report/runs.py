@@ -7,12 +7,15 @@ import gzip
 import json
 import math
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import pandas as pd
 
 from harness.compare.epochs import WHOLE, part_of_epoch
-from harness.compare.plan import Plain
+from harness.compare.plan import Plain, value_at
 from harness.judge.metrics import METRICS
 from harness.records.foreign import ForeignRecord
 from harness.records.hosts import host_fingerprint, measured_on
@@ -22,9 +25,6 @@ from harness.results.table import measured_epochs, preparation_s
 from workloads.errors import InputError, OutcoreError
 from workloads.units import parse_bytes, row_bytes
 
-if TYPE_CHECKING:
-    import pandas as pd
-
 # Bytes of a worker's log that are shown, from its end.
 LOG_TAIL = 4096
 # Control characters, and those that turn the writing direction: a log may contain anything.
@@ -33,12 +33,42 @@ CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u206
 POINTS = 300
 SPANS = 1500
 # Column of telemetry -> name in the page, and the factor to its unit: per cent, MiB.
-LEVELS = {f"{name}_percent": (name, 1.0) for name in ("cpu", "gpu", "iowait")}
-LEVELS |= {
-    f"mem_{key}": (name, 2.0**-20) for key, name in {"usage": "used", "anon": "anon", "page_cache": "cache"}.items()
+LEVELS = {
+    "cpu_percent": ("cpu", 1.0),
+    "gpu_percent": ("gpu", 1.0),
+    "iowait_percent": ("iowait", 1.0),
+    "mem_usage": ("used", 2.0**-20),
+    "mem_anon": ("anon", 2.0**-20),
+    "mem_page_cache": ("cache", 2.0**-20),
 }
 # Counts of an interval, shown as rates: MB/s, thousand requests/s.
 RATES = {"disk_read_bytes": ("read", 1e-6), "disk_read_requests": ("requests", 1e-3)}
+
+
+# Errors of a table that is missing or damaged; pyarrow's are ValueErrors.
+_DAMAGED = (OutcoreError, OSError, ValueError, KeyError, TypeError)
+#: Columns of the table of runs that are parts of the record, by their place in it.
+PLACES = {
+    "id": "run_id",
+    "system": "system",
+    "dataset": "config.dataset.name",
+    "dim": "config.dataset.dim",
+    "model": "config.model",
+    "sampler": "config.sampler",
+    "batch": "config.batch_size",
+    "memory": "config.memory",
+    "device": "config.device",
+    "disk": "config.disk_class",
+    "ranks": "config.ranks",
+    "stages": "config.stages",
+    "experiment": "config.experiment",
+    "round": "config.round",
+    "status": "status",
+    "verdict": "verdict",
+    "kind": "summary.epoch_s.interval_kind",
+}
+#: Parts of an epoch that its run's page shows as they are.
+_OF_EPOCH = "epoch warmup batches device_bytes device_requests digest loss accuracy test_accuracy".split()
 
 
 def table_of(records: Sequence[Plain]) -> Plain:
@@ -46,9 +76,9 @@ def table_of(records: Sequence[Plain]) -> Plain:
 
     `parts` of a row has its median seconds in each stage, in the order of `stages`.
     """
-    texts: dict[str, int] = {}
-    stages = list(dict.fromkeys(name for r in records for name in (r.get("summary") or {}).get("stages_s") or {}))
+    stages = list(dict.fromkeys(stage for record in records for stage in record["summary"]["stages_s"]))
     found = [_row(record, stages) for record in records]
+    texts: dict[str, int] = {}
     rows = []
     for row in found:
         rows.append([texts.setdefault(cell, len(texts)) if isinstance(cell, str) else cell for cell in row.values()])
@@ -61,78 +91,59 @@ def foreign_table(found: Sequence[ForeignRecord]) -> Plain | None:
     header = ["measured by other code", "dataset", "memory", "device", "epoch (s)", "how", "where"]
     rows = []
     for one in found:
-        own = (one.settings.dataset, one.settings.memory, one.settings.device, f"{spread(one.seconds).median:.4g}")
-        rows.append([one.label, *map(str, own), one.how, one.host])
+        settings = [str(setting) for setting in (one.settings.dataset, one.settings.memory, one.settings.device)]
+        median = spread(one.seconds).median
+        rows.append([one.label, *settings, f"{median:.4g}", one.how, one.host])
     return {"header": header, "rows": rows, "left_out": 0} if rows else None
 
 
 def _row(record: Plain, stages: Sequence[str]) -> Plain:
     """Return a run's cells by column."""
-    config, dataset = record["config"], record["config"]["dataset"]
-    summary = record.get("summary") or {}
-    epoch, stage_s = summary.get("epoch_s") or {}, summary.get("stages_s") or {}
-    low, high = epoch.get("interval") or (None, None)
+    config, summary = record["config"], record["summary"]
     measured = measured_epochs(record)
-    read = [entry["device_bytes"] for entry in measured if entry.get("device_bytes") is not None]
-    peak_bytes = (record.get("memory") or {}).get("peak_bytes") or 0
-    row = {
-        "id": record["run_id"],
-        "system": record["system"],
-        "dataset": dataset["name"],
-        "dim": dataset.get("dim"),
-        "model": config.get("model"),
-        "sampler": config.get("sampler"),
-        "batch": config.get("batch_size"),
-        "memory": config["memory"],
-        "memory_bytes": _asked_bytes(config),
-        "device": config["device"],
-        "disk": config.get("disk_class"),
-        "host": host_of(record),
-        "accelerator": str(measured_on(record)["accelerator"] or ""),
-        "ranks": config.get("ranks"),
-        "stages": config.get("stages"),
-        "experiment": config.get("experiment"),
-        "round": config.get("round"),
-        "status": record["status"],
-        "verdict": record["verdict"],
-        "class": class_of(record),
-        "part": part_of_epoch(config) or WHOLE,
-        "epoch_s": short(epoch.get("median")),
-        "low": short(low),
-        "high": short(high),
-        "samples": len(measured),
-        "kind": str(epoch.get("interval_kind") or ""),
-        "prep_s": short(preparation_s(record)),
-        "device_mb": short(sum(read) / len(read) / 1e6 if read else None),
-        "peak_mib": short(peak_bytes / 2**20 or None),
-    }
+    row = {column: value_at(record, place) for column, place in PLACES.items()}
     row |= {metric.column: short(summary.get(metric.name)) for metric in METRICS if metric.column}
-    return {**row, "parts": [short(stage_s.get(stage)) for stage in stages] if stage_s else None}
+    row["epoch_s"] = short(value_at(summary, "epoch_s.median"))
+    row["low"], row["high"] = map(short, value_at(summary, "epoch_s.interval") or (None, None))
+    row["samples"] = len(measured)
+    row["part"] = part_of_epoch(config) or WHOLE
+    row["class"] = class_of(record)
+    row["host"] = host_of(record)
+    row["accelerator"] = str(measured_on(record)["accelerator"] or "")
+    row["prep_s"] = short(preparation_s(record))
+    row["memory_bytes"] = _asked_bytes(config)
+    peak_bytes = record["memory"]["peak_bytes"]
+    row["peak_mib"] = short(peak_bytes / 2**20) if peak_bytes else None
+    read = [epoch["device_bytes"] for epoch in measured if epoch["device_bytes"] is not None]
+    row["device_mb"] = short(sum(read) / len(read) / 1e6) if read else None
+    stages_s = summary["stages_s"]
+    row["parts"] = [short(stages_s.get(stage)) for stage in stages] if stages_s else None
+    return row
 
 
 def host_of(record: Plain) -> str:
     """Return the host's fingerprint; `unknown` where the record has none."""
-    return host_fingerprint(record.get("environment") or {}) or "unknown"
+    return host_fingerprint(record["environment"]) or "unknown"
 
 
 def _asked_bytes(config: Plain) -> int | None:
     """Return the memory setting (budget or cap) in bytes, for an axis; None without a cap or for an invalid record."""
-    text = str(config["memory"])
+    text, data = config["memory"], config["dataset"]
     try:
         if text.endswith("x"):
-            data = config["dataset"]
-            return round(float(text[:-1]) * int(data["num_nodes"]) * row_bytes(int(data["dim"]), data["dtype"]))
+            feature_bytes = int(data["num_nodes"]) * row_bytes(data["dim"], data["dtype"])
+            return round(float(text[:-1]) * feature_bytes)
         return None if text == "none" else parse_bytes(text.removeprefix("+"))
     except (InputError, ValueError, LookupError):
         return None
 
 
-def short(value: Any, digits: int = 4) -> float | int | None:
+def short(value: float | None, digits: int = 4) -> float | int | None:
     """Round a number and drop an empty fraction, since the page has thousands; None where it is not finite."""
-    if value is None or isinstance(value, str) or not math.isfinite(value):
+    if value is None or not math.isfinite(value):
         return None
     rounded = float(f"{value:.{digits}g}")
-    return int(rounded) if rounded == int(rounded) else rounded
+    return int(rounded) if rounded.is_integer() else rounded
 
 
 class Pool:
@@ -160,53 +171,48 @@ def details_of(record: Plain, folder: Path, beside: str, pool: Pool) -> Plain:
         beside: address of that folder, relative to the report.
         pool: store for values that many runs share.
     """
-    config = {key: value for key, value in record["config"].items() if key not in ("dataset", "options")}
+    config, summary = record["config"], record["summary"]
+    settings = {name: value for name, value in config.items() if name not in ("dataset", "options")}
+    rules = []
+    for rule in record["verdict_rules"]:
+        named = pool.add((rule["rule"], rule["name"]))
+        rules.append([named, rule["ok"], rule["detail"]])
+    files = [path.name for path in sorted(folder.glob("*")) if path.is_file()]
     return {
-        "reason": record.get("reason") or "",
-        "caveats": record.get("caveats") or [],
-        "rules": [
-            [pool.add((rule["rule"], rule["name"])), rule["ok"], rule.get("detail") or ""]
-            for rule in record.get("verdict_rules") or []
-        ],
-        "started": record.get("started_at") or "",
-        "duration": short(record.get("duration_s")),
-        "config": pool.add(config),
-        "dataset": pool.add(record["config"]["dataset"]),
-        "options": pool.add(record["config"]["options"]),
-        "environment": [[key, pool.add(value)] for key, value in (record.get("environment") or {}).items()],
-        "memory": {key: value for key, value in (record.get("memory") or {}).items() if value is not None},
-        "preprocess": record.get("preprocess") or {},
+        **{name: record[name] for name in ("reason", "caveats", "preprocess", "notes")},
+        "rules": rules,
+        "started": record["started_at"],
+        "duration": short(record["duration_s"]),
+        "config": pool.add(settings),
+        "dataset": pool.add(config["dataset"]),
+        "options": pool.add(config["options"]),
+        "environment": [[key, pool.add(value)] for key, value in record["environment"].items()],
+        "memory": {key: value for key, value in record["memory"].items() if value is not None},
         "epochs": [_epoch(epoch) for epoch in record["epochs"]],
-        "extra": {key: _rounded(value) for key, value in ((record.get("summary") or {}).get("extra") or {}).items()},
-        "predicted": short((record.get("summary") or {}).get("predicted_s")),
-        "overhead": {key: short(value) for key, value in (record.get("overhead") or {}).items()},
-        "notes": record.get("notes") or {},
+        "extra": _all_rounded(summary["extra"]),
+        "predicted": short(summary["predicted_s"]),
+        "overhead": _all_rounded(record["overhead"]),
         "log": log_tail(folder),
-        "files": [[path.name, f"{beside}/{path.name}"] for path in sorted(folder.glob("*")) if path.is_file()],
+        "files": [[name, f"{beside}/{name}"] for name in files],
     }
 
 
-def _epoch(epoch: Mapping[str, Any]) -> Plain:
-    counters = {key: value for key, value in epoch["counters"].items() if isinstance(value, int | float) and value}
-    hits = epoch["counters"].get("hits") or {}
+def _epoch(epoch: Plain) -> Plain:
+    counters = dict(epoch["counters"])
+    hits = counters.pop("hits", {})
+    shown = {name: count for name, count in counters.items() if isinstance(count, int | float) and count}
     if isinstance(hits, Mapping):
-        counters.update({f"{tier} hits": value for tier, value in hits.items()})
-    kept = ("epoch", "warmup", "batches", "device_bytes", "device_requests", "digest")
-    learned = ("loss", "accuracy", "test_accuracy")
-    # JSON has no nan, and a dash would stand for a run that trains nothing.
-    diverged = {"loss": "nan"} if epoch.get("losses_not_finite") else {}
-    return {
-        **{key: _rounded(epoch.get(key)) for key in (*kept, *learned)},
-        **diverged,
-        "seconds": short(epoch["seconds"]),
-        "start": short(epoch.get("start_s")),
-        "stages": {name: short(value) for name, value in (epoch.get("stages_s") or {}).items()},
-        "counters": counters,
-    }
+        shown |= {f"{tier} hits": count for tier, count in hits.items()}
+    found = _all_rounded({name: epoch[name] for name in _OF_EPOCH})
+    if epoch["losses_not_finite"]:
+        # JSON has no nan, and a dash would stand for a run that trains nothing.
+        found["loss"] = "nan"
+    times = {"seconds": short(epoch["seconds"]), "start": short(epoch["start_s"])}
+    return {**found, **times, "stages": _all_rounded(epoch["stages_s"]), "counters": shown}
 
 
-def _rounded(value: Any) -> Any:
-    return short(value) if isinstance(value, float) else value
+def _all_rounded(values: Mapping[str, Any]) -> Plain:
+    return {name: short(value) if isinstance(value, float) else value for name, value in values.items()}
 
 
 def log_tail(folder: Path) -> str:
@@ -248,25 +254,20 @@ def finite(value: Any) -> Any:
     return value
 
 
-def over_time(folder: Path, record: Mapping[str, Any], points: int = POINTS) -> Plain | None:
+def over_time(folder: Path, record: Plain) -> Plain | None:
     """Return timeline and pipeline of one run; None where it has neither (it ended early, or its files are damaged)."""
-    from harness.results import store as results
+    from harness.results.store import table
 
-    parts: dict[str, Callable[[], Plain | None]] = {
-        "line": lambda: timeline(results.table(folder, "telemetry"), points),
-        "pipeline": lambda: pipeline(results.table(folder, "stages"), record),
-    }
-    found: dict[str, Plain | None] = {}
-    for name, thin in parts.items():
-        try:
-            found[name] = thin()
-        except (OutcoreError, OSError, ValueError, KeyError, TypeError):  # pyarrow's errors are ValueErrors
-            found[name] = None
+    found: Plain = {"line": None, "pipeline": None}
+    with suppress(*_DAMAGED):
+        found["line"] = timeline(table(folder, "telemetry"))
+    with suppress(*_DAMAGED):
+        found["pipeline"] = pipeline(table(folder, "stages"), record)
     return found if any(found.values()) else None
 
 
-def timeline(table: pd.DataFrame, points: int = POINTS) -> Plain | None:
-    """Average telemetry over at most `points` equal intervals; a table with no more rows stays as it is.
+def timeline(table: pd.DataFrame) -> Plain | None:
+    """Average telemetry over at most `POINTS` equal intervals; a table with no more rows stays as it is.
 
     Returns:
         `t` (s), and for each measured series of `LEVELS` and `RATES` a list, None where unknown. None for a table
@@ -278,12 +279,14 @@ def timeline(table: pd.DataFrame, points: int = POINTS) -> Plain | None:
     t = ordered["t"].to_numpy(dtype=np.float64)
     if len(t) < 2 or not np.isfinite(t).all() or t[-1] <= t[0]:
         return None
-    count = min(points, len(t))
-    dt = (t[-1] - t[0]) / count
-    thin = len(t) > points
-    at = np.minimum(((t - t[0]) / dt).astype(np.int64), count - 1) if thin else np.arange(count)
+    count = len(t)
+    at, moments = np.arange(count), t
+    if count > POINTS:
+        count = POINTS
+        dt = (t[-1] - t[0]) / count
+        at = ((t - t[0]) / dt).astype(np.int64).clip(max=count - 1)
+        moments = t[0] + (np.arange(count) + 0.5) * dt
     seconds = np.diff(t, prepend=np.nan)
-    moments = t[0] + (np.arange(count) + 0.5) * dt if thin else t
     found: Plain = {"t": [round(float(moment), 2) for moment in moments]}
     for column, (name, factor) in {**LEVELS, **RATES}.items():
         if column not in ordered:
@@ -291,40 +294,36 @@ def timeline(table: pd.DataFrame, points: int = POINTS) -> Plain | None:
         values = ordered[column].astype(float) * factor
         if column in RATES:
             values = values / np.where(seconds > 0, seconds, np.nan)
-        means = values.replace([np.inf, -np.inf], np.nan).groupby(at).mean().reindex(range(count))
+        known = values.where(np.isfinite(values))
+        means = known.groupby(at).mean().reindex(range(count))
         if means.notna().any():
             found[name] = [short(value, 3) for value in means]
     return found
 
 
-def pipeline(table: pd.DataFrame, record: Mapping[str, Any], spans: int = SPANS) -> Plain | None:
+def pipeline(table: pd.DataFrame, record: Plain) -> Plain | None:
     """Return each mini-batch's spans in the stages of the first measured epoch.
 
     Returns:
         `epoch`, `stages` (names), `batches` and `of` (shown, and all of the epoch), and `spans`: stage, mini-batch,
-        start (ms since the epoch began), length (ms); at most `spans`, of the first mini-batches. None for a run
+        start (ms since the epoch began), length (ms); at most `SPANS`, of the first mini-batches. None for a run
         without stages.
     """
-    import numpy as np
-
-    measured = [epoch for epoch in record["epochs"] if not epoch["warmup"]] or list(record["epochs"])
-    own = table[~table["stage"].astype(str).str.startswith("lane:")]
-    if own.empty:
-        return None
-    epoch = measured[0]["epoch"] if measured else int(own["epoch"].min())
-    inside = own[(own["epoch"] == epoch) & (own["batch"] >= 0)]
+    spans = table[~table["stage"].str.startswith("lane:") & (table["batch"] >= 0)]
+    epochs = measured_epochs(record) or record["epochs"]
+    if epochs:
+        number, zero = epochs[0]["epoch"], epochs[0]["start_s"]
+    else:
+        number, zero = table["epoch"].min(), spans["start"].min()
+    inside = spans[spans["epoch"] == number]
     if inside.empty:
         return None
-    zero = float(measured[0]["start_s"]) if measured else float(inside["start"].min())
-    order = inside.groupby("batch")["start"].min().sort_values().index.to_list()
-    most = len(order)
-    if len(inside) > spans:
-        sizes = inside.groupby("batch").size().reindex(order).to_numpy()
-        most = max(1, int(np.searchsorted(np.cumsum(sizes), spans, side="right")))
-    shown = inside[inside["batch"].isin(order[:most])].sort_values(["start", "end"]).head(spans)
-    names = list(dict.fromkeys(shown["stage"].astype(str)))
-    rows = [
-        [names.index(str(stage)), int(batch), round((start - zero) * 1e3, 1), round((end - start) * 1e3, 1)]
-        for stage, batch, start, end in zip(shown["stage"], shown["batch"], shown["start"], shown["end"], strict=True)
-    ]
-    return {"epoch": int(epoch), "stages": names, "batches": most, "of": len(order), "spans": rows}
+    batches = inside.groupby("batch").agg(start=("start", "min"), size=("start", "size")).sort_values("start")
+    most = max(1, int((batches["size"].cumsum() <= SPANS).sum()))
+    shown = inside[inside["batch"].isin(batches.index[:most])].sort_values(["start", "end"]).head(SPANS)
+    stage, names = shown["stage"].factorize()
+    times = pd.DataFrame({"start": shown["start"] - zero, "length": shown["end"] - shown["start"]})
+    times_ms = (times * 1e3).round(1)
+    columns = [stage.tolist(), shown["batch"], times_ms["start"], times_ms["length"]]
+    rows = [list(span) for span in zip(*columns, strict=True)]
+    return {"epoch": int(number), "stages": list(names), "batches": most, "of": len(batches), "spans": rows}

@@ -1,7 +1,8 @@
-"""A setting of compared runs in words: texts differ where the settings do."""
+"""Settings of compared runs and lists of names in words; texts of settings differ where the settings do."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 from harness.compare.comparable import SAME_EXPERIMENT
@@ -13,13 +14,19 @@ from workloads.errors import InputError
 from workloads.units import format_bytes
 
 # Settings with a phrase of their own.
-_WORKLOAD = frozenset("dataset model layers fanout batch_size max_batches sampler ranks".split())
-_PHRASED = _WORKLOAD | {"device", "device_memory_bytes", "memory", "disk_class"}
-# Whether a backend enforces a cap, and which, is a caveat of the run.
-_ELSEWHERE = frozenset({"isolation"})
+_PHRASED = frozenset("dataset model layers fanout batch_size max_batches sampler ranks".split())
+_PHRASED |= {"device", "device_memory_bytes", "memory", "disk_class"}
+# Whether a backend enforces a cap, and which (`isolation`), is a caveat of the run.
+_NAMED = SAME_EXPERIMENT - _PHRASED - {"isolation"}
 _DEFAULTS: Plain = {name: field.get_default() for name, field in RunConfig.model_fields.items()}
 # Names of settings as a reader says them.
 _NAMES = {"hidden": "hidden width", "test_nodes": "test nodes", "warmup": "warm-up epochs"}
+
+
+def listed(names: Iterable[str]) -> str:
+    """Join names as a sentence does: `a, b and c`."""
+    *first, last = names
+    return f"{', '.join(first)} and {last}" if first else last
 
 
 def in_words(shared: Plain) -> str:
@@ -57,12 +64,12 @@ def in_words(shared: Plain) -> str:
 
 def _changed(shared: Plain) -> list[str]:
     """Return each setting without a phrase that differs from its default, like `hidden width 64` or `shuffle off`."""
-    names = [name for name in _DEFAULTS if name in SAME_EXPERIMENT - _PHRASED - _ELSEWHERE and name in shared]
-    return [f"{_name(name)} {_value(shared[name])}" for name in names if shared[name] != _DEFAULTS[name]]
-
-
-def _name(setting: str) -> str:
-    return _NAMES.get(setting, setting.replace("_", " "))
+    found = []
+    for name, default in _DEFAULTS.items():
+        if name in _NAMED and shared.get(name, default) != default:
+            said = _NAMES.get(name, name.replace("_", " "))
+            found.append(f"{said} {_value(shared[name])}")
+    return found
 
 
 def _value(value: Any) -> str:

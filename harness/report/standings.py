@@ -6,7 +6,7 @@ import json
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from operator import itemgetter
 
 from harness.compare.comparable import comparable, differing_options
 from harness.compare.plan import Plain
@@ -78,15 +78,19 @@ class RankedSetting:
     @property
     def storage_bound(self) -> bool:
         """Whether at least half of the measured systems are storage-bound (rule 7)."""
-        bound: list[bool] = [standing.record.get("class") == "storage-bound" for standing in self.measured]
+        bound: list[bool] = [standing.record["class"] == "storage-bound" for standing in self.measured]
         return 2 * sum(bound) >= len(bound)
+
+    @property
+    def graph_over_budget(self) -> float:
+        """Bytes of the graph over the host budget, the most of all measured systems; 0 where it is unknown."""
+        ratios = [standing.record["summary"]["topology_over_budget"] for standing in self.measured]
+        return max((ratio for ratio in ratios if ratio is not None), default=0.0)
 
     @property
     def holds_graph(self) -> bool:
         """Whether the host budget holds the graph, as in the papers' settings (rule 7)."""
-        ratios = [(standing.record.get("summary") or {}).get("topology_over_budget") for standing in self.measured]
-        known = [ratio for ratio in ratios if ratio is not None]
-        return bool(known) and max(known) <= 1.0
+        return 0 < self.graph_over_budget <= 1
 
 
 def settings_of(records: Sequence[Plain], profiles: Sequence[str] = ()) -> list[RankedSetting]:
@@ -120,7 +124,7 @@ def _setting(shared: Plain, records: Sequence[Plain], profiles: Sequence[str]) -
         found.append(standings[rank.index(max(rank))])
     found.sort(key=_place)
     newest = max((record["run_id"] for record in counted), default="")
-    asked = any(record["config"].get("experiment") in profiles for record in counted)
+    asked = any(record["config"]["experiment"] in profiles for record in counted)
     uncounted = [record["verdict"] for record in records if record["verdict"] not in COUNTED]
     return RankedSetting(shared, found, uncounted, newest, asked)
 
@@ -132,8 +136,8 @@ def _place(standing: Standing) -> tuple[bool, bool, float, str]:
 
 def _digests(record: Plain) -> dict[_Draw, str]:
     """Return the digest of each epoch's mini-batches, by seed and epoch: other seeds draw other mini-batches."""
-    seed = int(record["config"].get("seed", 0))
-    return {(seed, epoch["epoch"]): epoch["digest"] for epoch in record["epochs"] if epoch.get("digest")}
+    seed = record["config"]["seed"]
+    return {(seed, epoch["epoch"]): epoch["digest"] for epoch in record["epochs"] if epoch["digest"]}
 
 
 def _common_batches(records: Sequence[Plain]) -> dict[_Draw, str]:
@@ -145,12 +149,13 @@ def _common_batches(records: Sequence[Plain]) -> dict[_Draw, str]:
 
 
 def _standing(system: str, records: list[Plain], common: Mapping[_Draw, str], others: int) -> Standing:
-    ok = [record for record in records if record["status"] == "ok"]
-    newest = max(records, key=_run_id)
-    shown = max(ok or records, key=_run_id)
+    by_age = sorted(records, key=itemgetter("run_id"))
+    ok = [record for record in by_age if record["status"] == "ok"]
+    newest, shown = by_age[-1], (ok or by_age)[-1]
     samples = fresh_epochs_s(records)
-    ended = "not measured" if newest["status"] == "ok" else str(newest["status"])
+    ended = "not measured" if newest["status"] == "ok" else newest["status"]
     bent = any(record["verdict"] == "CAVEATS" for record in ok or records)
+    others_batches = [common.get(draw, own) != own for record in ok for draw, own in _digests(record).items()]
     return Standing(
         system=system,
         options=dict(newest["config"]["options"]),
@@ -158,18 +163,14 @@ def _standing(system: str, records: list[Plain], common: Mapping[_Draw, str], ot
         cost=TrainingCost.of_runs(records),
         samples=samples,
         epoch_s=spread(samples, of="mean") if samples else None,
-        replays=bool((shown.get("facts") or {}).get("samples_reused")),
+        replays=shown["facts"]["samples_reused"],
         verdict="CAVEATS" if bent else "VALID",
         record=shown,
-        runs=sorted(map(_run_id, records)),
-        own_batches=any(common.get(draw, own) != own for one in ok for draw, own in _digests(one).items()),
+        runs=[record["run_id"] for record in by_age],
+        own_batches=any(others_batches),
         others=others,
-        lost=Counter(str(record["status"]) for record in records if record["status"] != "ok"),
+        lost=Counter(record["status"] for record in records if record["status"] != "ok"),
     )
-
-
-def _run_id(record: Plain) -> str:
-    return str(record["run_id"])
 
 
 def times_as_fast(fast: Standing, slow: Standing) -> Spread:
@@ -180,12 +181,11 @@ def times_as_fast(fast: Standing, slow: Standing) -> Spread:
 
 def without_cap(setting: RankedSetting, settings: Sequence[RankedSetting]) -> Standing | None:
     """Return the fastest system of the same setting without a memory cap, which is the upper bound."""
-
-    def rest(shared: Mapping[str, Any]) -> Plain:
-        return {key: value for key, value in shared.items() if key not in ("memory", "isolation", "limits")}
-
     if setting.shared["memory"] == "none":
         return None
-    free = [other for other in settings if other.shared["memory"] == "none" and other.measured]
-    first = [other.measured[0] for other in free if rest(other.shared) == rest(setting.shared)]
+    first = []
+    for other in settings:
+        same = {name: other.shared[name] for name in ("isolation", "limits")}
+        if other.measured and other.shared == {**setting.shared, **same, "memory": "none"}:
+            first.append(other.measured[0])
     return min(first, key=_place, default=None)

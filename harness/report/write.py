@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import itertools
 import os
-from collections.abc import Callable, Sequence
+from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING
 from urllib.parse import quote
 
 from harness.atomic import whole_file
@@ -17,7 +17,7 @@ from harness.compare.plan import Plain, value_at
 from harness.figures.base import catalogue
 from harness.figures.render import Rendered, render
 from harness.plan.experiment import PROFILES
-from harness.progress import tracked
+from harness.progress import Notice, silent, tracked
 from harness.report.gallery import GalleryEntry, gallery, judge
 from harness.report.headline import headline
 from harness.report.page import own_scripts, page
@@ -26,17 +26,12 @@ from harness.report.standings import RankedSetting, settings_of
 from harness.results.reference import FOLDER, read_reference, references
 from workloads.errors import InputError
 
-if TYPE_CHECKING:
-    import pandas as pd
-
 NAME = "report.html"
 # Bytes of a file that can still be sent; the rest of the data stays in the files beside it.
 LIMIT = 14_500_000
 # Bytes of `LIMIT` for the timelines, and for the page's own text.
 TIMELINES = 5_000_000
 TEXT = 400_000
-# Unreadable records whose reasons are shown.
-REASONS = 20
 
 
 @dataclass(frozen=True)
@@ -54,9 +49,7 @@ class Written:
     timelines: int
 
 
-def write_report(
-    root: Path, out: Path | None = None, *, draw: bool = True, progress: Callable[[str], None] = lambda text: None
-) -> Written:
+def write_report(root: Path, out: Path | None = None, *, draw: bool = True, progress: Notice = silent) -> Written:
     """Write the report of a results root to `out` (default: `<root>/report.html`).
 
     Stale figures are drawn anew; without `draw` their files stay, marked as out of date, and the report shows none of
@@ -67,40 +60,37 @@ def write_report(
         InputError: `out` is a folder, or a manifest of reference results is invalid.
         DataIOError: the file cannot be written; no partial file is left.
     """
-    out = Path(out) if out is not None else Path(root) / NAME
+    out = out or root / NAME
     if out.is_dir():
         raise InputError(f"--out is {out}, a folder", f"name the file, like {out / NAME}")
     evidence = load_evidence(root, progress)
     records, folders = evidence.records, evidence.folders
-    bad = list(evidence.runs.attrs.get("bad", []))
-    rendered = render(list(catalogue().values()), evidence, Path(root) / "figures", draw=draw, progress=progress)
+    bad = evidence.runs.attrs["bad"]
+    rendered = render(list(catalogue().values()), evidence, root / "figures", draw=draw, progress=progress)
     board = judge(evidence, progress)
     progress("writing the report")
     # The results root relative to the report's folder, as an address.
-    beside = quote(os.path.relpath(Path(root).resolve(), out.resolve().parent).replace(os.sep, "/"))
-    reference = read_reference(Path(root))
-    entries = gallery(rendered, board, beside, references(Path(root) / FOLDER))
+    beside = quote(os.path.relpath(root.resolve(), out.resolve().parent))
+    reference = read_reference(root)
+    entries = gallery(rendered, board, beside, references(root / FOLDER))
     settings = settings_of(records, [path.stem for path in PROFILES.glob("*.yaml")])
-    fixed = sum(len(script) for script in own_scripts()) + sum(map(_image_bytes, entries)) + TEXT
     runs = table_of(records)
-    fixed += len(str(runs["rows"])) + sum(map(len, runs["texts"]))
+    fixed = TEXT + len(str(runs["rows"]))
+    fixed += sum(map(len, [*own_scripts(), *runs["texts"]])) + sum(map(_image_bytes, entries))
     wanted = _wanted(rendered, settings)
     details, kept = _details(records, folders, beside, wanted, LIMIT - fixed)
     room = min(TIMELINES, LIMIT - fixed - len(details))
     timelines, crowded = _timelines(records, folders, wanted, room, progress)
     text = page(
-        title=reference.label if reference else "Outcore report",
         reference=reference,
         headline=headline(settings, records),
         board=board,
         entries=entries,
         runs=runs,
-        counts=_counts(evidence.runs),
-        unreadable_count=len(bad),
+        counts=_counts(records),
+        unreadable=bad,
         undetailed=len(records) - kept,
-        shown=len(timelines),
         crowded=crowded,
-        unreadable=[(Path(one.path).name, one.reason) for one in bad[:REASONS]],
         first=_first(settings),
         foreign=foreign_table(evidence.foreign),
         details=details,
@@ -115,19 +105,19 @@ def write_report(
     return Written(out, size, len(records), len(bad), *counts)
 
 
-def _counts(runs: pd.DataFrame) -> Plain:
+def _counts(records: Sequence[Plain]) -> Plain:
     """Return numbers of runs: by verdict, without a result, on emulated devices; of hosts, devices and commits."""
-    if runs.empty:
-        return {"runs": 0, "verdicts": {}, "failed": 0, "hosts": 0, "devices": 0, "emulated": 0, "commits": []}
-    commits = runs["record"].map(lambda record: str(value_at(record, "environment.code.commit") or "unknown")[:12])
+    devices = [record["config"]["device"] for record in records]
+    codes = [str(value_at(record, "environment.code.commit") or "unknown") for record in records]
+    commits = Counter(commit[:12] for commit in codes)
     return {
-        "runs": len(runs),
-        "verdicts": runs["verdict"].value_counts().to_dict(),
-        "failed": int((runs["status"] != "ok").sum()),
-        "hosts": runs["record"].map(host_of).nunique(),
-        "devices": runs["config.device"].nunique(),
-        "emulated": int(runs["config.device"].str.startswith("emulated:").sum()),
-        "commits": list(commits.value_counts().head(3).items()),
+        "runs": len(records),
+        "verdicts": Counter(record["verdict"] for record in records),
+        "failed": sum(record["status"] != "ok" for record in records),
+        "hosts": len(set(map(host_of, records))),
+        "devices": len(set(devices)),
+        "emulated": sum(device.startswith("emulated:") for device in devices),
+        "commits": commits.most_common(3),
     }
 
 
@@ -147,20 +137,20 @@ def _details(
     records: Sequence[Plain], folders: Plain, beside: str, wanted: Sequence[str], room: int
 ) -> tuple[str, int]:
     """Pack the details of all runs, or of the drawn ones where all do not fit; return them with the number of runs."""
-    packs = ""
-    for chosen in (records, [record for record in records if record["run_id"] in set(wanted)], []):
+    drawn = [record for record in records if record["run_id"] in wanted]
+    for chosen in (records, drawn, []):
         pool, found = Pool(), {}
         for record in chosen:
             run = record["run_id"]
-            found[run] = details_of(record, Path(folders[run]), f"{beside}/runs/{quote(str(run))}", pool)
+            found[run] = details_of(record, Path(folders[run]), f"{beside}/runs/{quote(run)}", pool)
         packs = packed({"pool": pool.values, "runs": found})
         if len(packs) <= room:
-            return packs, len(chosen)
-    return packs, 0
+            break
+    return packs, len(chosen)
 
 
 def _timelines(
-    records: Sequence[Plain], folders: Plain, wanted: Sequence[str], room: int, progress: Callable[[str], None]
+    records: Sequence[Plain], folders: Plain, wanted: Sequence[str], room: int, progress: Notice
 ) -> tuple[Plain, int]:
     """Pack timelines by run; return them with the number of runs that did not fit."""
     by_id = {record["run_id"]: record for record in records}
@@ -179,10 +169,11 @@ def _timelines(
 
 
 def _first(settings: Sequence[RankedSetting]) -> Plain:
-    told = [setting for setting in settings if setting.measured]
-    if not told:
-        return {}
-    shared = told[0].shared
-    same = {key: shared[key] for key in ("model", "memory", "device")}
-    place = {"disk": shared["disk_class"], "host": shared["host"] or "unknown"}
-    return {"dataset": shared["dataset"]["name"], **same, **place}
+    """Return the filters of the table of runs that show the headline's setting."""
+    for setting in settings:
+        if setting.measured:
+            shared = setting.shared
+            same = {name: shared[name] for name in ("model", "memory", "device")}
+            host = shared["host"] or "unknown"
+            return {"dataset": shared["dataset"]["name"], **same, "disk": shared["disk_class"], "host": host}
+    return {}

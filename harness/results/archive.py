@@ -111,10 +111,13 @@ def unpack(source: Path, into: Path) -> None:
             if number > MAX_MEMBERS or total > MAX_TOTAL_BYTES:
                 most = f"{MAX_MEMBERS} files or {format_bytes(MAX_TOTAL_BYTES)}"
                 raise InputError(f"{shown} holds more than {most}", "import it in parts")
-            if (found := _place_of(member, shown)) is not None:
-                if (into / found[0]).exists():
-                    raise InputError(f"{shown} holds {found[0]} twice", "pack it again")
-                _copy(member, into / found[0], found[1], shown)
+            found = _place_of(member, shown)
+            if found is None:
+                continue
+            place, limit = found
+            if (into / place).exists():
+                raise InputError(f"{shown} holds {place} twice", "pack it again")
+            _copy(member, into / place, limit, shown)
     except _BAD as error:
         said = str(error).splitlines()[0] if str(error) else type(error).__name__
         raise InputError(f"{shown} is cut off or is no archive of runs: {said}", "copy it again") from error

@@ -11,6 +11,7 @@ import hashlib
 import os
 import shutil
 from collections.abc import Collection
+from contextlib import suppress
 from pathlib import Path
 
 from harness.cache import Cache
@@ -70,7 +71,9 @@ def _state(folder: Path) -> str:
     """Return a digest over names, sizes, inodes and times of the artefact's files."""
     digest = hashlib.sha256()
     for name in sorted(listed(folder)):
-        found = os.lstat(folder / name) if os.path.lexists(folder / name) else None
-        known = (found.st_mode, found.st_size, found.st_ino, found.st_mtime_ns, found.st_ctime_ns) if found else ()
+        known: tuple[int, ...] = ()
+        with suppress(FileNotFoundError):
+            found = os.lstat(folder / name)
+            known = (found.st_mode, found.st_size, found.st_ino, found.st_mtime_ns, found.st_ctime_ns)
         digest.update(f"{name}:{known}\n".encode())
     return digest.hexdigest()

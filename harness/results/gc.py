@@ -13,6 +13,7 @@ import time
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from operator import attrgetter
 from pathlib import Path
 
 from harness.records.hosts import host_fingerprint
@@ -22,7 +23,6 @@ from systems.engine.store.artefacts import is_remains, last_used, unused
 from workloads.tempfolder import remove_stale, temporary_prefix
 
 FIGURES = "figures"
-ARTEFACTS = Path(".outcore") / "artefacts"
 
 
 # Configuration, round, host, and the fingerprints of harness, system and sampler.
@@ -51,17 +51,19 @@ def doomed(root: Path, figures: Collection[str], *, failed: bool = False, damage
         failed, damaged: whether to include failed runs, and unreadable records, except those of another schema.
     """
     found = [Doomed(path, "half-written") for path in sorted(results.runs_folder(root).glob(f"{results.PARTIAL}*"))]
-    kept: dict[_Place, list[tuple[Path, Record]]] = {}
+    kept: dict[_Place, dict[Path, Record]] = {}
     bad: list[results.BadRecord] = []
     for folder, record in results.scan(root, bad):
         if record.status == "failed":
             if failed:
                 found.append(Doomed(folder, "failed"))
             continue
-        place = kept.setdefault(_place(record), [])
-        replaced = [earlier for earlier in place if counts_as_much(record, earlier[1])]
-        found += [Doomed(earlier, f"replaced by {folder.name}") for earlier, _ in replaced]
-        kept[_place(record)] = [earlier for earlier in place if earlier not in replaced] + [(folder, record)]
+        place = kept.setdefault(_place(record), {})
+        for earlier, known in list(place.items()):
+            if counts_as_much(record, known):
+                found.append(Doomed(earlier, f"replaced by {folder.name}"))
+                del place[earlier]
+        place[folder] = record
     if damaged:
         found += [Doomed(Path(entry.path), entry.reason) for entry in bad if not entry.other_schema]
     return [*found, *_stale_figures(root / FIGURES, figures)]
@@ -123,20 +125,18 @@ class ArtefactInfo:
     complete: bool = True
 
 
-def list_artefacts(data_root: Path, artefacts: Path | None = None) -> list[ArtefactInfo]:
-    """Return every artefact and all remains but those in preparation, least recently used first.
-
-    They lie in the folder `artefacts`; None: under the data root.
-    """
+def list_artefacts(root: Path) -> list[ArtefactInfo]:
+    """Return every artefact in the folder of all systems' artefacts, and all remains but those in preparation, least
+    recently used first."""
     found = []
-    for folder in _folders(artefacts or Path(data_root) / ARTEFACTS):
+    for folder in _folders(root):
         for path in _folders(folder):
             complete = not path.name.startswith(".")
             # Other processes may remove folders meanwhile.
             with suppress(FileNotFoundError):
                 if complete or is_remains(path):
                     found.append(ArtefactInfo(folder.name, path.name, path, _bytes(path), last_used(path), complete))
-    return sorted(found, key=lambda info: (info.last_used, info.system, info.key))
+    return sorted(found, key=attrgetter("last_used", "system", "key"))
 
 
 def stale(

@@ -74,16 +74,17 @@ def _staged(sources: Sequence[Path], stage: Path, root: Path) -> tuple[Merged, l
         if not found:
             raise InputError(f"{source} holds no run and no study", "name a results root, a run's folder or an archive")
         for path in found:
-            run = path.parent.name == results.RUNS
-            _check_run(path, str(source)) if run else _check_study(path, str(source))
+            is_run = path.parent.name == results.RUNS
+            check, is_same = (_check_run, _same_run) if is_run else (_check_study, _same_study)
+            check(path, str(source))
             target = root / path.relative_to(own)
             known = moves.get(target, target)
             if not known.exists():
                 moves[target] = path
-                (merged.runs if run else merged.studies).append(path.name)
-            elif _same_run(known, path) if run else _same_study(known, path):
+                (merged.runs if is_run else merged.studies).append(path.name)
+            elif is_same(known, path):
                 merged.skipped.append(path.name)
-            elif run:
+            elif is_run:
                 said = f"run {path.name} of {source} has another content than the run of that id in {known.parent}"
                 raise InputError(said, "remove one of them; nothing was taken")
             else:
@@ -172,8 +173,9 @@ def _check_study(path: Path, source: str) -> None:
 
 
 def _same_run(one: Path, other: Path) -> bool:
-    names = [{path.name for path in folder.iterdir() if path.name in RUN_FILES} for folder in (one, other)]
-    return names[0] == names[1] and all(filecmp.cmp(one / name, other / name, shallow=False) for name in names[0])
+    names = [name for name in RUN_FILES if (one / name).exists() or (other / name).exists()]
+    same, _, _ = filecmp.cmpfiles(one, other, names, shallow=False)
+    return same == names
 
 
 def _same_study(one: Path, other: Path) -> bool:

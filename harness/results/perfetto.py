@@ -10,12 +10,13 @@ import gzip
 import json
 import math
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from harness.atomic import whole_file
 from harness.results import store as results
+from harness.results.table import each
 from workloads.errors import InputError
 
 if TYPE_CHECKING:
@@ -135,44 +136,49 @@ def _epochs(record: Record, names: _Names) -> Iterator[Event]:
 
 def _spans(stages: pd.DataFrame, batches: pd.DataFrame | None, names: _Names) -> Iterator[Event]:
     """Yield every stage and lane span, and the arrows that join the stages of one mini-batch."""
-    counted = () if batches is None else batches.itertuples()
-    sizes = {(row.epoch, row.batch): {"nodes": row.nodes, "edges": row.edges, "seeds": row.seeds} for row in counted}
-    of_batch: dict[tuple[int, int], list[Event]] = {}
-    columns = [stages[name].tolist() for name in results.STAGE_COLUMNS]
-    rows = sorted(zip(*columns, strict=True), key=lambda row: (row[4], -row[5]))
-    tracks = _Tracks()
-    for thread in _in_order((row[3], row[4]) for row in rows if not row[2].startswith(_LANE)):
+    counts = {} if batches is None else batches.set_index(["epoch", "batch"])[["nodes", "edges", "seeds"]].T.to_dict()
+    ordered = stages.sort_values(["start", "end"], ascending=[True, False])
+    lanes = ordered["stage"].str.startswith(_LANE)
+    for thread in _in_order(ordered[~lanes]):
         names.thread(STAGES, thread)
-    for epoch, batch, stage, thread, start, end in rows:
-        lane = stage.startswith(_LANE)
-        pid = LANES if lane else STAGES
-        name = stage.removeprefix(_LANE)
+    tracks = _Tracks()
+    of_batch: dict[tuple[int, int], list[Event]] = {}
+    for row, lane in zip(each(ordered), lanes, strict=True):
+        place = (row.epoch, row.batch)
+        name = row.stage.removeprefix(_LANE)
         # A run of several ranks has as many devices; the thread distinguishes them.
-        own = name if thread == "lane" else f"{thread} {name}"
-        track = tracks.place(pid, own if lane else thread, start, end)
-        args = {"batch": batch, "epoch": epoch, **sizes.get((epoch, batch), {})}
-        tid, dur = names.thread(pid, track), round(max(0.0, _us(end) - _us(start)), 3)
-        event = _event("X", name, pid, tid, _us(start), cat="lane" if lane else "stage", args=args, dur=dur)
-        if batch >= 0 and not lane:
-            of_batch.setdefault((epoch, batch), []).append(event)
+        own = name if row.thread == "lane" else f"{row.thread} {name}"
+        pid, kind = (LANES, "lane") if lane else (STAGES, "stage")
+        tid = names.thread(pid, tracks.place(pid, own if lane else row.thread, row.start, row.end))
+        begin_us = _us(row.start)
+        args = {"batch": row.batch, "epoch": row.epoch, **counts.get(place, {})}
+        dur = round(max(0.0, _us(row.end) - begin_us), 3)
+        event = _event("X", name, pid, tid, begin_us, cat=kind, args=args, dur=dur)
+        if row.batch >= 0 and not lane:
+            of_batch.setdefault(place, []).append(event)
         yield event
     for (epoch, batch), path in of_batch.items():
-        # An arrow ends at the enclosing span, not at the next one.
-        phases = ["s", *("t" for _ in path[2:]), "f"] if len(path) > 1 else []
-        for phase, span in zip(phases, path, strict=False):
-            arrow = _event(phase, "batch", span["pid"], span["tid"], span["ts"], cat="batch", id=f"{epoch}.{batch}")
-            yield arrow | {"bp": "e"} if phase == "f" else arrow
+        if len(path) > 1:
+            yield from _arrows(path, f"{epoch}.{batch}")
 
 
-def _in_order(seen: Iterable[tuple[str, float]]) -> list[str]:
+def _arrows(path: list[Event], number: str) -> Iterator[Event]:
+    """Yield the arrows that join spans; the last one ends at the enclosing span, not at the next one."""
+    for span in path:
+        arrow = _event("t", "batch", span["pid"], span["tid"], span["ts"], cat="batch", id=number)
+        if span is path[0]:
+            arrow["ph"] = "s"
+        if span is path[-1]:
+            arrow |= {"ph": "f", "bp": "e"}
+        yield arrow
+
+
+def _in_order(spans: pd.DataFrame) -> list[str]:
     """Sort threads by the first begin of their kind (the name without its number), then by number."""
-    kinds: dict[str, float] = {}
-    found: dict[str, tuple[float, str, int]] = {}
-    for thread, start in seen:
-        kind = thread.rstrip("0123456789")
-        first = kinds.setdefault(kind, start)
-        found.setdefault(thread, (first, kind, int(thread[len(kind) :] or 0)))
-    return sorted(found, key=lambda thread: found[thread])
+    threads = spans["thread"].str.extract(r"^(?P<kind>.*?)(?P<number>[0-9]*)$")
+    threads = threads.assign(thread=spans["thread"], number=threads["number"].replace("", "0").astype(int))
+    threads["first"] = spans["start"].groupby(threads["kind"]).transform("min")
+    return list(threads.sort_values(["first", "kind", "number"])["thread"].unique())
 
 
 class _Tracks:
@@ -195,11 +201,11 @@ class _Tracks:
 
 
 def _released(batches: pd.DataFrame, names: _Names) -> Iterator[Event]:
-    columns = (batches[name].tolist() for name in ("epoch", "batch", "loss", "released_at"))
-    for epoch, batch, loss, moment in zip(*columns, strict=True):
-        if moment == moment:  # not NaN
-            tid, args = names.thread(STAGES, "released"), {"batch": batch, "epoch": epoch, "loss": _number(loss)}
-            yield _event("i", f"batch {batch} released", STAGES, tid, _us(moment), cat="batch", s="t", args=args)
+    for row in each(batches.dropna(subset="released_at")):
+        tid = names.thread(STAGES, "released")
+        args = {"batch": row.batch, "epoch": row.epoch, "loss": _number(row.loss)}
+        moment_us = _us(row.released_at)
+        yield _event("i", f"batch {row.batch} released", STAGES, tid, moment_us, cat="batch", s="t", args=args)
 
 
 def _counters(telemetry: pd.DataFrame, names: _Names) -> Iterator[Event]:

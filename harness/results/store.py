@@ -6,13 +6,13 @@ import json
 import re
 import shutil
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from pydantic import ValidationError
 
-from harness.progress import tracked
+from harness.progress import Notice, silent, tracked
 from harness.records import seal
 from harness.records.record import Record
 from harness.records.schema import SchemaError, upgraded
@@ -129,9 +129,7 @@ def _folders(root: Path) -> list[Path]:
     return sorted(path for path in runs_folder(root).glob("[!.]*") if path.is_dir())
 
 
-def scan(
-    root: Path, bad: list[BadRecord] | None = None, progress: Callable[[str], None] = lambda text: None
-) -> Iterator[tuple[Path, Record]]:
+def scan(root: Path, bad: list[BadRecord] | None = None, progress: Notice = silent) -> Iterator[tuple[Path, Record]]:
     """Yield every readable run with its folder, oldest first; add unreadable ones to `bad`, never raise."""
     for folder in tracked(progress, _folders(root), "reading records", "records"):
         try:
@@ -146,9 +144,7 @@ def scan(
         yield folder, record
 
 
-def records(
-    root: Path, bad: list[BadRecord] | None = None, progress: Callable[[str], None] = lambda text: None
-) -> Iterator[Record]:
+def records(root: Path, bad: list[BadRecord] | None = None, progress: Notice = silent) -> Iterator[Record]:
     """Yield every readable record, oldest first; add unreadable ones to `bad`."""
     for _, record in scan(root, bad, progress):
         yield record
@@ -156,8 +152,10 @@ def records(
 
 def short_ids(root: Path) -> dict[str, str]:
     """Return each run id with its shortest form: configuration and round, else the time of day, else all of it."""
-    runs = [path.name for path in run_folders(root)]
-    forms = {run: [*found.group(2, 1), run] if (found := _RUN_ID.fullmatch(run)) else [run] for run in runs}
+    forms = {}
+    for path in run_folders(root):
+        found = _RUN_ID.fullmatch(path.name)
+        forms[path.name] = [found[2], found[1], path.name] if found else [path.name]
     count = Counter(form for found in forms.values() for form in found)
     return {run: next(form for form in found if count[form] == 1) for run, found in forms.items()}
 
@@ -165,16 +163,18 @@ def short_ids(root: Path) -> dict[str, str]:
 def find(root: Path, run: str) -> Path:
     """Return the folder of the run whose id is, begins with, or has after a dash, `run`; `latest` is the newest. Raises
     InputError: no run or several runs match."""
-    folders = run_folders(root)
-    found = folders[-1:] if run == "latest" else [path for path in folders if path.name == run]
-    found = found or [path for path in folders if path.name.startswith(run)]
-    found = found or [path for path in folders if f"-{run}" in path.name]
-    if len(found) == 1:
-        return found[0]
-    if found:
-        named = ", ".join(path.name for path in found[:3]) + (", ..." if len(found) > 3 else "")
+    by_id = {path.name: path for path in run_folders(root)}
+    if run == "latest" and by_id:
+        return by_id[max(by_id)]
+    if run in by_id:
+        return by_id[run]
+    found = [name for name in by_id if name.startswith(run)] or [name for name in by_id if f"-{run}" in name]
+    if not found:
+        raise InputError(f"there is no run {run!r} under {runs_folder(root)}", "see `outcore results list`")
+    if len(found) > 1:
+        named = ", ".join([*found[:3], "..."] if len(found) > 3 else found)
         raise InputError(f"{len(found)} runs match {run!r}: {named}", "give more of the run id")
-    raise InputError(f"there is no run {run!r} under {runs_folder(root)}", "see `outcore results list`")
+    return by_id[found[0]]
 
 
 def table(path: Path, name: Literal["telemetry", "stages", "batches"]) -> pd.DataFrame:

@@ -8,12 +8,13 @@ measurements (sentences, tables, figures, claims) is a query on these two tables
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 
+from harness.progress import Notice, silent
 from harness.records.cell import cell_key
 from harness.records.hosts import measured_on
 from harness.records.record import COUNTED, spread
@@ -28,7 +29,7 @@ PARTS = ("config", "memory", "facts", "summary", "preprocess")
 STATISTICS = ("value", "low", "high", "samples", "interval")
 
 
-def load(root: Path, progress: Callable[[str], None] = lambda text: None) -> pd.DataFrame:
+def load(root: Path, progress: Notice = silent) -> pd.DataFrame:
     """Read the table of runs of a results root, oldest run first.
 
     Unreadable records (damaged, cut off, of another schema) are in `attrs["bad"]`, a list of `BadRecord`.

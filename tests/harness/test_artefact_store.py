@@ -13,7 +13,8 @@ from unittest import mock
 
 import pytest
 
-from harness.results.gc import ARTEFACTS, list_artefacts, remove_artefacts, stale
+from harness.results.gc import list_artefacts, remove_artefacts, stale
+from harness.run.places import Places
 from systems.engine.store import artefacts
 from systems.engine.store.artefacts import Prepared, in_use, prepare, remove_unfinished
 
@@ -23,7 +24,7 @@ def make(nbytes: int) -> Callable[[Path], None]:
 
 
 def root_of(data: Path, system: str = "diskgnn") -> Path:
-    root = data / ARTEFACTS / system
+    root = Places.below(data).artefacts / system
     root.mkdir(parents=True, exist_ok=True)
     return root
 
@@ -42,13 +43,13 @@ def data(tmp_path: Path) -> Path:
 
 
 def test_artefacts_are_listed_by_last_use(data: Path) -> None:
-    found = list_artefacts(data)
+    found = list_artefacts(Places.below(data).artefacts)
     assert [info.system for info in found] == ["diskgnn", "mariusgnn", "diskgnn"]
     assert all(100_000 <= info.bytes < 120_000 and info.complete for info in found)
     assert time.time() - found[0].last_used == pytest.approx(300, abs=10)
     again = prepare(root_of(data), "packed", {"n": 0}, make(1))
     assert again.reused
-    last = list_artefacts(data)[-1]
+    last = list_artefacts(Places.below(data).artefacts)[-1]
     assert last.path == again.path and time.time() - last.last_used < 10, "reuse updates the last use"
     assert list_artefacts(data / "nowhere") == []
 
@@ -95,13 +96,13 @@ def test_artefacts_are_reused_under_their_setting_and_by_their_code_alone(data: 
 
 
 def test_the_oldest_go_by_age_or_by_size(data: Path) -> None:
-    found = list_artefacts(data)
+    found = list_artefacts(Places.below(data).artefacts)
     assert stale(found) == []
     assert stale(found, older_than_s=150) == found[:2]
     assert stale(found, keep_bytes=found[2].bytes) == found[:2]
     assert stale(found, keep_bytes=0) == found
     assert remove_artefacts(stale(found, older_than_s=150)) == found[:2]
-    assert list_artefacts(data) == found[2:]
+    assert list_artefacts(Places.below(data).artefacts) == found[2:]
     assert not prepare(root_of(data), "packed", {"n": 0}, make(1)).reused
     assert prepare(root_of(data), "packed", {"n": 2}, make(1)).reused
 
@@ -115,12 +116,12 @@ def test_nothing_of_a_system_that_is_running_is_removed(data: Path) -> None:
             os.read(done[0], 1)
         os._exit(0)
     os.read(ready[0], 1)
-    found = list_artefacts(data)
+    found = list_artefacts(Places.below(data).artefacts)
     assert [info.system for info in remove_artefacts(found)] == ["mariusgnn"]
     os.kill(pid, signal.SIGKILL)
     os.waitpid(pid, 0)
     assert len(remove_artefacts(found)) == 2, "a killed run uses nothing any more"
-    assert list_artefacts(data) == []
+    assert list_artefacts(Places.below(data).artefacts) == []
 
 
 def test_remains_of_a_killed_preparation_go_those_of_a_living_one_stay(tmp_path: Path) -> None:
@@ -137,10 +138,10 @@ def test_remains_of_a_killed_preparation_go_those_of_a_living_one_stay(tmp_path:
         os._exit(0)
     os.read(ready[0], 1)
     partial = [path for path in root_of(tmp_path).iterdir() if path.is_dir()]
-    assert list_artefacts(tmp_path) == [], "it is being made"
+    assert list_artefacts(Places.below(tmp_path).artefacts) == [], "it is being made"
     os.kill(pid, signal.SIGKILL)
     os.waitpid(pid, 0)
-    found = list_artefacts(tmp_path)
+    found = list_artefacts(Places.below(tmp_path).artefacts)
     assert [info.path for info in found] == partial and not found[0].complete
     assert remove_artefacts(stale(found)) == found
     assert not partial[0].exists()

@@ -293,7 +293,7 @@ def test_an_explanation_shows_runs_stages_and_what_differs(tmp_path: Path) -> No
     text = "\n".join(explain(judged))
     assert "paper: 16.9 x" in text and "as printed" in text
     assert "judged in: profile quick, runs of gnndrive-fig8" in text
-    assert "4 [" in measured_text(judged)
+    assert "4 x [" in measured_text(judged)
     assert "MiB in" in text
     assert "EMULATED" in text
     assert "aws-nvme/16" in text

@@ -9,7 +9,7 @@ from typing import Any
 import pandas as pd
 import pytest
 
-from harness.claims.registry import answers
+from harness.claims.published import find_claim
 from harness.compare.evidence import load_evidence
 from harness.compare.verdicts import NotDrawn
 from harness.figures.base import Drawing, Sheet, catalogue, chosen
@@ -243,4 +243,4 @@ def test_rows_chosen_for_an_effect_are_said_to_be(tmp_path: Path, figure: str) -
         told = "rows of 768 columns were chosen so that the bus shows" in drawn(figure, root).caption
         assert told == (dim == 768)
     for claim in ("dt-01", "dt-02", "dt-03", "dt-08", "dt-09", "dt-12"):
-        assert "wide rows" in answers()[claim].differs
+        assert "wide rows" in find_claim(claim).differs

@@ -15,16 +15,17 @@ import pandas as pd
 import pytest
 
 from harness.claims import Judged
+from harness.claims.judge import measured_text, published_text
 from harness.figures.base import catalogue
 from harness.judge import rules
 from harness.judge.metrics import summarised_anew
 from harness.records.record import Record
 from harness.report import write, write_report
-from harness.report.gallery import Scoreboard, gallery, measured_text, published_text, read_markdown
+from harness.report.gallery import Scoreboard, gallery, read_markdown
 from harness.report.headline import Headline, data_sizes, headline, who_is_ahead
 from harness.report.outdated import MARK, is_current, mark_outdated
 from harness.report.page import SCRIPTS, TEMPLATES
-from harness.report.runs import LOG_TAIL, POINTS, SPANS, log_tail, pipeline, timeline
+from harness.report.runs import LOG_TAIL, POINTS, SPANS, log_tail, pipeline, table_of, timeline
 from harness.report.standings import settings_of, times_as_fast
 from harness.results import store as results
 from harness.results.table import load
@@ -333,6 +334,17 @@ def test_a_pipeline_shows_the_first_measured_epoch_batch_by_batch() -> None:
     assert max(span[2] + span[3] for span in shown["spans"]) <= 2000.0
     many = pipeline(stages_of(record, batches=2000), record.to_json())
     assert many is not None and len(many["spans"]) <= SPANS and many["batches"] < many["of"] == 2000
+
+
+def test_the_page_reads_each_text_of_the_table_of_runs_as_text() -> None:
+    """A row has the number of its text; a column that the script takes for one of numbers would show this number."""
+    table = table_of(plain(make_record("gnndrive", [2.0], max_batches=16)))
+    script = (TEMPLATES / "core.js").read_text()
+    textual = set(re.findall(r'"(\w+)"', script[script.index("textual = new Set") : script.index("]);")]))
+    assert textual <= set(table["columns"])
+    row = dict(zip(table["columns"], table["rows"][0], strict=True))
+    assert table["texts"][row["part"]].startswith("first 16") and "part" in textual
+    assert {table["texts"][row[name]] for name in textual if row[name] is not None} == set(table["texts"])
 
 
 def test_timelines_use_the_names_of_the_recorder() -> None:

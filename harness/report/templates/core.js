@@ -5,7 +5,7 @@ const Report = (() => {
   const packed = JSON.parse(document.getElementById("packed").textContent);
   const at = Object.fromEntries(data.runs.columns.map((name, index) => [name, index]));
   const textual = new Set(["id", "system", "dataset", "model", "sampler", "memory", "device", "disk", "host", "stages",
-    "experiment", "accelerator", "status", "verdict", "class", "kind"]);
+    "experiment", "accelerator", "status", "verdict", "class", "part", "kind"]);
   // A row as an object: text columns hold numbers of `texts`.
   const runs = data.runs.rows.map((row) => Object.fromEntries(
     data.runs.columns.map((name, index) => [name, textual.has(name) ? data.runs.texts[row[index]] : row[index]])));

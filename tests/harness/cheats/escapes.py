@@ -156,9 +156,10 @@ class RaisedCap(Act):
         super().prepare()
         found = groups()
         if "memory" in found:
-            for name in ("memory.memsw.limit_in_bytes", "memory.limit_in_bytes"):
-                if (found["memory"] / name).exists():
-                    (found["memory"] / name).write_text(str(1 << 30))
+            both = found["memory"] / "memory.memsw.limit_in_bytes"
+            if both.exists():
+                both.write_text(str(1 << 30))
+            (found["memory"] / "memory.limit_in_bytes").write_text(str(1 << 30))
         else:
             (found[""] / "memory.max").write_text(str(1 << 30))
 
