@@ -412,7 +412,7 @@ def test_the_cheat_is_caught(series: Series, cheat: str, monkeypatch: pytest.Mon
             pytest.skip("only root can leave a cap")
         monkeypatch.setattr(sandbox, "walls", lambda: Walls(missing="a test"))
     # The gate before the first epoch, and the one before the second.
-    slow = {"after_the_preparation": 2, "behind_the_gate": 4}
+    slow = {"after_the_preparation": 3, "behind_the_gate": 5}
     gate = next((gate for end, gate in slow.items() if cheat.endswith(end)), None)
     with slow_gate(monkeypatch, gate) if gate else nullcontext():
         record = run(series, cheat)
