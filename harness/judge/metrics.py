@@ -393,7 +393,7 @@ class RunNumbers:
     @metric("engine efficiency", better="higher", heading="engine eff.", column="engine")
     def engine_efficiency(self) -> float | None:
         """The time the device needs for exactly the system's requests, over its extract time: how well the code drives
-        the disk."""
+        the disk. Above 1.1 under an SSD class, the kernel's limiter let bursts pass after idle moments."""
         return self.engine[0]
 
     @metric("distance to limit", better="higher", heading="distance", column="distance")

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from operator import attrgetter
 
 from harness.compare.epochs import part_of_epoch, with_part
 from harness.compare.plan import Plain
+from harness.compare.sizes import data_sizes
 from harness.compare.verdicts import uncounted_text
 from harness.figures.draw.captions import broken_rules
 from harness.records.cost import TrainingCost, leaders, leading, shared_work
@@ -29,12 +30,6 @@ ALONE = "No other system was measured in this setting, so it is compared with no
 REUSED = " (samples reused)"
 # Settings that are described beside the first; the table of runs has all.
 TOLD = 12
-#: Size of a run's data beside its memory, by class: alone, as the least and as the most of several runs.
-SIZES = {
-    "fits memory": ("fits memory", "fitting memory", ""),
-    "mixed": ("is between one and two times the memory", "exceeding memory", "less than twice it"),
-    "storage-bound": ("", "", "at least twice it"),
-}
 
 
 @dataclass(frozen=True)
@@ -316,12 +311,3 @@ def _middle(value: Spread) -> float:
     """Return the mean, or the ratio of the means, of samples."""
     assert value.mean is not None
     return value.mean
-
-
-def data_sizes(classes: Collection[str]) -> str:
-    """Return a sentence on the sizes of data beside memory, without its end; nothing if all runs are storage-bound."""
-    found = [words for name, words in SIZES.items() if name in classes]
-    if len(found) > 1:
-        return f"Across runs, the data ranges from {found[0][1]} to {found[-1][2]}"
-    alone = found[0][0] if found else ""
-    return f"In every run the data {alone}: not storage-bound" if alone else ""

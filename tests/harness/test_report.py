@@ -16,13 +16,14 @@ import pytest
 
 from harness.claims import Judged
 from harness.claims.judge import measured_text, published_text
+from harness.compare.sizes import data_sizes, sizes_of
 from harness.figures.base import catalogue
 from harness.judge import rules
 from harness.judge.metrics import summarised_anew
 from harness.records.record import Record
 from harness.report import write, write_report
 from harness.report.gallery import Scoreboard, gallery, read_markdown
-from harness.report.headline import Headline, data_sizes, headline, who_is_ahead
+from harness.report.headline import Headline, headline, who_is_ahead
 from harness.report.outdated import MARK, is_current, mark_outdated
 from harness.report.page import SCRIPTS, TEMPLATES
 from harness.report.runs import LOG_TAIL, POINTS, SPANS, log_tail, pipeline, table_of, timeline
@@ -577,3 +578,14 @@ def test_the_command_writes_it_and_says_where(filled: Path, capfd: pytest.Captur
 )
 def test_the_sizes_of_data_beside_memory_are_a_sentence(classes: tuple[str, ...], sentence: str) -> None:
     assert data_sizes(classes) == sentence
+
+
+def test_a_caption_names_the_sizes_of_data_and_graph_beside_memory() -> None:
+    small = {"class": "fits memory", "summary": {"topology_over_budget": 0.2}}
+    large = {"class": "storage-bound", "summary": {"topology_over_budget": 1.7}}
+    assert sizes_of([]) == sizes_of([{"class": None}]) == ""
+    assert sizes_of([small]) == "in every run the data fits memory: not storage-bound"
+    beyond = "the data is at least twice the memory; the graph alone exceeds the budget"
+    assert sizes_of([large, large]) == beyond
+    ranges = "across runs, the data ranges from fitting memory to at least twice it"
+    assert sizes_of([small, large]) == f"{ranges}; in 1 of 2 runs the graph alone exceeds the budget"

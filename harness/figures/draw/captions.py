@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 from harness.compare.epochs import part_of_epoch, part_of_epochs
 from harness.compare.plan import Plain
+from harness.compare.sizes import sizes_of
 from harness.compare.verdicts import uncounted_text
 from harness.figures.draw.style import LEAST_POINTS, SOFT
-from harness.records.record import class_of
 from harness.records.study import StudyRecord
 from workloads.units import format_bytes, format_count, parse_bytes
 
@@ -45,7 +45,7 @@ def caption(cells: Cells, rows: pd.DataFrame, extra: str = "") -> str:
         memory if "memory" in shared else "",
         f"isolation {config['isolation']}",
         "bare device" if classes == "none" else f"SSD class {classes}",
-        " and ".join(sorted({class_of(record) for record in records if record.get("class")})),
+        sizes_of(records),
     ]
     away = cells.elsewhere
     bent = dict.fromkeys(rule for record in records for rule in broken_rules(record))

@@ -17,6 +17,7 @@ from harness.figures.draw.captions import row_texts
 from harness.figures.draw.panels import many_panels, name_axes, plain_log
 from harness.figures.grids import capped, gallery
 from harness.figures.outcore.memory import cost_of
+from harness.judge.io import RATE_TOLERANCE
 from harness.records.cost import TrainingCost
 from harness.results.table import each, measured_epochs
 from workloads.units import format_bytes
@@ -61,11 +62,13 @@ def roofline(cells: Cells) -> Drawing:
     _draw_rates(left, driven, device[device.name == "limited"], systems)
     _draw_distances(right, distances, systems)
     failed = failures(medians, [])
+    more = "in bursts: a limiter lets more than its rate pass after idle moments"
+    bursts = more if any(_in_bursts(distances)) else ""
     known = distances.dropna(subset="y").astype({"y": float}).nlargest(1, "y")
     nearest = known.assign(times=1 / known.y)
     finding = row_texts(nearest, "{name} comes nearest to the device's least time, at {times:.2g} times it")
     table = pd.concat([device, driven, distances], ignore_index=True)[COLUMNS]
-    return drawn(canvas, table, cells, *failed, order=MARKS, finding=finding)
+    return drawn(canvas, table, cells, bursts, *failed, order=MARKS, finding=finding)
 
 
 def _device_rates(record: Plain) -> pd.DataFrame:
@@ -130,8 +133,14 @@ def _draw_distances(axes: Any, distances: pd.DataFrame, systems: list[str]) -> N
     rows["whole"] = rows.right.where(rows.right > VISIBLE * rows.x)
     shares = rows[["y", "engine_efficiency"]].map("{:.0%}".format, na_action="ignore").fillna("unknown")
     rows["text"] = (shares.y + ", engine " + shares.engine_efficiency).str.replace("%", " %")
+    rows["text"] += _in_bursts(rows).map({True: " in bursts", False: ""})
     _draw_rows(axes, rows, LEAST, systems)
     name_axes(axes, "How far from the least time: distance, engine", "epoch (s, log)")
+
+
+def _in_bursts(distances: pd.DataFrame) -> pd.Series[bool]:
+    """Return which systems read faster than the device's rate: a limiter lets bursts pass after idle moments."""
+    return distances.engine_efficiency.astype(float) > RATE_TOLERANCE
 
 
 def _draw_rows(axes: Any, rows: pd.DataFrame, mark: str, systems: list[str]) -> None:
