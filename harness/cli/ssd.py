@@ -172,6 +172,7 @@ def compare(
     from harness.drives.compare import as_dict
     from harness.drives.compare import compare as side_by_side
     from harness.drives.prices import load_prices
+    from harness.drives.printing import INSTALL
     from harness.drives.whatif import behind, device_of, read_records
 
     costs = load_prices(prices) if prices else {}
@@ -192,6 +193,8 @@ def compare(
         for path in written:
             if path.stem == "ssd-report" and path.suffix in (".html", ".pdf"):
                 print(path)
+        if written and not any(path.suffix == ".pdf" for path in written):
+            print_lines(f"no PDF: no browser of this host printed the page ({INSTALL})")
 
     call.tell({**as_dict(found), "files": [str(path) for path in written]}, shown)
 

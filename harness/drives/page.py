@@ -1,11 +1,10 @@
-"""Report of a drive comparison: one page as HTML and PDF, and its figures and tables as files."""
+"""Report of a drive comparison: one page as HTML and, where a Chromium prints it, as PDF; its figures and tables."""
 
 from __future__ import annotations
 
 import base64
 import io
 import json
-import textwrap
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,6 +16,7 @@ from harness.atomic import whole_file
 from harness.drives.compare import as_dict
 from harness.drives.comparison import DriveCell, DriveComparison, DriveSide
 from harness.drives.panels import panels_of
+from harness.drives.printing import printed
 from harness.figures.draw import style
 from harness.results.table import each
 from workloads.units import format_bytes
@@ -29,10 +29,8 @@ NAME = "ssd-report"
 #: Columns of the tables: the part of a drive or a cell, its format and a factor; `wide`: not in a narrow terminal.
 COLUMNS = Path(__file__).with_name("columns.csv")
 DRIVES, CLASSES, CELLS = "Drives, by fio", "Classes, by their limits", "Systems on drives"
-#: Inches of a sheet and of a panel; characters in a line of notes.
-_A4 = (8.27, 11.69)
+#: Inches of a panel.
 _PANEL = (style.COLUMN_INCHES, 2.6)
-_NOTE_WIDTH = 140
 # Drives whose epochs differ by a smaller factor are the same for a system.
 SAME = 1.05
 
@@ -76,21 +74,6 @@ def _shown(value: Any, form: str = "", factor: float = 1.0) -> str:
     return value if isinstance(value, str) else f"{value * factor:{form}}"
 
 
-def matrix(comparison: DriveComparison) -> DriveTable:
-    """Tabulate epoch seconds by system and drive, the slowest drive over the fastest, and read amplification."""
-    growth = {system: _times(ratio) for system, ratio, *_ in comparison.growth()}
-    drives = [side.device.name for side in comparison.sides]
-    table = comparison.table
-    table["shown"] = table["epoch_s"].map("{:.3g}".format) + table["predicted"].map({True: " P", False: ""})
-    seconds = table.pivot(index="system", columns="device", values="shown").reindex(columns=drives).fillna("–")
-    amplification = table.groupby("system")["read_amplification"].first()
-    rows = []
-    for system in comparison.systems:
-        rows.append((system, *seconds.loc[system], growth.get(system, "–"), _shown(amplification[system], ".2f")))
-    heads = ("system", *drives, "slowest / fastest", "read ampl.")
-    return DriveTable("Epoch seconds (P: predicted)", heads, tuple(rows))
-
-
 def sentences(comparison: DriveComparison) -> list[str]:
     """Return one sentence per system on how its epoch time differs between drives."""
     predicted = comparison.table.set_index(["device", "system"])["predicted"]
@@ -105,8 +88,8 @@ def sentences(comparison: DriveComparison) -> list[str]:
 
 
 def write_page(comparison: DriveComparison, folder: Path) -> list[Path]:
-    """Write `ssd-report.html`, `.pdf`, `.json`, and `.png`, `.svg`, `.csv` of each panel; return their paths. Raises
-    DataIOError: the folder cannot be written; no file is left half-written."""
+    """Write `ssd-report.html`, `.json`, `.pdf` (where this host has a Chromium), and `.png`, `.svg`, `.csv` of each
+    panel; return their paths. Raises DataIOError: the folder cannot be written; no file is left half-written."""
     import matplotlib
     import matplotlib.pyplot as plt
 
@@ -119,10 +102,9 @@ def write_page(comparison: DriveComparison, folder: Path) -> list[Path]:
             for kind in ("png", "svg"):
                 files[f"ssd-{name}.{kind}"] = _picture(canvas, kind)
             plt.close(canvas)
-        page = _pdf(comparison)
-        files[f"{NAME}.pdf"] = _picture(page, "pdf", Title=_title(comparison))
-        plt.close(page)
     files[f"{NAME}.html"] = _html(comparison, files)
+    if sheet := printed(files[f"{NAME}.html"]):
+        files[f"{NAME}.pdf"] = sheet
     files[f"{NAME}.json"] = json.dumps(as_dict(comparison), indent=1).encode()
     for name, content in files.items():
         with whole_file(folder / name, "the report") as partial:
@@ -176,11 +158,11 @@ def _times(ratio: float) -> str:
     return f"{ratio:.2f}x" if ratio < 10 else f"{ratio:.0f}x"
 
 
-def _picture(canvas: Canvas, kind: str, **metadata: str) -> bytes:
+def _picture(canvas: Canvas, kind: str) -> bytes:
     buffer = io.BytesIO()
     # No date inside, so that the same comparison gives the same bytes.
-    dates: dict[str, dict[str, Any]] = {"svg": {"Date": None}, "pdf": {"CreationDate": None}, "png": {}}
-    canvas.savefig(buffer, format=kind, metadata=dates[kind] | metadata)
+    metadata = {"Date": None} if kind == "svg" else {}
+    canvas.savefig(buffer, format=kind, metadata=metadata)
     return buffer.getvalue()
 
 
@@ -192,35 +174,3 @@ def _workload(comparison: DriveComparison) -> str:
     if comparison.workload:
         return f"Workload: {comparison.workload}."
     return f"No epochs: compared by {comparison.known_by} alone."
-
-
-def _pdf(comparison: DriveComparison) -> Canvas:
-    """Draw one sheet of A4: title, tables as text, panels, notes."""
-    import matplotlib.pyplot as plt
-
-    page = plt.figure(figsize=_A4)
-    title = textwrap.fill(_title(comparison), 78)
-    page.text(0.06, 0.965, title, fontsize=13, weight="bold", va="top")
-    top = 0.965 - 0.022 * len(title.splitlines())
-    text = [_workload(comparison)]
-    shown = [table for table in tables(comparison) if table.title != CELLS]
-    if comparison.cells:
-        shown.append(matrix(comparison))
-    for table in shown:
-        rows = pd.DataFrame(table.rows, columns=[f"  {head}" for head in table.heads])
-        text += ["", table.title, rows.to_string(index=False)]
-    top = _write(page, top, "\n".join(text), size=4.8, family="monospace")
-    notes = "\n".join(textwrap.fill(note, _NOTE_WIDTH) for note in comparison.notes)
-    bottom = 0.055 + 0.011 * len(notes.splitlines())
-    _write(page, bottom, notes, size=5.8)
-    highest = max(top - 0.03, bottom + 0.2)
-    grid = page.add_gridspec(2, 2, left=0.09, right=0.97, top=highest, bottom=bottom + 0.075, hspace=0.62, wspace=0.24)
-    for number, (_, draw) in enumerate(panels_of(comparison)):
-        draw(comparison, page.add_subplot(grid[number]))
-    return page
-
-
-def _write(page: Canvas, top: float, text: str, *, size: float, **look: Any) -> float:
-    """Write lines below `top`; return their lower edge as a share of the page's height."""
-    page.text(0.06, top, text, fontsize=size, va="top", **look)
-    return top - 0.00185 * size * len(text.splitlines())

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Iterable
 from pathlib import Path
 from types import TracebackType
@@ -11,7 +10,9 @@ from typing import Any
 from axe_playwright_python import sync_playwright as axe
 from playwright import sync_api as playwright
 
-CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+from harness.drives.printing import browser
+
+CHROMIUM = browser()
 #: Widths of a phone, a laptop and a large screen in CSS pixels.
 WIDTHS = (400, 1200, 1600)
 #: Texts cut off by a box that neither scrolls nor shows what runs over it; not texts for screen readers alone.

@@ -12,8 +12,9 @@ from harness.cli import main
 from harness.drives.compare import compare
 from harness.drives.comparison import DriveCell, DriveComparison
 from harness.drives.notes import BEATEN, BURST
-from harness.drives.page import CELLS, CLASSES, DRIVES, matrix, sentences, tables, write_page
+from harness.drives.page import CELLS, CLASSES, DRIVES, sentences, tables, write_page
 from harness.drives.prices import Price, load_prices, price_of
+from harness.drives.printing import browser
 from harness.drives.whatif import Device, device_from, device_of
 from harness.records.record import Record
 from harness.ssd.drive import save_drive
@@ -188,12 +189,25 @@ def test_the_page_is_whole_and_fetches_nothing(drawn: tuple[DriveComparison, Pat
     assert page.count("data:image/png;base64,") == 4
     for value in ("aws-gp3/16", "100x as long", "PREDICTED", "MODEL evil"):
         assert value in page
-    pdf = (folder / "ssd-report.pdf").read_bytes()
-    assert pdf.startswith(b"%PDF") and len(re.findall(rb"/Type /Page\b", pdf)) == 1
-    assert b"/Title (SSDs compared: evil" in pdf
     rows = (folder / "ssd-epochs.csv").read_text().splitlines()
     assert len(rows) == 1 + 3 * 2
     assert json.loads((folder / "ssd-report.json").read_text())["workload"] == found.workload
+
+
+@pytest.mark.skipif(browser() is None, reason="no Chromium here to print the page")
+def test_the_printed_page_is_tagged_titled_and_readable(drawn: tuple[DriveComparison, Path]) -> None:
+    pdf = (drawn[1] / "ssd-report.pdf").read_bytes()
+    assert pdf.startswith(b"%PDF") and b"/StructTreeRoot" in pdf and b"/Marked true" in pdf
+    assert b"/Lang (en)" in pdf and re.search(rb"/Title (\(SSDs compared: evil|<FEFF)", pdf)
+    assert not re.search(rb"/CreationDate|/ModDate", pdf)
+
+
+def test_without_a_browser_there_is_no_pdf_and_the_rest_is_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, drawn: tuple[DriveComparison, Path]
+) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    names = {path.name for path in write_page(drawn[0], tmp_path)}
+    assert "ssd-report.pdf" not in names and {"ssd-report.html", "ssd-report.json"} <= names
 
 
 @pytest.mark.slow("harness/ssd", "harness/report", "harness/drives", seconds=8)
@@ -255,12 +269,6 @@ def test_a_wrong_price_list_is_refused_with_its_place(tmp_path: Path, name: str,
     path.write_text(text)
     with pytest.raises(InputError, match=said):
         load_prices(path)
-
-
-def test_the_matrix_marks_what_is_predicted() -> None:
-    table = matrix(compare(classes("aws-nvme/16", "intel-s3510/4"), runs()))
-    assert table.heads == ("system", "aws-nvme/16", "intel-s3510/4", "slowest / fastest", "read ampl.")
-    assert table.rows == (("ginex", "2.6", "5.88 P", "2.26x", "1.50"), ("diskgnn", "0.6", "0.839 P", "1.40x", "1.50"))
 
 
 def test_the_workload_measured_on_the_most_drives_is_shown() -> None:
