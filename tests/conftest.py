@@ -9,6 +9,7 @@ import subprocess
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+import hypothesis
 import pytest
 
 from tests.support import make_tiny, session_lock
@@ -16,6 +17,9 @@ from workloads.dataset import Dataset
 
 ROOT = Path(__file__).parent.parent
 
+# No test asserts a time: a machine that runs other work beside the tests may be slow.
+hypothesis.settings.register_profile("outcore", deadline=None)
+hypothesis.settings.load_profile("outcore")
 gc.disable()  # until all tests are collected: it takes a fifth of the imports' time and finds nothing
 
 

@@ -78,7 +78,18 @@ def main(argv: Sequence[str] | None = None) -> None:
     if argv is None:
         gc.set_threshold(50_000)  # imports, most of a command, make no garbage to look for
         _make_streams_safe()
-    sys.exit(_run(list(sys.argv[1:] if argv is None else argv)))
+    try:
+        sys.exit(_run(list(sys.argv[1:] if argv is None else argv)))
+    finally:
+        _let_go_of_stderr()
+
+
+def _let_go_of_stderr() -> None:
+    """Drop text that is left for a reader who has gone: Python would end with 120 in place of the command's code."""
+    try:
+        sys.stderr.flush()
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stderr.fileno())
 
 
 def _make_streams_safe() -> None:

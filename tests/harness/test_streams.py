@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import signal
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -61,6 +63,16 @@ def test_a_closed_stream_changes_no_exit_code_and_no_file(closed: str, around: d
     subprocess.run(usual, capture_output=True, env=around, check=True)
     found = {file.name: file.read_bytes() for file in (tmp_path / "closed").iterdir()}
     assert found == {file.name: file.read_bytes() for file in (tmp_path / "usual").iterdir()}
+
+
+def test_text_that_is_left_for_a_broken_stream_changes_no_exit_code() -> None:
+    code = "import sys\nfrom harness.cli import main\nsys.stderr.write('without an end')\nmain()"
+    reader, writer = os.pipe()
+    os.close(reader)
+    words = [sys.executable, "-c", code, "rules", "9"]
+    done = subprocess.run(words, stdout=subprocess.PIPE, stderr=writer, check=False)
+    os.close(writer)
+    assert done.returncode == 0 and b"rule 9" in done.stdout.lower()
 
 
 def test_progress_that_nobody_reads_does_not_end_the_work(around: dict[str, str], tmp_path: Path) -> None:
