@@ -66,11 +66,13 @@ def test_a_closed_stream_changes_no_exit_code_and_no_file(closed: str, around: d
 
 
 def test_text_that_is_left_for_a_broken_stream_changes_no_exit_code() -> None:
-    code = "import sys\nfrom harness.cli import main\nsys.stderr.write('without an end')\nmain()"
+    code = "import sys\nfrom harness.cli import main\nsys.stderr.write('without an end')\nmain(['rules', '9'])"
     reader, writer = os.pipe()
     os.close(reader)
-    words = [sys.executable, "-c", code, "rules", "9"]
-    done = subprocess.run(words, stdout=subprocess.PIPE, stderr=writer, check=False)
+    buffered = os.environ | {"PYTHONUNBUFFERED": ""}
+    done = subprocess.run(
+        [sys.executable, "-c", code], stdout=subprocess.PIPE, stderr=writer, env=buffered, check=False
+    )
     os.close(writer)
     assert done.returncode == 0 and b"rule 9" in done.stdout.lower()
 
