@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -13,6 +14,7 @@ import torch
 from systems.engine.io.reader import RowReader
 from systems.gnndrive.extractor import StagedExtractor
 from systems.gnndrive.planner import GnnDriveOptions
+from systems.gnndrive.system import GnnDrive
 from systems.interface import MemoryBudget
 from tests.support import make_tiny
 from tests.systems.support_systems import assert_refused, reference, run, running, workload_of
@@ -87,8 +89,25 @@ def test_the_buffer_stays_warm_from_epoch_to_epoch(tiny_dataset: Dataset) -> Non
         assert system.counters().misses == 0
 
 
-def test_a_row_that_another_extractor_reads_is_waited_for_not_read_twice(tiny_dataset: Dataset) -> None:
-    """All mini-batches ask for the same rows at once: each row is read once, by one extractor."""
+def test_a_row_that_another_extractor_reads_is_waited_for_not_read_twice(
+    tiny_dataset: Dataset, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All mini-batches ask for the same rows, the second before the first has read any: each row is read once."""
+    begin, load = GnnDrive._load, StagedExtractor.load
+    begun, asked_twice = [], threading.Event()
+
+    def counted(self: GnnDrive, *parts: Any) -> None:
+        begun.append(parts)
+        if len(begun) == 2:
+            asked_twice.set()
+        begin(self, *parts)
+
+    def held_up(self: StagedExtractor, *parts: Any) -> Any:
+        asked_twice.wait(30)
+        return load(self, *parts)
+
+    monkeypatch.setattr(GnnDrive, "_load", counted)
+    monkeypatch.setattr(StagedExtractor, "load", held_up)
     workload = workload_of(tiny_dataset, batch_size=50, fanout=(-1, -1))
     with running("gnndrive", workload, extractors=4, device="emulated:a10g") as system:
         structure, features, _ = run(system)
