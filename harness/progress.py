@@ -237,7 +237,7 @@ class Progress:
             if self._live is not None:
                 self._live.console.print(line, markup=False, soft_wrap=True)
             else:
-                with suppress(BrokenPipeError):  # the reader of the progress has left, the work goes on
+                with suppress(OSError):  # the reader has left, or a file is full: the work goes on
                     print(line, file=sys.stderr, flush=True)
 
     def _timed(self, text: str, now: float) -> str:

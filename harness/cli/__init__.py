@@ -85,10 +85,11 @@ def main(argv: Sequence[str] | None = None) -> None:
 
 
 def _let_go_of_stderr() -> None:
-    """Drop text that is left for a reader who has gone: Python would end with 120 in place of the command's code."""
+    """Drop text that nobody can read (the reader has gone, a file is full): Python would end with 120 in place of the
+    command's code."""
     try:
         sys.stderr.flush()
-    except BrokenPipeError:
+    except OSError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stderr.fileno())
 
 

@@ -65,15 +65,22 @@ def test_a_closed_stream_changes_no_exit_code_and_no_file(closed: str, around: d
     assert found == {file.name: file.read_bytes() for file in (tmp_path / "usual").iterdir()}
 
 
-def test_text_that_is_left_for_a_broken_stream_changes_no_exit_code() -> None:
-    code = "import sys\nfrom harness.cli import main\nsys.stderr.write('without an end')\nmain(['rules', '9'])"
+@pytest.mark.parametrize("stream", ["broken", "full"])
+def test_text_that_is_left_for_a_stream_changes_no_exit_code(stream: str) -> None:
+    code = (
+        "import sys\nfrom harness.cli import main\nfrom harness.progress import Progress\n"
+        "Progress().keep('a line')\nsys.stderr.write('without an end')\nmain(['rules', '9'])"
+    )
     reader, writer = os.pipe()
     os.close(reader)
+    full = os.open("/dev/full", os.O_WRONLY)
+    stderr = {"broken": writer, "full": full}[stream]
     buffered = os.environ | {"PYTHONUNBUFFERED": ""}
     done = subprocess.run(
-        [sys.executable, "-c", code], stdout=subprocess.PIPE, stderr=writer, env=buffered, check=False
+        [sys.executable, "-c", code], stdout=subprocess.PIPE, stderr=stderr, env=buffered, check=False
     )
     os.close(writer)
+    os.close(full)
     assert done.returncode == 0 and b"rule 9" in done.stdout.lower()
 
 
