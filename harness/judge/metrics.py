@@ -104,8 +104,8 @@ def efficiency_of_engine(
     """Return the engine efficiency, device seconds by profile over seconds spent, with a text on its derivation.
 
     For a system that counts its requests: device seconds of its requests and writes, over the seconds of extraction or
-    of the stages in its fact `reads_in` (with any open). For page-cache reads: the cap's requests at their mean size,
-    over the seconds of sampling or extraction.
+    of the stages in its fact `reads_in` (with any open); requests that the kernel merged count once. For page-cache
+    reads: the cap's requests at their mean size, over the seconds of sampling or extraction.
 
     Args:
         record, context: record of the run, and its context.
@@ -125,7 +125,7 @@ def efficiency_of_engine(
         requests = epoch.counters.get("requests_by_size") or {}
         extract = epoch.reading_s if epoch.reading_s is not None else epoch.stages_s.get(stage, 0.0)
         if requests and extract > 0:
-            sizes = {int(size): count for size, count in requests.items()}
+            sizes = unmerged({int(size): count for size, count in requests.items()}, epoch.diskstats_requests)
             ratios.append(device_seconds(profile, epoch, sizes) / (epoch.wall_s if whole_epoch else extract))
         elif epoch.device_requests and epoch.device_bytes:
             how = "the cap's requests at their mean size over sample and extract time"
@@ -136,6 +136,25 @@ def efficiency_of_engine(
     if not ratios:
         return None, "no request was counted"
     return statistics.median(ratios), how
+
+
+def unmerged(requests: Mapping[int, int], at_the_disk: int | None) -> dict[int, int]:
+    """Return a system's requests by size without those that the kernel merged with a neighbour, which cost the device
+    next to nothing: the smallest ones, as many as the disk itself counted less. A disk that splits large requests, or
+    serves other programs too, counts more.
+
+    Args:
+        at_the_disk: reads that the disk completed meanwhile; None: not counted.
+    """
+    found = dict(requests)
+    if at_the_disk is None:
+        return found
+    merged = max(0, sum(found.values()) - at_the_disk)
+    for size in sorted(found):
+        fewer = min(merged, found[size])
+        found[size] -= fewer
+        merged -= fewer
+    return found
 
 
 def reading_seconds(spans: list[StageSpan], epoch: EpochRecord, stages: Sequence[str]) -> float:

@@ -17,6 +17,7 @@ EDITIONS = (
     "by gaps in its samples, at any length of epoch; device bytes and processor time beyond the counted ones break a "
     "rule; artefacts are frozen at the last gate, and work after it is part of once; T(E) counts once what "
     "epochs prepared together share; the training working set is measured without the system; kernel time of other "
-    "programs counts, and clocks that waited spoil a run",
+    "programs counts, and clocks that waited spoil a run; requests that the kernel merged count once in the engine "
+    "efficiency",
 )
 EDITION = len(EDITIONS)

@@ -35,6 +35,8 @@ MODELLED_SECONDS = 4.0
 QUIET = 0.1
 PAUSES_S = (1.0, 3.0)
 CHANCE_S = 0.02
+#: Returns the values of all ranks, given this rank's.
+Gather = Callable[[float], list[float]]
 # Spans that a mini-batch leaves in the log of a run, at most, with a system of the usual stages.
 STAGES, LANES = 6, 2
 
@@ -101,7 +103,7 @@ def train_alone(spec: WorkerSpec, joint: Joint) -> None:
         # Torch gives nothing back meanwhile, so it held its peak at the gate.
         held = (accelerator.peak_bytes or 0) if accelerator.kind == "cuda" else 0
         if spec.time_training:
-            joint.send(slowest(joint.gather(training_times(spec.config.epochs, sampler, plan, trainer, table))))
+            joint.send(slowest(joint.gather(training_times(spec.config.epochs, sampler, plan, trainer, table, joint))))
         joint.send(Done(notes={}, device_peak_bytes=joint.gather(training), device_held_bytes=joint.gather(held)))
     finally:
         accelerator.close()
@@ -130,7 +132,12 @@ def slowest(times: list[Calibrated]) -> Calibrated:
 
 
 def training_times(
-    epochs: int, sampler: NeighborSampler, plan: SeedPlan | PartitionPlan, trainer: Trainer, table: torch.Tensor
+    epochs: int,
+    sampler: NeighborSampler,
+    plan: SeedPlan | PartitionPlan,
+    trainer: Trainer,
+    table: torch.Tensor,
+    joint: Joint | None = None,
 ) -> Calibrated:
     """Return each epoch's training seconds: modelled by mini-batch on an emulated device, else from a measured rate.
 
@@ -138,7 +145,9 @@ def training_times(
         epochs: number of epochs of the run.
         sampler, plan: sampler and seed plan of the run's workload.
         trainer, table: trainer, and a feature table on its device for the largest mini-batch.
+        joint: channel of a run's ranks, which take the same steps; None: a single process.
     """
+    gather = joint.gather if joint else _alone
     train: dict[int, float] = {}
     null: dict[int, float] = {}
     emulated = trainer.accelerator.kind == "emulated"
@@ -147,7 +156,10 @@ def training_times(
     step_rate, quiet = 0.0, True
     if not emulated:
         last = epochs - 1
-        step_rate, quiet = quietly(lambda: _step_rate(last, sampler, plan.batches(last), trainer, table))
+        step_rate, quiet = quietly(
+            lambda: _step_rate(last, sampler, plan.batches(last), trainer, table, gather),
+            lambda measure: _beside_others(measure, gather),
+        )
     for epoch in range(epochs):
         seeds = plan.batches(epoch)
         start, seen, steps, copies = time.monotonic(), 0, 0.0, 0.0
@@ -195,14 +207,21 @@ def quietly(
     return min(found), False
 
 
-def _beside_others(measure: Callable[[], float]) -> tuple[float, float]:
-    """Return a measurement, and the share of the processors that other programs and machines used meanwhile."""
+def _alone(value: float) -> list[float]:
+    """Return the values of all ranks of a single process."""
+    return [value]
+
+
+def _beside_others(measure: Callable[[], float], gather: Gather = _alone) -> tuple[float, float]:
+    """Return a measurement, and the share of the processors that other programs and machines used meanwhile: the
+    largest that any rank saw, since ranks measure again together or not at all."""
     before_s, began = _others_s(), time.monotonic()
     result = measure()
     seconds = max(time.monotonic() - began, 1e-9)
     processors = os.cpu_count() or 1
     chance_s = CHANCE_S * processors
-    return result, max(0.0, _others_s() - before_s - chance_s) / (seconds * processors)
+    share = max(0.0, _others_s() - before_s - chance_s) / (seconds * processors)
+    return result, max(gather(share))
 
 
 def _others_s() -> float:
@@ -216,10 +235,16 @@ def _others_s() -> float:
 
 
 def _step_rate(
-    epoch: int, sampler: NeighborSampler, seeds: Sequence[NDArray[np.int64]], trainer: Trainer, table: torch.Tensor
+    epoch: int,
+    sampler: NeighborSampler,
+    seeds: Sequence[NDArray[np.int64]],
+    trainer: Trainer,
+    table: torch.Tensor,
+    gather: Gather,
 ) -> float:
     """Return seconds per unit of work (nodes plus edges, in which a step's time is close to linear). Features are in
-    memory and nothing else runs; a mini-batch's fastest repetition counts, since a disturbance only adds time."""
+    memory and nothing else runs; a mini-batch's fastest repetition counts, since a disturbance only adds time. Each
+    step joins the gradients of all ranks, so every rank takes as many."""
     seconds, work = 0.0, 0
     for index, some in _spread(seeds):
         sampled = sampler.sample(epoch, index, some)
@@ -230,7 +255,7 @@ def _step_rate(
             trainer.step(sampled, table, rows)
             trainer.accelerator.synchronize()
             best = min(best, time.monotonic() - start)
-            if best > SLOW_STEP_S:
+            if max(gather(best)) > SLOW_STEP_S:
                 break
         seconds += best
         work += sampled.num_nodes + sampled.num_edges

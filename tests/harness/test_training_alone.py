@@ -17,6 +17,7 @@ from harness.run import calibrate
 from harness.run.orchestrator import execute
 from harness.run.series import Series
 from harness.wire.protocol import Calibrated
+from harness.worker import calibrate as timing
 from harness.worker.calibrate import PAUSES_S, quietly, training_times
 from tests.harness.cap_tools import needs_cap
 from tests.harness.run_tools import config
@@ -47,6 +48,29 @@ def test_an_emulated_epoch_counts_the_gather_of_every_step(tiny_dataset: Dataset
         without += trainer.modelled_seconds(sampled) or 0.0
     found = training_times(1, sampler, plan, trainer, table)
     assert found.train_s[0] == pytest.approx(expected, rel=1e-6) and expected > 1.001 * without
+    device.close()
+
+
+class _BesideASlowRank:
+    """Channel of rank 0 of two; the other rank sees a busy machine, and takes two seconds for each step."""
+
+    def gather(self, value: float) -> list[float]:
+        return [value, 2.0]
+
+
+def test_ranks_that_train_together_take_as_many_steps(tiny_dataset: Dataset, monkeypatch: pytest.MonkeyPatch) -> None:
+    workload = Workload(tiny_dataset, SamplerSpec(fanout=(5, 5), batch_size=20), ModelSpec(layers=2, hidden=16))
+    device = make_accelerator("cpu")
+    trainer = Trainer(workload.model, tiny_dataset.dim, tiny_dataset.num_classes, device)
+    sampler, plan = make_sampler(workload), make_seed_plan(workload)
+    table = device.allocate(largest_batch(workload).max_nodes, tiny_dataset.dim, torch.float32)
+    steps = []
+    step = trainer.step
+    monkeypatch.setattr(trainer, "step", lambda *given: (steps.append(1), step(*given))[1])
+    monkeypatch.setattr(timing, "PAUSES_S", (0.0, 0.0))
+    found = training_times(1, sampler, plan, trainer, table, _BesideASlowRank())  # type: ignore[arg-type]
+    # Three measurements, as the other rank sees other programs, of one step a mini-batch, as its steps are slow.
+    assert len(steps) == 3 * min(timing.TIMED_BATCHES, len(plan.batches(0))) and not found.quiet
     device.close()
 
 
