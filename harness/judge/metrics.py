@@ -125,7 +125,9 @@ def efficiency_of_engine(
         requests = epoch.counters.get("requests_by_size") or {}
         extract = epoch.reading_s if epoch.reading_s is not None else epoch.stages_s.get(stage, 0.0)
         if requests and extract > 0:
-            sizes = unmerged({int(size): count for size, count in requests.items()}, epoch.diskstats_requests)
+            # The kernel's limiter counts requests before it merges them.
+            at_the_disk = None if profile.limited else epoch.diskstats_requests
+            sizes = unmerged({int(size): count for size, count in requests.items()}, at_the_disk)
             ratios.append(device_seconds(profile, epoch, sizes) / (epoch.wall_s if whole_epoch else extract))
         elif epoch.device_requests and epoch.device_bytes:
             how = "the cap's requests at their mean size over sample and extract time"

@@ -697,7 +697,6 @@ def test_a_rate_above_the_class_over_the_whole_epoch_is_invalid(sound: Run) -> N
     for epoch in record.epochs:
         epoch.reading_s = 1.0
         epoch.counters["requests_by_size"] = {"512": 100_000}
-        epoch.diskstats_requests = 100_000
     record.summary, record.class_ = summarise(record, context)
     verdict, outcomes = judge(record, context)
     assert verdict == "INVALID"
@@ -830,9 +829,13 @@ def test_reads_are_held_to_the_stage_they_are_noted_to_happen_in(sound: Run) -> 
 def test_reads_that_the_kernel_merged_cost_the_device_once(sound: Run) -> None:
     """Rows of one file of 480 KB were read by 122,685 requests, which reached the disk as 63,368."""
     record, context = sound
+    assert context.profile is not None
+    limited = dataclasses.replace(context, profile=dataclasses.replace(context.profile, limited=(1.0, 1.0)))
+    bare = dataclasses.replace(context, profile=dataclasses.replace(context.profile, limited=None))
     for epoch in record.epochs:
         epoch.diskstats_requests = 400
-    assert summarise(record, context)[0].engine_efficiency == pytest.approx(400 / 40_000 / 0.05)
+    assert summarise(record, bare)[0].engine_efficiency == pytest.approx(400 / 40_000 / 0.05)
+    assert summarise(record, limited)[0].engine_efficiency == pytest.approx(1000 / 40_000 / 0.05)
     assert unmerged({512: 100, 4096: 50}, 120) == {512: 70, 4096: 50}
     assert unmerged({512: 100, 4096: 50}, 30) == {512: 0, 4096: 30}
     assert unmerged({512: 100, 4096: 50}, 400) == unmerged({512: 100, 4096: 50}, None) == {512: 100, 4096: 50}
