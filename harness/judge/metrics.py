@@ -115,6 +115,8 @@ def efficiency_of_engine(
     profile = profile or context.profile
     if profile is None or not any(point.pattern == "random" for point in profile.points):
         return None, "no device profile"
+    # The kernel's limiter counts requests before it merges them.
+    merges = profile is context.bare_profile or not context.limits
     if profile.limited:
         # The kernel limits reads and writes separately, unlike a drive with one budget for both.
         profile = replace(profile, write_cost=0.0)
@@ -125,8 +127,7 @@ def efficiency_of_engine(
         requests = epoch.counters.get("requests_by_size") or {}
         extract = epoch.reading_s if epoch.reading_s is not None else epoch.stages_s.get(stage, 0.0)
         if requests and extract > 0:
-            # The kernel's limiter counts requests before it merges them.
-            at_the_disk = None if profile.limited else epoch.diskstats_requests
+            at_the_disk = epoch.diskstats_requests if merges else None
             sizes = unmerged({int(size): count for size, count in requests.items()}, at_the_disk)
             ratios.append(device_seconds(profile, epoch, sizes) / (epoch.wall_s if whole_epoch else extract))
         elif epoch.device_requests and epoch.device_bytes:
