@@ -112,11 +112,11 @@ def efficiency_of_engine(
         profile: profile of the device; by default the one under the run's limits.
         whole_epoch: divide by the epoch's time, which bursts of a limiter cannot beat, not the stages'.
     """
+    # The kernel's limiter counts requests before it merges them.
+    merges = profile is not None or not context.limits
     profile = profile or context.profile
     if profile is None or not any(point.pattern == "random" for point in profile.points):
         return None, "no device profile"
-    # The kernel's limiter counts requests before it merges them.
-    merges = profile is context.bare_profile or not context.limits
     if profile.limited:
         # The kernel limits reads and writes separately, unlike a drive with one budget for both.
         profile = replace(profile, write_cost=0.0)
