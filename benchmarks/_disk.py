@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import functools
-import os
 import statistics
 import sys
 from collections.abc import Callable, Iterator, Mapping
@@ -80,46 +79,9 @@ def _batch(path: Path, block: int, depth: int) -> int:
     return max(found, key=lambda point: point.iops).batch
 
 
-def fio_write(folder: str | Path, total: int, *, depth: int, sync: bool) -> float:
-    """Measure the bytes a second of one fio process that writes `total` bytes once to a new file, direct, by 1 MiB.
-
-    For a fair comparison fio writes as our packing does: each block once, reserved beforehand (outside the measured
-    time) but never written. Overwriting an existing file saves the file system the marking of blocks and a virtual disk
-    the allocation: on one disk it ran at 6.4 GB/s instead of 3.5. The bytes are random and made beforehand. Buffers are
-    on huge pages.
-
-    Args:
-        sync: include a sync at the end in the time.
-    """
-    with TemporaryFolder(Path(folder), "benchmark") as made:
-        path = Path(made) / "file"
-        with path.open("wb") as file:
-            os.posix_fallocate(file.fileno(), 0, total)
-        job = FioJob(
-            file=path,
-            block_bytes=1 << 20,
-            depth=depth,
-            pattern="sequential",
-            write_percent=100,
-            once=True,
-            sync=sync,
-            seconds=max(60.0, total / 20e6),
-            engine=best_engine(),
-            exact_latency=False,
-        )
-        sync_disk()
-        result = _run(job)
-        return result.bytes_read / result.seconds
-
-
 def _run(job: FioJob) -> FioResult:
     _need_fio()
     return run_fio([job])[0]
-
-
-def sync_disk() -> None:
-    """Sync all disks, so that blocks of files removed just before are not discarded during a measured write."""
-    os.sync()
 
 
 def _need_fio() -> None:

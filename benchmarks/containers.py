@@ -1,4 +1,4 @@
-"""Cost of a container per epoch and per start: the same run in a container and in a plain cgroup, epochs in turns.
+"""What does a container add to a start and to an epoch? The same run in a container and in a plain cgroup.
 
 Prints for each system the ratio of adjacent epochs with its range over the rounds, whether digests and rows are equal,
 and the delay of the first batch in a container. Fails above 5 % or 3 s, or if digests differ.

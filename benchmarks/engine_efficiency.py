@@ -1,4 +1,4 @@
-"""Engine efficiency (rule 11) of storage-bound epochs on the null accelerator: how well the code uses the disk.
+"""How much of the disk does each system's code use? Engine efficiency (rule 11) of storage-bound epochs.
 
 Runs `outcore run SYSTEM` as a user would, under a cap, and reads the ratio from its record; the systems take turns.
 `python -m benchmarks.engine_efficiency ginex ali+pg`; without names, all systems with a target. Exit 1 below a target.

@@ -1,4 +1,4 @@
-"""`outcore` against systems that sample and read online, with fresh samples every epoch and preparation included.
+"""How much faster is `outcore` than systems that sample and read online, by a fresh epoch with all of its work?
 
     python -m benchmarks.frontier [--disk-class none|CLASS] [--rounds N] [--data FOLDER] [SYSTEM ...]
 

@@ -1,4 +1,4 @@
-"""Proof of the regression gate: its rate of false alarms, and its rate of catches of deliberate slowdowns.
+"""How often does the regression gate raise a false alarm, and how often does it catch a deliberate slowdown?
 
 `python -m benchmarks.gate_proof collect --root DIR --seconds 110` makes blocks of real runs for the given time; called
 again, it adds blocks. A block has, for each system, two unchanged runs and one for each slowdown, whose epochs take

@@ -1,4 +1,4 @@
-"""Random gather of 512-byte rows on one thread, with direct I/O, against fio with the same block size and depth.
+"""How near is a random gather of 512-byte rows to fio? One thread, direct I/O, equal block size and depth.
 
     python benchmarks/gather_rows.py [--size 4GiB] [--folder DIR] [--rounds 5] [--depth 256]
 

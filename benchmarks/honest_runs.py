@@ -1,4 +1,4 @@
-"""Honest runs are never INVALID, and slow ones beside other load are SPOILT: many small runs, quiet and beside load.
+"""Is an honest run ever INVALID, and is a disturbed one SPOILT? Many small runs, quiet and beside load.
 
     python benchmarks/honest_runs.py [--runs 200] [--phase quiet|load|both] [--repeat 1] [--seed 1] [--folder DIR]
 

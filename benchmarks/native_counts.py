@@ -1,4 +1,4 @@
-"""Instruction counts of native hot paths (sampler, reader, changeset, packing, gather) by valgrind's callgrind.
+"""How many instructions do the native hot paths take? Sampler, reader, changeset, packing, gather, by callgrind.
 
 `python -m benchmarks.native_counts` prints them; `--out FILE` saves them; `--against FILE` compares with saved counts
 and exits with 1 if one grew by more than 1 %; `--python PATH` counts another commit's modules. `--rounds 2` prints the

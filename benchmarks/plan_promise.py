@@ -1,4 +1,4 @@
-"""Check every system's plan on graphs of unusual shapes, under a kernel cap, at the least budget that it accepts.
+"""Does every run fit the budget that its plan accepted? Graphs of unusual shapes, at the least budget, under a cap.
 
 A plan promises that a run in its budget is never killed. For each system and shape, bisection finds the least host
 budget that `plan()` accepts, without a cap; then runs are made with that budget and with more. If the kernel kills one

@@ -1,4 +1,4 @@
-"""Predictions for full-size graphs from their published statistics: rows, reads and times by system.
+"""How long would an epoch of a published graph take at full size? Predictions from published statistics, by system.
 
     python -m benchmarks.published_sizes [--drive aws-nvme] [--memory 0.1x] [--batches 20] [--graphs papers100m,mag240m]
 

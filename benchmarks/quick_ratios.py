@@ -1,4 +1,4 @@
-"""Epoch times of a bench against predictions from counters, and the order of the systems against the predicted order.
+"""Do the systems of a bench rank as their counters predict? Epoch times against predictions.
 
     python benchmarks/quick_ratios.py [RESULTS] [--experiment quick]
 

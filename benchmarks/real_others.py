@@ -1,4 +1,4 @@
-"""Our reimplementations against the software they stand for: same graph, same memory, rounds in turns.
+"""Is a reimplementation at least as fast as the software it stands for? Equal graph and memory, rounds in turns.
 
     python benchmarks/real_others.py [--quick] [--search] [--rounds 3] [--pairs …] [--disk-class none|CLASS]
 

@@ -1,4 +1,4 @@
-"""Neighbour sampling against DGL's samplers (1.1.3, and GraphBolt of 2.1.0), and two threads against one, interleaved.
+"""Is our neighbour sampling faster than DGL's and GraphBolt's, and two threads than one?
 
     python benchmarks/sampling.py [--nodes-log2 21] [--edges 40M] [--rounds 9] [--no-dgl] [--graphbolt PYTHON]
 

@@ -1,4 +1,4 @@
-"""Time and peak memory by number of edges: generation, sampling, ranking, changesets, packing and epochs.
+"""How do time and memory grow with the edges? Generation, sampling, ranking, changesets, packing and epochs.
 
     python -m benchmarks.scaling [--edges 10M,40M,160M,640M,1600M] [--cap 4GiB] [--folder /var/tmp] [SYSTEM ...]
 

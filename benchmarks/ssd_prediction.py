@@ -1,4 +1,4 @@
-"""Error of the SSD model: predicted against measured epochs on every measured class of SSD.
+"""How far off is the SSD model? Predicted against measured epochs on every measured class of SSD.
 
     python benchmarks/ssd_prediction.py [RESULTS …] [--all]
 

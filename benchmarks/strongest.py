@@ -1,4 +1,4 @@
-"""Each baseline's fastest setting among options left open by its paper, at every budget, and its gain over the default.
+"""Is each baseline at its fastest? Its best setting among the options that its paper leaves open, at every budget.
 
     python benchmarks/strongest.py [--systems pyg+ ginex ...] [--shares 1/16 1/8 ...] [--rounds 1] [--coarse]
 

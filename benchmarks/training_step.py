@@ -1,5 +1,4 @@
-"""A training step of GraphSAGE, GCN and GAT against PyG's layers on the same mini-batches, interleaved, on a processor
-or a GPU.
+"""Is our training step as fast as PyG's? GraphSAGE, GCN and GAT on equal mini-batches, on a processor or a GPU.
 
     python benchmarks/training_step.py [--device cpu] [--models sage,gcn,gat] [--seeds 1000] [--rounds 5]
 

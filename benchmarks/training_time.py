@@ -1,4 +1,4 @@
-"""Does T(E) from a record of two epochs foretell a training of eight, for every system?
+"""Does T(E) from a record of two epochs predict a training of eight, for every system?
 
     python benchmarks/training_time.py [--rounds N] [--data FOLDER] [SYSTEM ...]
 

@@ -100,8 +100,8 @@ class PressureSource(_Files):
 
 
 class Recorder:
-    """Sampler in its own thread until stopped. Costs under 1 % of one core (`benchmarks/telemetry_cost.py`). Survives
-    the end of the cap, whose last memory reading is then repeated.
+    """Sampler in its own thread until stopped. Costs under 1 % of one core. Survives the end of the cap,
+    whose last memory reading is then repeated.
 
     Args:
         cap: cap of the run, None for the host alone.

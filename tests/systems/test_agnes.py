@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import importlib
 import os
 from itertools import pairwise
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -15,7 +13,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from harness.advise.trace import take_trace
-from harness.ssd.classes import load_classes
 from systems import _native
 from systems.agnes.planner import AgnesOptions
 from systems.agnes.system import Agnes, Preparer
@@ -392,33 +389,3 @@ def test_options_are_words_and_whole_pages() -> None:
     assert AgnesOptions.model_validate({"tiers": False}).tiers == "off"
     with pytest.raises(ValueError, match="multiple of 4096"):
         AgnesOptions.model_validate({"block_bytes": 5000})
-
-
-@pytest.fixture()
-def bench(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
-    monkeypatch.syspath_prepend(str(Path(__file__).resolve().parents[2] / "benchmarks"))
-    return importlib.import_module("agnes")
-
-
-def test_the_benchmark_has_every_ssd_class(bench: ModuleType) -> None:
-    assert {name.partition("/")[0] for name in bench.CLASSES} == {"none", *load_classes()}
-
-
-@pytest.mark.parametrize(
-    ("ratios", "code"),
-    [
-        ([[1.4, 1.5], [1.3, 1.3]], 0),
-        ([[1.4, 1.5], [0.9, 1.1], [1.4, 1.4]], 0),  # slower in one of two rounds only
-        ([[1.4, 1.5], [0.9, 0.95], [1.4, 1.4]], 1),
-        ([[1.2, 1.2], [1.3, 1.3]], 1),
-        ([], 1),
-    ],
-)
-def test_the_benchmark_fails_where_outcore_is_slower_or_gains_too_little(
-    bench: ModuleType, ratios: list[list[float]], code: int
-) -> None:
-    def cell(rounds: list[float], bound: bool) -> Any:
-        return bench.Cell({"outcore": [[1.0, 1.0]] * len(rounds), "agnes": [[one] * 2 for one in rounds]}, bound)
-
-    cells = {str(number): cell(rounds, bound=True) for number, rounds in enumerate(ratios)}
-    assert bench.judge({**cells, "fits memory": cell([0.5, 0.5], bound=False)}) == code

@@ -180,7 +180,7 @@ def test_fio_finds_the_limits_and_buffered_reads_are_limited_too(disk: Path, slo
         "seqread_bytes_per_s",
         "buffered_reads_per_s",
     }
-    # Short windows on a machine that may be busy; benchmarks/ssd_emulation.py allows 3 %.
+    # Short windows on a machine that may be busy.
     assert all(abs(check.error) < 0.08 for check in checks), checks
 
 
