@@ -1,4 +1,4 @@
-"""`data-tiering`: rows of high expected access in device memory, the others read by zero-copy (Min et al., 2021).
+"""`data-tiering`: rows of high expected access in device memory, the others read by zero-copy (Min et al., KDD 2022).
 
 Graph and rows are reordered by score, so that an id below a bound is a hot row's and no map is needed (Section 3.2).
 Mini-batches equal the workload's: the sampler keeps the original ids and draws by them.

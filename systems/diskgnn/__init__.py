@@ -1,4 +1,4 @@
-"""`diskgnn`: offline sampling, a four-level feature store and packed chunks (Liu et al., DiskGNN)."""
+"""`diskgnn`: offline sampling, a four-level feature store and packed chunks (Liu et al., SIGMOD 2025)."""
 
 from systems.diskgnn.system import DiskGnn as SYSTEM
 

@@ -1,6 +1,6 @@
 """`uva`: features in host memory, which the device reads by zero-copy; no feature row in device memory.
 
-The baseline of data tiering's paper (Min et al., 2021): every row crosses the bus when a kernel reads it.
+The baseline of Data Tiering (Min et al., KDD 2022): every row crosses the bus when a kernel reads it.
 """
 
 from systems.engine.loading.cached_system import LoaderOptions

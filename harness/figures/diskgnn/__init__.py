@@ -1,1 +1,1 @@
-"""Figures and tables of the DiskGNN paper (2024)."""
+"""Figures and tables of the DiskGNN paper (SIGMOD 2025)."""

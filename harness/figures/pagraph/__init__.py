@@ -1,1 +1,1 @@
-"""Figures and tables of the PaGraph paper (SoCC 2020)."""
+"""Figures and tables of the PaGraph paper (TPDS 2021)."""
