@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fcntl
 import gc
+import importlib.util
 import os
 import signal
 import subprocess
@@ -18,6 +19,10 @@ from numpy.lib.stride_tricks import sliding_window_view
 from workloads.dataset import Dataset
 from workloads.distinct import distinct
 from workloads.making.writer import DatasetWriter
+
+HAS_DGL = importlib.util.find_spec("dgl") is not None
+#: DGL 1.1.3, which the systems load through, has wheels up to Python 3.11.
+needs_dgl = pytest.mark.skipif(not HAS_DGL, reason="DGL is not installed")
 
 
 def make_tiny(

@@ -118,22 +118,6 @@ def test_slow_tests_above_the_budget_are_skipped_by_name_with_the_command_that_r
     assert f"run it: scripts/test --slow all 'tests/test_some.py::test_{left_out}" in done.stdout
 
 
-@pytest.mark.slow("scripts/test", seconds=10)
-def test_the_last_lines_of_a_suite_that_failed_are_its_failures(tmp_path: Path) -> None:
-    small_suite(tmp_path)
-    python = tmp_path / ".venv" / "bin" / "python"
-    python.parent.mkdir(parents=True)
-    python.write_text(f'#!/bin/sh\nexec {sys.executable} "$@"\n')
-    python.chmod(0o755)
-    tests = "import pytest\ndef test_fails():\n  assert 1 == 2\n@pytest.mark.alone\ndef test_passes(): pass\n"
-    (tmp_path / "tests" / "test_some.py").write_text(tests)
-    environment = {**os.environ, "PYTHONPATH": f"{tmp_path}:{ROOT}", "CI": "true"}
-    done = subprocess.run([tmp_path / "scripts" / "test"], env=environment, capture_output=True, text=True, check=False)
-    told = done.stderr.splitlines()[-2:]
-    assert done.returncode == 1 and "1 passed" in done.stdout, done.stdout + done.stderr
-    assert told[0].startswith("E ") and told[1] == "FAILED tests/test_some.py::test_fails - assert 1 == 2"
-
-
 def test_a_test_is_marked_alone_in_its_own_file() -> None:
     """Files without these words are not imported for the tests that run alone."""
     marking = [path.name for path in (ROOT / "tests").rglob("*.py") if "mark.alone" in path.read_text()]

@@ -10,7 +10,6 @@ import sys
 import tomllib
 from importlib import metadata
 from pathlib import Path
-from typing import Any
 
 import pytest
 from packaging.requirements import Requirement
@@ -18,48 +17,11 @@ from packaging.requirements import Requirement
 from harness.isolation.source import source_digest
 from tests.harness.cap_tools import needs_root
 from tests.harness.isolation.docker_tools import allows, needs_docker
-from workloads.parsing import parse_yaml
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 CONTAINERS = REPOSITORY / "containers"
-# Keys of the compose specification that a service here may use, with the type of the value.
-SERVICE_KEYS: dict[str, type | tuple[type, ...]] = {
-    "image": str,
-    "build": dict,
-    "entrypoint": list,
-    "command": list,
-    "environment": dict,
-    "volumes": list,
-    "tmpfs": list,
-    "read_only": bool,
-    "network_mode": str,
-    "cgroup": str,
-    "cap_add": list,
-    "security_opt": list,
-}
-
 # Part of every virtual environment, or a dependency of torch with CUDA that pip finds by itself.
 _BEYOND_THE_LOCK = {"setuptools", "triton"}
-
-
-def test_the_compose_file_is_valid_and_runs_make_bench() -> None:
-    content: dict[str, Any] = parse_yaml((CONTAINERS / "compose.yaml").read_text())
-    assert set(content) == {"services"}
-    (service,) = content["services"].values()
-    for key, value in service.items():
-        assert isinstance(value, SERVICE_KEYS[key]), key
-    assert (CONTAINERS / service["build"]["context"] / service["build"]["dockerfile"]).is_file()
-    assert service["command"][:2] == ["make", "bench"]
-    for variable in ("PROFILE", "FIGURES"):
-        assert any(word.startswith(f"{variable}=${{{variable}:-") for word in service["command"])
-        assert f"{variable} ?= " in (REPOSITORY / "Makefile").read_text()
-    for volume in service["volumes"]:
-        assert volume["type"] == "bind" and set(volume) <= {"type", "source", "target", "bind", "read_only"}
-    mounted = {volume["target"] for volume in service["volumes"]}
-    folders = {service["environment"]["OUTCORE_DATA"], service["environment"]["OUTCORE_RESULTS"]}
-    assert mounted == folders | {"/sys/fs/cgroup"}  # cgroups: for the caps of runs
-    # Every variable has a default: nothing has to be set to start.
-    assert not re.search(r"\$\{\w+\}|\$\w", (CONTAINERS / "compose.yaml").read_text())
 
 
 @pytest.mark.skipif(
@@ -70,18 +32,6 @@ def test_the_compose_file_is_valid_and_runs_make_bench() -> None:
 )
 def test_compose_itself_accepts_the_file() -> None:
     subprocess.run(["docker", "compose", "-f", str(CONTAINERS / "compose.yaml"), "config", "-q"], check=True)
-
-
-def test_the_dockerfile_copies_what_is_there_and_says_how_a_worker_starts() -> None:
-    text = (CONTAINERS / "Dockerfile").read_text()
-    assert re.search(r"^ARG BASE=python:3\.\d+-slim", text, re.M)
-    assert len(re.findall(r"^FROM \$\{BASE\} AS \w+", text, re.M)) == 2
-    for line in re.findall(r"^COPY (?!--from)(.+)$", text, re.M):
-        for source in line.split()[:-1]:
-            assert (REPOSITORY / source).exists() or "[" in source, source
-    assert {"org.outcore.layout=image", "org.outcore.python=/work/.venv/bin/python"} <= set(text.split())
-    ignored = (REPOSITORY / ".dockerignore").read_text().split()
-    assert {".git", ".venv", "data"} <= set(ignored) and "harness" not in ignored
 
 
 def test_every_locked_package_is_for_runs_for_building_or_for_neither() -> None:

@@ -134,14 +134,6 @@ def test_axe_finds_nothing_in_any_page(page: Browser, site: Path, name: str, the
     assert page.violations() == []
 
 
-def test_steps_are_items_of_one_list_with_their_commands_as_code(page: Browser, site: Path) -> None:
-    page.open(site / "engineer.html")
-    steps = page.run(
-        "[...document.querySelectorAll('article > ol > li')].map((step) => step.querySelectorAll('pre').length)"
-    )
-    assert steps == [0, 1, 1, 1, 1]
-
-
 def test_formulas_are_drawn_as_formulas(page: Browser, site: Path) -> None:
     page.open(site / "frontier.html")
     tall = "[...document.querySelectorAll('article math mfrac')].map((ratio) => ratio.getBoundingClientRect().height)"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import subprocess
 
 import pytest
 
@@ -24,34 +23,6 @@ def test_the_page_of_rules_is_made_from_the_rules() -> None:
     text = (REPOSITORY / "docs" / "methodology.md").read_text(encoding="utf-8")
     assert text == page.page(), "run `python -m harness.judge.page > docs/methodology.md`"
     assert all(f"`{rule.name}`" in text for rule in rules())
-
-
-def test_readme_and_every_page_that_calls_the_command_show_how_to_get_it() -> None:
-    lost = []
-    for page_ in [REPOSITORY / "README.md", *sorted((REPOSITORY / "docs").glob("*.md"))]:
-        text = page_.read_text(encoding="utf-8")
-        first = re.search(r"^ *(outcore [a-z]|python examples)", text, re.MULTILINE)
-        if first and "source .venv/bin/activate" not in text[: first.start()]:
-            lost.append(page_.name)
-    assert lost == []
-
-
-def test_make_setup_ends_with_the_way_to_the_command() -> None:
-    """The set-up is there already: `-o` keeps make from building it."""
-    shown = {}
-    for goal in ("setup", "lint"):
-        command = ["make", "--no-print-directory", "--dry-run", "-o", ".venv/.built", goal]
-        done = subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True, check=True)
-        shown[goal] = done.stdout
-    assert "source .venv/bin/activate gives the command outcore" in shown["setup"].splitlines()[-1]
-    assert ".venv/bin/outcore" in shown["setup"] and "activate" not in shown["lint"]
-
-
-def test_the_first_screen_of_readme_ends_with_a_link_for_each_role() -> None:
-    first_screen, _, _ = (REPOSITORY / "README.md").read_text(encoding="utf-8").partition("\n## ")
-    links = re.findall(r"\[([\w ]+)\]\((docs/\w+\.md)\)", first_screen.strip().splitlines()[-1])
-    assert [text for text, _ in links] == ["compare drives", "train my graph", "add a system"]
-    assert all((REPOSITORY / target).is_file() for _, target in links)
 
 
 def test_every_rule_that_the_docs_name_leads_to_its_entry() -> None:
@@ -92,12 +63,6 @@ def test_a_run_with_broken_rules_says_where_they_are_explained() -> None:
     assert read_on(record) == ["  why, and how it is judged: outcore rules 9"]
     record.verdict_rules = [one for one in broken if one.ok]
     assert read_on(record) == []
-
-
-def test_the_glossary_has_the_words_of_the_tables() -> None:
-    text = (REPOSITORY / "docs" / "glossary.md").read_text(encoding="utf-8")
-    words = ("floor", "budget", "cap", "distance to the limit", "engine efficiency", "class (of a run)")
-    assert [word for word in words if f"\n| {word} |" not in text] == []
 
 
 def test_the_page_of_metrics_is_made_from_the_metrics() -> None:

@@ -35,11 +35,9 @@ def test_every_citation_has_the_venue_and_year_of_a_known_paper() -> None:
 
 def test_the_page_of_systems_lists_every_paper_with_its_link() -> None:
     page = (REPOSITORY / "docs" / "systems.md").read_text(encoding="utf-8")
-    rows = [
-        f"| {paper['name']} ({paper['venue']} {paper['year']}) | {paper['authors']} | [{paper['title']}]({paper['link']})"
-        for paper in papers()
-    ]
-    assert [row for row in rows if row not in page] == []
+    cited = [f"| {paper['name']} ({paper['venue']} {paper['year']}) |" for paper in papers()]
+    linked = [f"[{paper['title']}]({paper['link']})" for paper in papers()]
+    assert [text for text in cited + linked if text not in page] == []
 
 
 def test_every_link_to_a_paper_is_the_tables() -> None:

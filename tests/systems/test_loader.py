@@ -17,7 +17,7 @@ import torch
 
 from systems.loading import Loader, MiniBatch
 from systems.registry import load, names
-from tests.support import make_tiny
+from tests.support import make_tiny, needs_dgl
 from tests.systems.loading_tools import assert_equal, leaves_nothing, make, online
 from workloads.dataset import Dataset
 from workloads.errors import InputError
@@ -119,6 +119,7 @@ def test_pyg_data_moves_with_its_layers(graph: Dataset) -> None:
     assert batch.layers[-1].size[1] == batch.batch_size == len(batch.y)
 
 
+@needs_dgl
 def test_dgl_blocks_are_the_layers(graph: Dataset) -> None:
     features = graph.load("features")
     with make(graph, form="dgl", system="diskgnn", epochs=1) as loader:
@@ -255,6 +256,7 @@ def test_ranks_share_each_steps_seed_nodes(graph: Dataset) -> None:
     assert sorted(seen) == sorted(graph.load("train").tolist())
 
 
+@needs_dgl
 @pytest.mark.parametrize("sampler", ["layerwise", "shadow"])
 def test_other_samplers_than_neighbour_sampling(graph: Dataset, sampler: str) -> None:
     features = graph.load("features")

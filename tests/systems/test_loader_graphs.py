@@ -7,7 +7,6 @@ import warnings
 from pathlib import Path
 from typing import Any
 
-import dgl
 import numpy as np
 import pytest
 import torch
@@ -18,6 +17,8 @@ from outcore.pyg import FeatureStore, GraphStore
 from tests.support import make_tiny
 from workloads.errors import InputError
 from workloads.importers.pyg import open_pyg
+
+dgl: Any = pytest.importorskip("dgl", reason="DGL is not installed")
 
 SETTINGS: dict[str, Any] = {"memory": "64MiB", "num_neighbors": [3], "batch_size": 20, "form": "plain", "cores": 2}
 TYPED = "typed .heterogeneous. graphs are not supported yet; give a torch_geometric.data.Data, one graph with one type"

@@ -11,6 +11,7 @@ import torch
 from torch_geometric.data import Data
 
 import outcore
+from tests.support import needs_dgl
 from workloads.dataset import Dataset
 from workloads.errors import DatasetError, InputError
 from workloads.making.importing import ImportSpec, import_dataset
@@ -48,6 +49,7 @@ def test_nodes_of_mini_batches_have_the_ids_of_the_imported_graph(sparse: Datase
             loader.original_ids(torch.tensor([0, NODES]))
 
 
+@needs_dgl
 def test_dgls_input_nodes_have_them_too(sparse: Dataset) -> None:
     with outcore.loader(sparse, **{**SETTINGS, "form": "dgl"}, max_batches=2) as loader:
         for inputs, outputs, _ in loader:

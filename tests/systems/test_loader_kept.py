@@ -15,12 +15,12 @@ import numpy as np
 import pytest
 import torch
 
-from tests.support import make_tiny
+from tests.support import HAS_DGL, make_tiny
 from tests.systems.loading_tools import leaves_nothing, make
 from workloads.dataset import Dataset
 from workloads.errors import InputError
 
-FORMS = ["plain", "pyg", "dgl"]
+FORMS = ["plain", "pyg", *(["dgl"] if HAS_DGL else [])]
 # The first gathers rows into the loader's buffer, the other lends the system's memory.
 SYSTEMS = ["gnndrive", "diskgnn"]
 EVERY = [(form, system) for form in FORMS for system in SYSTEMS]

@@ -16,7 +16,7 @@ from torch_geometric.nn import GCNConv
 
 import outcore
 from systems.registry import load, names
-from tests.support import make_tiny
+from tests.support import make_tiny, needs_dgl
 from workloads.dataset import Dataset
 from workloads.errors import DatasetError, InputError, OutcoreError
 from workloads.making.importing import ImportSpec, import_dataset
@@ -268,7 +268,7 @@ def test_sampled_edges_have_their_weights_from_every_system(weighted_dataset: Da
         assert "search for edge weights" in str(loader.plan)
 
 
-@pytest.mark.parametrize("form", ["plain", "pyg", "dgl"])
+@pytest.mark.parametrize("form", ["plain", "pyg", pytest.param("dgl", marks=needs_dgl)])
 def test_every_form_of_a_mini_batch_has_weights_by_layer(weighted_dataset: Dataset, form: str) -> None:
     _, sums = weighted()
     settings = {**SETTINGS, "form": form, "edges": "layers", "edge_weight": True, "max_batches": 2}

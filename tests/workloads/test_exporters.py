@@ -26,7 +26,7 @@ from torch_geometric.data import Data
 from harness.foreign.systems import folder_of
 from harness.isolation import Limits
 from tests.harness.cap_tools import CAPPING, MIB, needs_cap, on_disk
-from tests.support import default_signals, make_tiny, mounted
+from tests.support import default_signals, make_tiny, mounted, needs_dgl
 from workloads.dataset import PARTS, Dataset
 from workloads.direct_files import PAGE, write_at
 from workloads.errors import DataIOError, DatasetError, InputError
@@ -95,6 +95,7 @@ def test_an_exported_folder_of_arrays_is_imported_as_the_same_dataset(
         assert again(folder, tmp_path / "data" / str(number), "arrays").content == dataset.content
 
 
+@needs_dgl
 def test_dgl_builds_the_graph_of_its_format(tiny_dataset: Dataset, tmp_path: Path) -> None:
     from systems.engine.dgl import import_dgl
 
