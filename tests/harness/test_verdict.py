@@ -947,6 +947,5 @@ def test_short_epochs_are_not_blamed(sound: Run) -> None:
     breaks(sound, "disk_was_not_shared")
     for epoch in sound[0].epochs:
         epoch.seconds = 0.1
-    evidence(sound).in_turns = True
     names = {outcome.name: outcome.ok for outcome in judge(*sound)[1]}
     assert "disk_was_not_shared" not in names

@@ -17,8 +17,8 @@ from harness.isolation.cgroup1 import SWAP_SLACK
 from harness.isolation.docker.engine import LABEL
 from harness.isolation.docker.image import Image
 from harness.isolation.files import numbered
-from harness.isolation.walls.needs import Needs
 from harness.isolation.walls import syscalls
+from harness.isolation.walls.needs import Needs
 from harness.isolation.walls.sandbox import hidden_inside
 from workloads.errors import HostError, InputError
 

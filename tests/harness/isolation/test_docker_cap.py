@@ -104,7 +104,9 @@ REFUSED_CALLS = {
 @pytest.mark.parametrize("what", REFUSED_CALLS)
 def test_a_container_refuses_the_calls_of_a_sandbox(what: str) -> None:
     call = REFUSED_CALLS[what]
-    code = f"import ctypes, os\nlibc = ctypes.CDLL(None, use_errno=True)\nprint({call}, os.strerror(ctypes.get_errno()))"
+    code = (
+        f"import ctypes, os\nlibc = ctypes.CDLL(None, use_errno=True)\nprint({call}, os.strerror(ctypes.get_errno()))"
+    )
     with Docker().create("refused", Limits(64 * MIB)) as cap:
         assert run_in(cap, code).stdout.strip() == f"-1 {REFUSED}"
 
