@@ -207,7 +207,7 @@ def _docker(_: Path) -> Found:
     missing += [] if found.io_limits else ["no device limits in them"]
     if missing:
         return "degraded", f"{detail}; {'; '.join(missing)}", "see docs/containers.md"
-    return "ok", f"{detail}, with io_uring ({about['seccomp']}) and device limits"
+    return "ok", f"{detail}, with io_uring and device limits"
 
 
 def _space(root: Path) -> Found:

@@ -1,12 +1,11 @@
 """Caps by cgroup v1: `memory.limit_in_bytes` with `memsw`, and `blkio.throttle.*` for the device. v1 charges and limits
 anonymous memory, page cache, shared memory and kernel memory, and limits reads of the device, direct or through the
 page cache. blkio charges buffered writes to no group, so write limits hold for direct writes only. v1 kills one process
-when the cap is full, so a watcher kills the others. `cpuacct` counts the processor time of all processes, and `cpuset`
+when the cap is full, so a watch kills the others. `cpuacct` counts the processor time of all processes, and `cpuset`
 keeps them on some of the processors."""
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -15,24 +14,15 @@ from typing import ClassVar
 from harness.isolation import mounts
 from harness.isolation.base import Availability, IoLimit, IoStats, Isolation, Limits, MemoryStats, ProcessorTime
 from harness.isolation.blocks import disks, is_stacked
-from harness.isolation.files import (
-    KernelFile,
-    as_number,
-    flat_keyed,
-    numbered,
-    read_text,
-    write_if_possible,
-    write_text,
-)
-from harness.isolation.groups import GroupCap, Readings, pids_in, refused, remove_if_empty, sweep_below
-from harness.isolation.processes import PARENT, cap_name, holds_groups, kill_all
+from harness.isolation.files import as_number, flat_keyed, numbered, read_text, write_if_possible, write_text
+from harness.isolation.groups import GroupCap, OomWatch, Readings, refused, sweep_below
+from harness.isolation.processes import PARENT, cap_name, holds_groups
 from workloads.errors import HostError
 
 _CONTROLLERS = ("memory", "blkio", "cpuacct", "cpuset")
 _UNLIMITED = 1 << 62  # v1 shows "no limit" as the largest whole number of pages that fits in 63 bits
 # With equal limits the kernel hits the one with swap first, and newer kernels (seen on 6.18) do not count that.
 SWAP_SLACK = 2 << 20
-_WATCH_SECONDS = 0.1
 _MEMORY_FILES = "stat usage_in_bytes max_usage_in_bytes kmem.usage_in_bytes failcnt oom_control".split()
 _PROCESSOR_TIME = ("cpuacct.usage_user", "cpuacct.usage_sys")  # nanoseconds
 _IO_FILES = ("blkio.throttle.io_service_bytes_recursive", "blkio.throttle.io_serviced_recursive")
@@ -85,12 +75,16 @@ class V1Readings(Readings):
             page_cache=max(0, values.get(b"total_cache", 0) - shmem),
             shmem=shmem,
             kernel=number("kmem.usage_in_bytes"),
-            oom_kills=flat_keyed(self._files["memory.oom_control"].read()).get(b"oom_kill", 0),
+            oom_kills=self._oom_kills(),
             reclaims=number("failcnt"),
             limit=limit if limit < _UNLIMITED else None,
             major_faults=values.get(b"total_pgmajfault", 0),
             swap=values.get(b"total_swap", 0),
         )
+
+    def _oom_kills(self) -> int:
+        events = flat_keyed(self._files["memory.oom_control"].read())
+        return events.get(b"oom_kill", 0)
 
     def _read_io(self) -> IoStats | None:
         """Read device I/O; v1 cannot attribute buffered writes."""
@@ -127,8 +121,7 @@ class Cgroup1Cap(V1Readings, GroupCap):
     ) -> None:
         super().__init__(memory, blkio, cpuacct, cpuset)
         self.caveats = list(caveats)
-        self._watcher = threading.Thread(target=self._watch, name=f"oom-watch {memory.name[-6:]}", daemon=True)
-        self._watcher.start()
+        self._watch = OomWatch(self._oom_kills, self.kill)
 
     def set_memory(self, limit_bytes: int | None) -> None:
         """Limit memory, and memory with swap to 2 MiB more, which swappiness 0 keeps unused. Raises HostError: the cap
@@ -148,19 +141,9 @@ class Cgroup1Cap(V1Readings, GroupCap):
         return [(self._blkio / file, line) for file, line in throttle_lines(limit)] if self._blkio else []
 
     def release(self, oom_kills: int = 0) -> None:
-        """Close the files and end the watcher; the last readings stay."""
+        """End the watch and close the files; the last readings stay."""
+        self._watch.end()
         super().release(oom_kills)
-        if self._watcher is not threading.current_thread():
-            self._watcher.join()
-
-    def _watch(self) -> None:
-        """Kill the whole cap on OOM: v1 kills one process and lets the others wait for it for ever."""
-        oom = KernelFile(self._memory / "memory.oom_control")
-        while not self._closed.wait(_WATCH_SECONDS):
-            data = oom.read()
-            if b"oom_kill 0" not in data and b"oom_kill " in data and pids_in(self._memory):
-                kill_all(self.pids)
-        oom.close()
 
 
 class Cgroup1(Isolation):
@@ -173,9 +156,7 @@ class Cgroup1(Isolation):
         """Return whether a memory group (and a blkio group) can be made here, found by trying."""
         if mounts.v1("memory") is None:
             return Availability(False, "the memory controller is not with cgroup v1", "use cgroup2")
-        memory, blkio, *others = map(_parent, _CONTROLLERS)
-        for made in filter(None, (memory, blkio, *others)):
-            remove_if_empty(made)
+        memory, blkio = _parent("memory"), _parent("blkio")
         if memory is None:
             return Availability(False, "the memory cgroup is not writable", "run as root")
         return Availability(True, "" if blkio else "no writable blkio cgroup", "", blkio is not None, True)
@@ -231,30 +212,27 @@ def _keep_on(group: Path, processors: Sequence[int]) -> None:
 
 
 def _parent(controller: str) -> Path | None:
-    """Return Outcore's parent group of a controller, made at the first writable place; None without one."""
+    """Return Outcore's parent group of a controller, made at the first writable place; None without one. It stays after
+    its caps: removing it would race with other orchestrators."""
     hierarchy = mounts.v1(controller)
     for base in hierarchy.bases() if hierarchy else []:
         parent = base / PARENT
-        for _ in range(20):  # another orchestrator that ends may remove the empty parent at the same moment
-            with suppress(OSError):
-                parent.mkdir(exist_ok=True)
-            if holds_groups(parent):
-                if controller == "memory":
-                    # Kernels before 5.11 count a child apart from its parent unless this is set.
-                    write_if_possible(parent / "memory.use_hierarchy", "1")
-                return parent
+        with suppress(OSError):
+            parent.mkdir(exist_ok=True)
+        if holds_groups(parent):
+            if controller == "memory":
+                # Kernels before 5.11 count a child apart from its parent unless this is set.
+                write_if_possible(parent / "memory.use_hierarchy", "1")
+            return parent
     return None
 
 
 def _make(controller: str, name: str) -> Path | None:
-    for _ in range(10):
-        if (parent := _parent(controller)) is None:
-            break
-        try:
-            (parent / name).mkdir()
-            return parent / name
-        except FileNotFoundError:
-            continue  # removed since then
-        except OSError:
-            break
+    parent = _parent(controller)
+    if parent is None:
+        return None
+    group = parent / name
+    with suppress(OSError):
+        group.mkdir()
+        return group
     return None

@@ -199,7 +199,6 @@ class Cgroup2(Isolation):
         if parent is None:
             return Availability(False, reason, "run as root, or use --isolation systemd")
         io = "io" in read_text(parent / "cgroup.subtree_control").split()
-        remove_if_empty(parent)
         return Availability(True, "" if io else "the io controller is not delegated", "", io, True)
 
     def create(self, run_id: str, limits: Limits) -> Cgroup2Cap:
@@ -217,19 +216,16 @@ class Cgroup2(Isolation):
 
 
 def _make(name: str) -> Path:
-    hierarchy, attempts = mounts.v2(), 10
-    while True:
-        parent, reason = _parent(hierarchy) if hierarchy else (None, "cgroup v2 is not mounted")
-        if parent is None:
-            raise HostError(reason, "run as root, or use --isolation systemd")
-        try:
-            (parent / name).mkdir()
-            return parent / name
-        except OSError as error:
-            attempts -= 1
-            if isinstance(error, FileNotFoundError) and attempts:
-                continue  # another orchestrator ended just now and removed the empty parent
-            raise HostError.from_os(error, f"{parent / name} cannot be made", "run as root") from error
+    hierarchy = mounts.v2()
+    parent, reason = _parent(hierarchy) if hierarchy else (None, "cgroup v2 is not mounted")
+    if parent is None:
+        raise HostError(reason, "run as root, or use --isolation systemd")
+    group = parent / name
+    try:
+        group.mkdir()
+    except OSError as error:
+        raise HostError.from_os(error, f"{group} cannot be made", "run as root") from error
+    return group
 
 
 def _parent(hierarchy: mounts.Hierarchy) -> tuple[Path | None, str]:
@@ -237,13 +233,12 @@ def _parent(hierarchy: mounts.Hierarchy) -> tuple[Path | None, str]:
 
     Its children get memory and, where possible, io and cpuset. A v2 group has processes or children with controllers,
     not both (the root excepted). So the groups from this process's own upwards are tried: first for memory and io, then
-    for memory alone.
+    for memory alone. The parent stays after its caps: removing it would race with other orchestrators.
     """
     folders = [hierarchy.own, *hierarchy.own.parents]
     folders = folders[: folders.index(hierarchy.mount) + 1] if hierarchy.mount in folders else [hierarchy.mount]
     reason = "no cgroup v2 group is writable"
-    # Both several times: another orchestrator that ends may remove the empty parent at the same moment.
-    for wanted in (*[("memory", "io")] * 5, ("memory",)):
+    for wanted in (("memory", "io"), ("memory",)):
         for folder in folders:
             parent = folder / PARENT
             try:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import threading
 import time
 from abc import abstractmethod
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
@@ -21,6 +22,7 @@ from workloads.errors import HostError
 _LIMIT_FILES = ("memory.max", "memory.limit_in_bytes")
 # From here on v1 means no limit: the largest number of pages, in bytes.
 _NO_LIMIT = 1 << 62
+_WATCH_SECONDS = 0.1
 
 
 class Readings(Counters):
@@ -96,6 +98,28 @@ class Readings(Counters):
                 file.close()
 
 
+class OomWatch:
+    """Thread that kills a whole cap on OOM: the kernel may kill one process and let the others wait for it for ever.
+    `oom_kills` counts the kernel's kills in the cap, and `kill` ends its processes."""
+
+    def __init__(self, oom_kills: Callable[[], int], kill: Callable[[], None]) -> None:
+        self._oom_kills, self._kill = oom_kills, kill
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._watch, name="oom-watch", daemon=True)
+        self._thread.start()
+
+    def end(self) -> None:
+        """End the thread."""
+        self._over.set()
+        if self._thread is not threading.current_thread():
+            self._thread.join()
+
+    def _watch(self) -> None:
+        while not self._over.wait(_WATCH_SECONDS):
+            if self._oom_kills():
+                self._kill()
+
+
 class GroupCap(Readings, Cap):
     """Cap of a control group."""
 
@@ -128,8 +152,6 @@ class GroupCap(Readings, Cap):
 
     def _remove(self) -> bool:
         gone = [remove_group(folder) for folder in self.folders]
-        for folder in self.folders:
-            remove_if_empty(folder.parent)
         return all(gone)
 
 
@@ -176,11 +198,11 @@ def sweep_below(mount: Path) -> list[str]:
     """Remove left-over caps of every `outcore` group below `mount`; return their names."""
     removed = []
     # Other orchestrators remove groups meanwhile; `os.walk` passes over folders that are gone.
-    for parent in [Path(folder) for folder, _, _ in os.walk(mount) if Path(folder).name == PARENT]:
-        _, names, _ = next(os.walk(parent), ("", [], []))
-        for group in [parent / name for name in names if is_left_over(name)]:
-            kill_all(lambda group=group: pids_in(group))  # type: ignore[misc]
+    for folder, names, _ in os.walk(mount):
+        if Path(folder).name != PARENT:
+            continue
+        for group in [Path(folder, name) for name in names if is_left_over(name)]:
+            kill_all(functools.partial(pids_in, group))
             if remove_group(group):
                 removed.append(group.name)
-        remove_if_empty(parent)
     return sorted(removed)

@@ -83,15 +83,12 @@ def _reads(isolation: Isolation, folder: Path, escapes: list[str]) -> bool:
 
 
 def _keeps(isolation: Isolation, escapes: list[str]) -> None:
-    """Keep bytes in objects of the kernel, from within a worker's sandbox; name the kinds that are not charged. The
-    sockets of ranks are counted at every gate instead (`memory_is_charged`)."""
+    """Keep bytes in objects of the kernel; name the kinds that are not charged. The sockets of ranks are counted
+    at every gate instead (`memory_is_charged`)."""
     with isolation.create("probe-keep", Limits(2 * CAP_BYTES)) as cap:
         cap.bring(Needs(read_only=(_CHILD,)))
-        words, descriptors = cap.worker_command([*_PYTHON, str(_CHILD), "keep", str(KEPT_BYTES)])
-        pipe = subprocess.PIPE
-        with subprocess.Popen(words, stdin=pipe, stdout=pipe, stderr=subprocess.DEVNULL, pass_fds=descriptors) as child:
+        with _started(cap, "keep", str(KEPT_BYTES)) as child:
             assert child.stdin is not None
-            sandbox.close(descriptors)
             before = 0
             while line := _line(child):
                 nbytes, kind = line.split(" ", 1)
@@ -110,7 +107,7 @@ def _allocates(isolation: Isolation, escapes: list[str]) -> bool:
         with _started(cap, "allocate", str(2 * CAP_BYTES)) as child:
             output = _output(child)
         kills = cap.memory().oom_kills
-    stopped = b"escaped" not in output and child.returncode < 0 and kills > 0
+    stopped = b"escaped" not in output and kills > 0
     if not stopped:
         escapes.append("anonymous memory: allocating past the cap is not stopped")
     return stopped
@@ -136,10 +133,11 @@ def _pins(isolation: Isolation, escapes: list[str]) -> bool | None:
 
 @contextmanager
 def _started(cap: Cap, *arguments: str) -> Iterator[subprocess.Popen[bytes]]:
-    """Yield the program that runs in the cap; kill it at the end."""
-    command = cap.command([*_PYTHON, str(_CHILD), *arguments])
-    pipe = subprocess.PIPE
-    with subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=subprocess.DEVNULL) as child:
+    """Yield the program that runs in the cap as a worker does; kill it at the end."""
+    command, descriptors = cap.worker_command([*_PYTHON, str(_CHILD), *arguments])
+    pipe, null = subprocess.PIPE, subprocess.DEVNULL
+    with subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=null, pass_fds=descriptors) as child:
+        sandbox.close(descriptors)
         try:
             yield child
         finally:

@@ -5,12 +5,11 @@ is expected to kill the process before the last line of `allocate` and `pin`."""
 from __future__ import annotations
 
 import ctypes
-import itertools
 import mmap
 import os
 import socket
 import sys
-from collections.abc import Iterator
+from contextlib import suppress
 
 _STEP = 1 << 20
 
@@ -74,93 +73,76 @@ def pin(total: int, kind: str) -> None:
 
 
 def keep(total: int) -> None:
-    """Keep up to `total` bytes in each kind of kernel object; print its name and bytes, and wait after each."""
-    held: list[object] = []
-    for kind, fill in KINDS.items():
-        held.clear()
-        say(f"0 {kind}")
-        os.read(0, 1)
+    """Keep up to `total` bytes in each kind of kernel object; print its bytes and name, and wait after each."""
+    say("0 nothing")
+    os.read(0, 1)
+    for kind, keep_more in KINDS.items():
         nbytes = 0
-        try:
-            for part in fill(held):
+        with suppress(OSError):  # refused, or a limit of the kernel
+            while nbytes < total and (part := keep_more()):
                 nbytes += part
-                if nbytes >= total:
-                    break
-        except OSError:  # refused, or a limit of the kernel
-            pass
         say(f"{nbytes} {kind}")
         os.read(0, 1)
 
 
-def tcp(held: list[object]) -> Iterator[int]:
-    """Fill the receive queues of connections of this process to itself."""
-    with socket.create_server(("127.0.0.1", 0), backlog=512) as server:
+def tcp() -> int:
+    """Fill the receive queue of a connection of this process to itself; return the bytes."""
+    server = socket.create_server(("127.0.0.1", 0))
+    sender = socket.create_connection(server.getsockname(), timeout=1)
+    receiver, _ = server.accept()
+    receiver.detach()
+    return _filled(sender.detach())
+
+
+def unix() -> int:
+    """Fill a pair of UNIX sockets; return the bytes."""
+    sender, receiver = socket.socketpair()
+    receiver.detach()
+    return _filled(sender.detach())
+
+
+def pipe() -> int:
+    """Fill a pipe; return its bytes."""
+    _, writing = os.pipe()
+    return _filled(writing)
+
+
+def _filled(descriptor: int) -> int:
+    """Write until a queue is full; return its bytes. The descriptors stay open."""
+    os.set_blocking(descriptor, False)
+    nbytes = 0
+    with suppress(BlockingIOError):
         while True:
-            sender = socket.create_connection(server.getsockname(), timeout=1)
-            held += [sender, server.accept()]
-            yield from _sent(sender)
+            nbytes += os.write(descriptor, bytes(1 << 16))
+    return nbytes
 
 
-def unix(held: list[object]) -> Iterator[int]:
-    """Fill pairs of UNIX sockets."""
-    while True:
-        sender, receiver = socket.socketpair()
-        held += [sender, receiver]
-        yield from _sent(sender)
+def messages() -> int:
+    """Fill a message queue of System V; return its bytes."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    queue = _done(libc.msgget(0, 0o600))
+    body = ctypes.create_string_buffer(b"\1" + bytes(7 + 8192))
+    nbytes = 0
+    while libc.msgsnd(queue, body, ctypes.c_size_t(8192), 0o4000) == 0:
+        nbytes += 8192
+    return nbytes
 
 
-def _sent(sender: socket.socket) -> Iterator[int]:
-    sender.setblocking(False)
-    try:
-        while True:
-            yield sender.send(bytes(1 << 16))
-    except BlockingIOError:
-        return
+def key() -> int:
+    """Add a key to the key ring of the process; return its bytes."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    name, body = os.urandom(8).hex().encode(), bytes(30_000)
+    added = libc.syscall(ctypes.c_long(_ADD_KEY), b"user", name, body, ctypes.c_size_t(len(body)), ctypes.c_int(-2))
+    _done(added)
+    return len(body)
 
 
-def pipes(held: list[object]) -> Iterator[int]:
-    """Fill pipes."""
-    while True:
-        ends = os.pipe()
-        held += [os.fdopen(end, "rb" if end == ends[0] else "wb", 0) for end in ends]
-        os.set_blocking(ends[1], False)
-        try:
-            while True:
-                yield os.write(ends[1], bytes(1 << 16))
-        except BlockingIOError:
-            continue
-
-
-def messages(held: list[object]) -> Iterator[int]:
-    """Fill message queues of System V."""
-    libc = _libc()
-    body = ctypes.create_string_buffer(b"\1" + bytes(7) + bytes(8192))
-    while True:
-        queue = _done(libc.msgget(0, 0o600))
-        while libc.msgsnd(queue, body, ctypes.c_size_t(8192), 0o4000) == 0:
-            yield 8192
-
-
-def keys(held: list[object]) -> Iterator[int]:
-    """Add keys to the key ring of the process."""
-    libc = _libc()
-    for number in itertools.count():
-        name, body = b"outcore-%d" % number, bytes(30_000)
-        _done(libc.syscall(ctypes.c_long(_ADD_KEY), b"user", name, body, ctypes.c_size_t(len(body)), ctypes.c_int(-2)))
-        yield len(body)
-
-
-def attributes(held: list[object]) -> Iterator[int]:
-    """Set extended attributes of files in memory."""
+def attribute() -> int:
+    """Set an extended attribute of a file in memory; return its bytes."""
     file = os.memfd_create("outcore")
-    held.append(os.fdopen(file, "rb"))
-    for number in itertools.count():
-        os.setxattr(file, f"user.{number}", bytes(60_000))
-        yield 60_000
-
-
-def _libc() -> ctypes.CDLL:
-    return ctypes.CDLL(None, use_errno=True)
+    value = bytes(60_000)
+    os.setxattr(file, "user.rows", value)
+    return len(value)
 
 
 def _done(result: int) -> int:
@@ -173,10 +155,10 @@ _ADD_KEY = 248 if os.uname().machine == "x86_64" else 217
 KINDS = {
     "TCP sockets": tcp,
     "UNIX sockets": unix,
-    "pipes": pipes,
+    "pipes": pipe,
     "message queues": messages,
-    "keys": keys,
-    "extended attributes": attributes,
+    "keys": key,
+    "extended attributes": attribute,
 }
 
 

@@ -1,15 +1,11 @@
-"""Rules 15, 16 and 29: seconds agree with the orchestrator's clock, and hold all of the system's work and no other."""
+"""Rules 14, 15 and 29: seconds agree with the orchestrator's clock, and hold all of the system's work and no other."""
 
 from __future__ import annotations
-
-from collections.abc import Iterator, Sequence
 
 from harness.judge.memory import files_within
 from harness.judge.metrics import REPORT_S, usable_processors
 from harness.judge.registry import Finding, RunContext, rule, unknown
 from harness.records.record import Record, spread
-from systems.readings import DiskProfile
-from workloads.units import format_bytes
 
 # Delay from a worker's clock to the orchestrator's: a pipe and a wake-up, longer on a busy machine.
 AGREES_S, AGREES_SHARE = 0.1, 0.05
@@ -19,12 +15,6 @@ BETWEEN_S, BETWEEN_SHARE = 0.25, 0.10
 PREPARING_S, PREPARING_SHARE = 0.5, 0.10
 # A system's own threads continue while the clock is stopped.
 CHECKING_SHARE = 0.02
-# Shares of an epoch that the disk spends on other programs' reads.
-QUIET, SHARED = 0.05, 0.25
-# Three intervals of the samples of a cap (`harness/telemetry/recorder.py`).
-UNWATCHED_S = 0.3
-# Shorter epochs do not average out counters in ticks, nor the read-ahead for other programs.
-LEAST_S = 0.5
 
 
 @rule("29", of=["ok"], evidence=True, passing=True, timed=True)
@@ -125,39 +115,6 @@ def checks_took_little(record: Record, context: RunContext) -> Finding | None:
     return Finding(worst <= CHECKING_SHARE, f"{worst:.2f} x the epoch spent on digests beside it") if worst else None
 
 
-@rule("16", "CAVEATS", of=["ok"], passing=True)
-def disk_was_quiet(record: Record, context: RunContext) -> Finding | None:
-    """Other programs' reads on the same disk slow the run's reads, even below the limits of an SSD class.
-
-    Estimates the time of the disk's reads beyond the cap's, at the bare device's rates for requests of that size: at
-    most a twentieth of each epoch from 0.5 s on, warm-ups included, and of the time from the first gate to the last.
-    """
-    return _disk(record, context, QUIET)
-
-
-@rule("16", "SPOILT", of=["ok"], passing=True)
-def disk_was_not_shared(record: Record, context: RunContext) -> Finding | None:
-    """If other programs' reads keep the disk busy for more than a quarter of an epoch, its time is not the system's.
-
-    Such a run is not used, without blame on its system, and is repeated when the bench is called again.
-    """
-    return _disk(record, context, SHARED)
-
-
-@rule("16", "SPOILT", of=["ok"], evidence=True, passing=True)
-def watched_throughout(record: Record, context: RunContext) -> Finding | None:
-    """While no sample is taken, nothing shows what a run does: its cap may be raised, or the machine suspended.
-
-    Measures the longest time between two samples of the cap within an epoch: at most three intervals (0.3 s). A
-    sandboxed worker cannot see or signal the observer, so a gap is the machine's: a suspended machine, a stopped
-    orchestrator or processors that others keep busy. None can be told from another, and the run is repeated.
-    """
-    unwatched_s = record.readings.unwatched_s
-    if unwatched_s is None:
-        return None
-    return Finding(unwatched_s <= UNWATCHED_S, f"{unwatched_s:.2f} s without a sample")
-
-
 def _clock(record: Record, seconds: float, share: float) -> Finding | None:
     if not record.epochs:
         return None
@@ -186,46 +143,3 @@ def _between(record: Record, seconds: float, share: float, *, wall: bool) -> Fin
             spent_s = first.reached_s - last.opened_s
             worst = max(worst, (spent_s / (seconds + more), spent_s, epoch.epoch))
     return Finding(worst[0] <= 1.0, f"{worst[1]:.2f} s before epoch {worst[2]}")
-
-
-def _disk(record: Record, context: RunContext, most: float) -> Finding | None:
-    profile = context.bare_profile or context.profile
-    spans = [(seconds, counts) for seconds, counts in _spans(record) if seconds >= LEAST_S]
-    if not spans:
-        return None
-    if profile is None or not any(point.pattern == "random" for point in profile.points):
-        return unknown("there is no device profile")
-    if any(None in counts for _, counts in spans):
-        return unknown("the cap's reads or the disk's were not counted")
-    share, nbytes = max(_others(seconds, [count or 0 for count in counts], profile) for seconds, counts in spans)
-    return Finding(share <= most, f"others read {format_bytes(nbytes)}, {100 * share:.0f} % of the time")
-
-
-def _spans(record: Record) -> Iterator[tuple[float, list[int | None]]]:
-    """Yield seconds, and bytes and requests of the cap and of the disk; None for an unknown count.
-
-    One span is an epoch, and one is from the end of the preparation to the last gate unless other sweeps ran between
-    epochs.
-    """
-    for epoch in record.epochs if record.evidence else record.measured:
-        own = [epoch.device_bytes, epoch.device_requests]
-        yield epoch.wall_s, [*own, epoch.diskstats_bytes, epoch.diskstats_requests]
-    gates = [gate for gate in record.readings.gates if gate.at != "floor"]
-    if len(gates) > 1 and not record.readings.in_turns:
-        first, last = gates[0], gates[-1]
-        names = ("io_bytes", "io_requests", "disk_bytes", "disk_requests")
-        yield last.reached_s - first.opened_s, [last.since(first, name) for name in names]
-
-
-def _others(seconds: float, counts: Sequence[int], profile: DiskProfile) -> tuple[float, int]:
-    """Return (share of the time, bytes) of other programs' reads."""
-    own_bytes, own_requests, disk_bytes, disk_requests = counts
-    nbytes, requests = max(0, disk_bytes - own_bytes), max(0, disk_requests - own_requests)
-    if not nbytes:
-        return 0.0, 0
-    # Requests and bytes are both lower bounds, since the kernel may merge or split requests.
-    rate = profile.sequential_bytes_per_s()
-    spent = nbytes / max(rate, 1.0) if rate else 0.0
-    if requests:
-        spent = max(spent, requests * profile.request_seconds(max(1, nbytes // requests)))
-    return spent / seconds, nbytes

@@ -6,6 +6,7 @@ import statistics
 from collections.abc import Callable, Sequence
 
 from harness.foreign import is_foreign
+from harness.judge.io import own_bytes
 from harness.judge.metrics import usable_processors
 from harness.judge.noise import BUSY
 from harness.judge.registry import Finding, RunContext, rule
@@ -123,7 +124,6 @@ def _counts_rows(epoch: EpochRecord) -> bool:
 def _counted(epoch: EpochRecord) -> tuple[int, int]:
     """Return bytes and requests of an epoch's reads by the system's own counters, offline work included."""
     by_size: dict[str, int] = epoch.counters.get("requests_by_size") or {}
-    of_sizes = sum(int(size) * count for size, count in by_size.items())
-    nbytes = max(int(epoch.counters.get("bytes_read") or 0), of_sizes)
     requests = max(int(epoch.counters.get("io_requests") or 0), sum(by_size.values()))
-    return nbytes + (epoch.offline.bytes_read if epoch.offline else 0), requests
+    offline_bytes = epoch.offline.bytes_read if epoch.offline else 0
+    return own_bytes(epoch) + offline_bytes, requests

@@ -26,7 +26,8 @@ def _device_bytes(epoch: EpochRecord) -> int | None:
     return epoch.device_bytes if epoch.device_bytes is not None else epoch.diskstats_bytes
 
 
-def _own_bytes(epoch: EpochRecord) -> int:
+def own_bytes(epoch: EpochRecord) -> int:
+    """Return the bytes of an epoch's reads by the system's own counters."""
     requests: dict[str, int] = epoch.counters.get("requests_by_size") or {}
     return max(int(epoch.counters.get("bytes_read") or 0), sum(int(size) * count for size, count in requests.items()))
 
@@ -38,7 +39,7 @@ def device_reads_cover_own_count(record: Record, context: RunContext) -> Finding
     Compares each epoch's device bytes (the cap's counters for the dataset's disks, else the disks' own) with the
     system's `bytes_read` and with the sum of its requests, by which its engine efficiency is computed.
     """
-    counted = [(epoch, own) for epoch in record.epochs if (own := _own_bytes(epoch))]
+    counted = [(epoch, own) for epoch in record.epochs if (own := own_bytes(epoch))]
     for epoch, own in counted:
         device = _device_bytes(epoch)
         if device is None:

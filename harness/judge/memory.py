@@ -20,8 +20,6 @@ MODULE_SHARE, MODULE_BYTES, LIBRARY_BYTES = 1 / 16, 4 << 20, 64 << 20
 # Memory by which floors of the same code may differ by chance.
 FLOOR_BYTES = 4 << 20
 _NAMED = 4  # files named in a finding, the largest
-# cgroup v1 allows this much swap, so that the kernel meets the memory limit first.
-SWAP_BYTES = 2 << 20
 
 
 def asked_and_slack(memory: Memory) -> tuple[int, int]:
@@ -85,16 +83,6 @@ def cap_is_below_the_machines_memory(record: Record, context: RunContext) -> Fin
         bound, whose = enclosing, "the control groups around it"
     cap = record.memory.cap_bytes or 0
     return Finding(cap < bound, f"cap {format_bytes(cap)}, {format_bytes(bound)} of memory in {whose}")
-
-
-@rule("1", capped=True, evidence=True)
-def nothing_was_swapped(record: Record, context: RunContext) -> Finding | None:
-    """Swapped pages are memory beyond the cap; on a disk in memory (zram) they are as fast, too.
-
-    Checks the swapped bytes of the cap at every gate: at most 2 MiB.
-    """
-    most = max((gate.swap_bytes for gate in record.readings.gates), default=0)
-    return Finding(most <= SWAP_BYTES, f"{format_bytes(most)} swapped out")
 
 
 @rule("1", capped=True, evidence=True, of=["ok"])

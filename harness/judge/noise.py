@@ -1,4 +1,4 @@
-"""Rule 16: other programs and other machines took too many processors from a run for its times to count."""
+"""Rule 16: other programs and other machines took too much of the processors or of the disk for times to count."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ from collections.abc import Sequence
 from harness.judge.metrics import usable_processors
 from harness.judge.registry import Finding, RunContext, rule, unknown
 from harness.records.record import EpochRecord, Record
+from systems.readings import DiskProfile
+from workloads.units import format_bytes
 
 # Share of all processors' time that other programs use.
 BUSY = 0.2
@@ -17,6 +19,12 @@ WAITED, OTHERS = 0.2, 0.1
 # Shorter epochs are judged together: the host's counters grow in ticks, of which a few for each processor are chance.
 LEAST_S = 0.5
 CHANCE_S = 0.02
+# Counts of the cap's reads and of the disk's.
+READS = ("device_bytes", "device_requests", "diskstats_bytes", "diskstats_requests")
+# Shares of an epoch that the disk spends on other programs' reads.
+QUIET, SHARED = 0.05, 0.25
+# Three intervals of the samples of a cap (`harness/telemetry/recorder.py`).
+UNWATCHED_S = 0.3
 
 
 @rule("16", "CAVEATS", of=["ok"], passing=True)
@@ -56,6 +64,39 @@ def processors_were_not_shared(record: Record, context: RunContext) -> Finding |
     lost = [(_lost(span, processors), _waited(span)) for span in _spans(record)]
     worst, waited = max(lost)
     return Finding(worst <= 1.0, f"waited for processors for {100 * waited:.0f} % of the time")
+
+
+@rule("16", "CAVEATS", of=["ok"], passing=True)
+def disk_was_quiet(record: Record, context: RunContext) -> Finding | None:
+    """Other programs' reads on the same disk slow the run's reads, even below the limits of an SSD class.
+
+    Estimates the time of the disk's reads beyond the cap's, at the bare device's rates for requests of that size: at
+    most a twentieth of each epoch from 0.5 s on, warm-ups included, and of all epochs together.
+    """
+    return _disk(record, context, QUIET)
+
+
+@rule("16", "SPOILT", of=["ok"], passing=True)
+def disk_was_not_shared(record: Record, context: RunContext) -> Finding | None:
+    """If other programs' reads keep the disk busy for more than a quarter of an epoch, its time is not the system's.
+
+    Such a run is not used, without blame on its system, and is repeated when the bench is called again.
+    """
+    return _disk(record, context, SHARED)
+
+
+@rule("16", "SPOILT", of=["ok"], evidence=True, passing=True)
+def watched_throughout(record: Record, context: RunContext) -> Finding | None:
+    """While no sample is taken, nothing shows what a run does: its cap may be raised, or the machine suspended.
+
+    Measures the longest time between two samples of the cap within an epoch: at most three intervals (0.3 s). A
+    sandboxed worker cannot see or signal the observer, so a gap is the machine's: a suspended machine, a stopped
+    orchestrator or processors that others keep busy. None can be told from another, and the run is repeated.
+    """
+    unwatched_s = record.readings.unwatched_s
+    if unwatched_s is None:
+        return None
+    return Finding(unwatched_s <= UNWATCHED_S, f"{unwatched_s:.2f} s without a sample")
 
 
 def _spans(record: Record) -> list[list[EpochRecord]]:
@@ -99,3 +140,30 @@ def _lost(span: Sequence[EpochRecord], processors: int) -> float:
     own_s = _sum(span, "user_s") + _sum(span, "system_s")
     of_all = others_s / max(others_s + own_s, 1e-9)
     return min(_waited(span) / WAITED, others_s / _seconds(span) / WAITED, of_all / OTHERS)
+
+
+def _disk(record: Record, context: RunContext, most: float) -> Finding | None:
+    profile = context.bare_profile or context.profile
+    spans = [span for span in _spans(record) if _seconds(span) >= LEAST_S]
+    if not spans:
+        return None
+    if profile is None or not any(point.pattern == "random" for point in profile.points):
+        return unknown("there is no device profile")
+    if any(getattr(epoch, name) is None for span in spans for epoch in span for name in READS):
+        return unknown("the cap's reads or the disk's were not counted")
+    share, nbytes = max(_others_reads(span, profile) for span in spans)
+    return Finding(share <= most, f"others read {format_bytes(nbytes)}, {100 * share:.0f} % of the time")
+
+
+def _others_reads(span: Sequence[EpochRecord], profile: DiskProfile) -> tuple[float, int]:
+    """Return (share of the time, bytes) of other programs' reads."""
+    own_bytes, own_requests, disk_bytes, disk_requests = (int(_sum(span, name)) for name in READS)
+    nbytes, requests = max(0, disk_bytes - own_bytes), max(0, disk_requests - own_requests)
+    if not nbytes:
+        return 0.0, 0
+    # Requests and bytes are both lower bounds, since the kernel may merge or split requests.
+    rate = profile.sequential_bytes_per_s()
+    spent = nbytes / max(rate, 1.0) if rate else 0.0
+    if requests:
+        spent = max(spent, requests * profile.request_seconds(max(1, nbytes // requests)))
+    return spent / _seconds(span), nbytes

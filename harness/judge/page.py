@@ -20,24 +20,12 @@ programs took so much of the machine that the run's times say nothing; it is nev
 again. `CAVEATS`: another rule is broken, or one that applies could not be judged. Else `VALID`. Rules look at nothing
 but the run's own record, so a record is judged anew whenever it is read.
 
-What a run is judged by is read from outside its memory cap: counters of the cap and of the disk at every gate (after
-the preparation, at both ends of each epoch), what the page cache holds of its files, which files it has open (at gates
-and once a second), the orchestrator's own clock, and rows of features that are drawn when an epoch begins. A system is
-code in the worker's own process: one that rewrites the harness there can report anything, and only the readings from
-outside contradict it. The worker is in a sandbox: [the threat model](threat-model.md) says what is impossible there,
-what is detected and what is trusted. A run without a sandbox has a caveat.
+A run is judged by readings from outside its memory cap: counters of the cap and of the disk at every gate (after the
+preparation, at both ends of each epoch), the page cache of its files, its open files (at gates and once a second), the
+orchestrator's own clock, and feature rows that are drawn when an epoch begins. [The threat model](threat-model.md)
+lists what a worker cannot do, what these rules detect, what they do not, and what is trusted.
 
-Not detected: a worker that looks up in the harness's objects which mini-batches are checked, and reads other bytes for
-the rest; device memory that CUDA gives past torch; memory of an emulated device that is used through the harness's own
-mapping; a step on a real device that trains less; and a module that changes the orchestrator, which imports a system
-for its description. Read the code of a system from elsewhere before you trust its numbers.
-
-A record is sealed by digests over its parts and tables. A seal is not a signature: it detects a number that was
-changed. If the seal is computed again, the parts must still agree (gates, epochs, counters, rows); a change of all of
-them alike is not detected. To verify a record, run its configuration again.
-
-`tests/harness/cheats/` holds systems and edits of records that break these rules on purpose; `make test` shows that
-each is caught. This page is made from the rules (`harness/judge/`):
+`tests/harness/cheats/` breaks each rule on purpose. This page is made from the rules (`harness/judge/`):
 `python -m harness.judge.page > docs/methodology.md`. In a terminal `outcore rules 9` prints one.
 """
 

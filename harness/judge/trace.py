@@ -226,16 +226,14 @@ class TraceFacts:
         own = f"{workload.dataset.fingerprint}/{workload.partition or ''}/{workload.rank}/{workload.world}"
         self.workload, self.config, self._cache = workload, config, cache
         self._own = f"{fingerprint(config, _KEYS)}{code_of_sampler(config.sampler)}/{own}"
-        self._known: dict[int, EpochTrace] = {}
-        self._once: dict[int, EpochTrace] = {}
+        self._known: dict[int | str, EpochTrace] = {}
 
     def epoch(self, epoch: int) -> EpochTrace:
         """Return the trace of one epoch; if it is unknown, sample all unknown epochs of the run again."""
-        if not self._is_known(epoch):
-            missing = [entry for entry in range(self.config.epochs) if not self._is_known(entry)]
+        if self._kept(epoch) is None:
+            missing = [entry for entry in range(self.config.epochs) if self._kept(entry) is None]
             for found in trace_epochs(self.workload, missing if epoch in missing else [epoch]):
-                self._known[found.epoch] = found
-                self._cache.put("trace", self._key(found.epoch), asdict(found))
+                self._keep(found.epoch, found)
         return self._known[epoch]
 
     def epochs(self) -> list[EpochTrace]:
@@ -247,14 +245,10 @@ class TraceFacts:
         another than the workload's."""
         if expands_of(self.config.system) == "all":
             return self.epoch(epoch)
-        key = hashlib.sha256(f"{self._key(epoch)}/once".encode()).hexdigest()[:16]
-        if epoch not in self._once and (kept := self._cache.get("trace", key)) is not None:
-            with suppress(ValueError):  # damaged: sampled again
-                self._once[epoch] = _TRACE.validate_python(kept)
-        if epoch not in self._once:
-            self._once[epoch] = trace_once(self.workload, epoch)
-            self._cache.put("trace", key, asdict(self._once[epoch]))
-        return self._once[epoch]
+        once = f"{epoch}/once"
+        if self._kept(once) is None:
+            self._keep(once, trace_once(self.workload, epoch))
+        return self._known[once]
 
     def feature_digest(
         self, epoch: int, rows: Callable[[npt.NDArray[np.int64]], npt.NDArray[Any]], most_bytes: int
@@ -267,7 +261,7 @@ class TraceFacts:
         if self.epoch(epoch).nodes * dataset.row_bytes > most_bytes:
             return None
         # A dataset that was made again with another salt is the same workload with other rows.
-        key = hashlib.sha256(f"{self._key(epoch)}/features/{dataset.content}".encode()).hexdigest()[:16]
+        key = self._key(f"{epoch}/features/{dataset.content}")
         if (kept := self._cache.get("features", key)) is None:
             digest = EpochDigest()
             for batch in batches_of(self.workload, epoch):
@@ -276,14 +270,19 @@ class TraceFacts:
             self._cache.put("features", key, kept)
         return str(kept["digest"])
 
-    def _is_known(self, epoch: int) -> bool:
-        if epoch not in self._known and (kept := self._cache.get("trace", self._key(epoch))) is not None:
-            with suppress(ValueError):  # damaged: sampled again
-                self._known[epoch] = _TRACE.validate_python(kept)
-        return epoch in self._known
+    def _kept(self, name: int | str) -> EpochTrace | None:
+        """Return a trace by its epoch or name; None: it is in no cache, or damaged there."""
+        if name not in self._known:
+            with suppress(ValueError):
+                self._known[name] = _TRACE.validate_python(self._cache.get("trace", self._key(name)))
+        return self._known.get(name)
 
-    def _key(self, epoch: int) -> str:
-        return hashlib.sha256(f"{self._own}/{epoch}".encode()).hexdigest()[:16]
+    def _keep(self, name: int | str, found: EpochTrace) -> None:
+        self._known[name] = found
+        self._cache.put("trace", self._key(name), asdict(found))
+
+    def _key(self, name: int | str) -> str:
+        return hashlib.sha256(f"{self._own}/{name}".encode()).hexdigest()[:16]
 
 
 def check_features(

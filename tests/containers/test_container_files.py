@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 import shutil
 import subprocess
@@ -15,8 +14,6 @@ import pytest
 from packaging.requirements import Requirement
 
 from harness.isolation.source import source_digest
-from tests.harness.cap_tools import needs_root
-from tests.harness.isolation.docker_tools import allows, needs_docker
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 CONTAINERS = REPOSITORY / "containers"
@@ -78,28 +75,6 @@ def test_scripts_are_sound_and_refuse_what_they_do_not_know(script: str) -> None
     if script == "build":
         done = subprocess.run([CONTAINERS / script, "--nonsense"], capture_output=True, text=True, check=False)
         assert done.returncode == 2 and "unknown argument --nonsense" in done.stderr
-
-
-@needs_docker
-@needs_root
-def test_the_printed_profile_allows_io_uring_and_starts_a_container() -> None:
-    done = subprocess.run(
-        [sys.executable, str(CONTAINERS / "seccomp-profile")], capture_output=True, text=True, check=True, cwd="/"
-    )
-    profile = json.loads(done.stdout)
-    from harness.isolation import Limits
-    from harness.isolation.docker.cap import DockerCap
-    from harness.isolation.docker.engine import connect
-    from harness.isolation.docker.image import HOST_IMAGE, find
-    from harness.isolation.docker.options import Wanted
-    from harness.isolation.docker.seccomp import CALLS
-    from harness.isolation.processes import cap_name
-
-    assert all(allows(profile, call) for call in CALLS) and profile["defaultAction"] != "SCMP_ACT_ALLOW"
-    client = connect()
-    image = find(client, HOST_IMAGE)
-    with DockerCap(client, Wanted(cap_name("printed"), Limits(64 << 20), image, seccomp=profile)) as cap:
-        assert subprocess.run(cap.command(["true"]), check=False).returncode == 0
 
 
 def _requirements(what: str, lock: str) -> list[str]:

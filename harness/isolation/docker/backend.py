@@ -14,7 +14,6 @@ from typing import Any, ClassVar
 
 from harness.isolation import mounts
 from harness.isolation.base import Availability, Isolation, Limits
-from harness.isolation.docker import seccomp as docker_seccomp
 from harness.isolation.docker.cap import DockerCap
 from harness.isolation.docker.engine import LABEL, asking, connect, socket_present
 from harness.isolation.docker.image import HOST_IMAGE, Image, find, wanted
@@ -32,12 +31,10 @@ _TRIAL_S = 60.0
 
 @dataclass(frozen=True)
 class Trial:
-    """Findings from a first container: the profile to give to runs (None for the engine's own) and its origin, the
-    reason for a lack of io_uring rings (empty with them), how runs lock memory, and the engine's settings."""
+    """Findings from a first container: the reason for a lack of io_uring rings (empty with them), how runs lock memory,
+    and the engine's settings."""
 
     image: Image
-    seccomp: dict[str, Any] | None
-    seccomp_from: str
     io_uring: str
     lock: Lock
     engine: dict[str, Any]
@@ -73,9 +70,7 @@ class Docker(Isolation):
         if not trial.engine["swap_limit"]:
             caveats.append("no swap accounting: the kernel may swap the run's memory (boot with swapaccount=1)")
         lock = trial.lock if self.memlock_bytes is None else self.memlock_bytes
-        asked = Wanted(
-            cap_name(run_id), limits, trial.image, seccomp=trial.seccomp, lock=lock, engine=trial.engine["engine"]
-        )
+        asked = Wanted(cap_name(run_id), limits, trial.image, lock=lock, engine=trial.engine["engine"])
         return DockerCap(connect(), asked, caveats)
 
     def holder_cap(self) -> DockerCap | None:
@@ -84,10 +79,10 @@ class Docker(Isolation):
         return self.create("holder", Limits()) if trial.image.layout == "image" and not trial.image.worker else None
 
     def describe(self) -> dict[str, Any]:
-        """Return engine, image and seccomp profile, for the record."""
+        """Return engine and image, for the record."""
         trial = _trial(wanted())
         image = {"image": trial.image.name, "image_id": trial.image.identity, "layout": trial.image.layout}
-        return trial.engine | image | {"seccomp": trial.seccomp_from, "io_uring": trial.io_uring or "allowed"}
+        return trial.engine | image | {"io_uring": trial.io_uring or "allowed"}
 
     @classmethod
     def sweep(cls) -> list[str]:
@@ -131,18 +126,7 @@ def _trial(image: str) -> Trial:
     }
     # The trial runs Python, which a third party's image may lack and the host's image always has.
     tried = found if found.worker == () else find(client, HOST_IMAGE)
-    lock = _lock(client, tried)
-    if (given := docker_seccomp.from_environment()) is not None:
-        return Trial(found, given, "OUTCORE_SECCOMP", _ring(client, tried, given)[0], lock, engine)
-    reason, default = _ring(client, tried, None)
-    if reason and not isinstance(default, HostError):
-        derived = docker_seccomp.with_io_uring(default)
-        left, _ = _ring(client, tried, derived)
-        return Trial(found, derived, "the engine's default, with io_uring allowed", left, lock, engine)
-    if isinstance(default, HostError):
-        reason = f"{reason}; {default.message}: {default.fix}" if reason else ""
-        return Trial(found, None, "the engine's default", reason, lock, engine)
-    return Trial(found, default, "the engine's default", reason, lock, engine)
+    return Trial(found, _ring(client, tried), _lock(client, tried), engine)
 
 
 def _maps_users(info: dict[str, Any]) -> str:
@@ -169,9 +153,9 @@ def _lock(client: Any, image: Image) -> Lock:
         cap.close()
 
 
-def _ring(client: Any, image: Image, seccomp: dict[str, Any] | None) -> tuple[str, Any]:
-    """Return (reason for no io_uring ring in a container, empty with one; the profile in force or a HostError)."""
-    with DockerCap(client, Wanted(cap_name("trial"), Limits(64 << 20), image, seccomp=seccomp)) as cap:
+def _ring(client: Any, image: Image) -> str:
+    """Return the reason for no io_uring ring in a container; empty with one."""
+    with DockerCap(client, Wanted(cap_name("trial"), Limits(64 << 20), image)) as cap:
         command, null = cap.command([sys.executable, "-S", "-E", "-c", _RING]), subprocess.DEVNULL
         done = subprocess.run(command, stdin=null, capture_output=True, text=True, timeout=_TRIAL_S, check=False)
         said = done.stdout.strip()
@@ -179,8 +163,4 @@ def _ring(client: Any, image: Image, seccomp: dict[str, Any] | None) -> tuple[st
             last = (done.stderr.strip().splitlines() or [f"exit status {done.returncode}"])[-1]
             said = f"a container of {image.name} starts, and Python in it does not ({last})"
             raise HostError(said, "see docs/containers.md, or unset OUTCORE_IMAGE")
-        try:
-            profile: Any = docker_seccomp.engine_default(cap.first_pid)
-        except HostError as error:
-            profile = error
-    return ("" if said == "ring" else said), profile
+    return "" if said == "ring" else said

@@ -23,12 +23,11 @@ from harness.isolation.docker.engine import asking
 from harness.isolation.docker.image import find
 from harness.isolation.docker.options import Wanted
 from harness.isolation.files import read_text
-from harness.isolation.groups import Readings
+from harness.isolation.groups import OomWatch, Readings
 from harness.isolation.walls.needs import Needs
 from harness.isolation.walls.sandbox import WALLS, Walls
 from workloads.errors import HostError
 
-_WATCH_SECONDS = 0.1
 _END_SECONDS = 20.0
 # The engine records an OOM by an event of its own, which may come after the one of the container's end.
 _OOM_EVENT_SECONDS = 1.0
@@ -48,9 +47,8 @@ class DockerCap(Cap):
         self._groups: Readings | None = None
         self._state: dict[str, Any] = {}
         self._asked_to_end = False
-        self._over = threading.Event()
         self._lock = threading.RLock()
-        self._watcher: threading.Thread | None = None
+        self._watch: OomWatch | None = None
 
     @property
     def first_pid(self) -> int:
@@ -135,14 +133,13 @@ class DockerCap(Cap):
             if self._container is None:
                 return
             self.kill()
-            self._over.set()
             if self._input is not None:
                 self._input.close()
                 self._input = None
             with asking("remove a container"), suppress(docker.errors.NotFound):
                 self._container.remove(force=True, v=True)
-        if self._watcher is not None and self._watcher is not threading.current_thread():
-            self._watcher.join()
+        if self._watch is not None:
+            self._watch.end()
 
     def _start(self) -> None:
         with self._lock:
@@ -164,17 +161,7 @@ class DockerCap(Cap):
                     self.close()
                 self._container = None
                 raise
-            name = f"oom-watch {self._wanted.name[-6:]}"
-            self._watcher = threading.Thread(target=self._watch, name=name, daemon=True)
-            self._watcher.start()
-
-    def _watch(self) -> None:
-        """Kill the whole container on OOM: the kernel may have killed one process that others wait for."""
-        assert self._groups is not None
-        while not self._over.wait(_WATCH_SECONDS):
-            if self._groups.memory().oom_kills and not self._over.is_set():
-                self.kill()
-                return
+            self._watch = OomWatch(lambda: self.memory().oom_kills, self.kill)
 
     def _ended(self) -> bool:
         """Return whether the container has ended; keep the engine's final state in that case."""

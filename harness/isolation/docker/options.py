@@ -16,8 +16,8 @@ from harness.isolation.blocks import disks
 from harness.isolation.cgroup1 import SWAP_SLACK
 from harness.isolation.docker.engine import LABEL
 from harness.isolation.docker.image import Image
-from harness.isolation.docker.seccomp import with_walls
 from harness.isolation.files import numbered
+from harness.isolation.walls import syscalls
 from harness.isolation.walls.needs import Needs
 from harness.isolation.walls.sandbox import hidden_inside
 from workloads.errors import HostError, InputError
@@ -38,7 +38,6 @@ class Wanted:
 
     Attributes:
         name: name that encodes its owner (`cap_name`).
-        seccomp: profile to which the walls of a sandbox are added; None for the engine's own.
         engine: its version.
         lock: how the work locks memory, for io_uring's registered buffers: `ipc_lock` (a capability that only root
             inside has), `ulimit` (no limit, if the engine may raise it), or a limit in bytes.
@@ -48,7 +47,6 @@ class Wanted:
     limits: Limits
     image: Image
     needs: Needs = field(default_factory=Needs)
-    seccomp: dict[str, Any] | None = None
     lock: Lock = "ipc_lock"
     engine: str = ""
 
@@ -60,9 +58,7 @@ class Wanted:
         shown = [path for path, _ in self.mounts()]
         binds = [Mount(str(path), str(path), type="bind", read_only=read_only) for path, read_only in self.mounts()]
         v1 = mounts.v1("memory") is not None
-        profile = []
-        if self.seccomp is not None:
-            profile = [f"seccomp={json.dumps(with_walls(self.seccomp, self.needs.sockets))}"]
+        profile = json.dumps(syscalls.profile(self.needs.sockets))
         options: dict[str, Any] = {
             "name": self.name,
             "labels": {f"{LABEL}.cap": self.name},
@@ -80,7 +76,7 @@ class Wanted:
             "shm_size": os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 2,
             "network_mode": "none",
             "cap_drop": ["ALL"],
-            "security_opt": ["no-new-privileges", *profile],
+            "security_opt": ["no-new-privileges", f"seccomp={profile}"],
             "cap_add": ["IPC_LOCK"] if self.lock == "ipc_lock" else [],
             "ulimits": [Ulimit(name="core", soft=0, hard=0)],
             "cpuset_cpus": numbered(self.limits.processors or sorted(os.sched_getaffinity(0))),

@@ -1,4 +1,4 @@
-"""List of system calls that a worker's sandbox refuses, as the BPF program of a seccomp filter made by libseccomp.
+"""System calls that a worker is refused, in a sandbox as a BPF program made by libseccomp, in a container as a profile.
 
 Seccomp cannot see what io_uring does for a process, so a call that has an operation of io_uring (`socket`, `setxattr`)
 needs another wall beside the list.
@@ -10,7 +10,8 @@ import ctypes
 import errno
 import functools
 import os
-from typing import Literal
+from dataclasses import dataclass
+from typing import Any, Literal
 
 from workloads.errors import HostError
 
@@ -28,13 +29,54 @@ REFUSED = {
     "swapoff acct quotactl syslog",
 }
 
-_ALLOW, _ERRNO = 0x7FFF0000, 0x00050000
-_NOT_EQUAL, _MASKED_EQUAL = 1, 7
 #: Family of sockets that have names of files.
 AF_UNIX = 1
+# Flag of reserved huge pages, which are charged to no memory cgroup, and the argument that has it.
 _HUGE_PAGES = {"mmap": (3, 0x40000), "memfd_create": (1, 0x4), "shmget": (2, 0o4000)}
 # CLONE_NEWNS, NEWCGROUP, NEWUTS, NEWIPC, NEWUSER, NEWPID, NEWNET
 _NEW_SPACES = (0x20000, 0x2000000, 0x4000000, 0x8000000, 0x10000000, 0x20000000, 0x40000000)
+_ALLOW, _ERRNO = 0x7FFF0000, 0x00050000
+_NOT_EQUAL, _HAS_FLAG = "SCMP_CMP_NE", "SCMP_CMP_MASKED_EQ"
+_NUMBERS = {_NOT_EQUAL: 1, _HAS_FLAG: 7}
+
+
+@dataclass(frozen=True)
+class Refusal:
+    """Refused system call. `comparison`: libseccomp's name of the comparison of `argument` with `value` by which the
+    call is refused; empty: always. `code`: error number."""
+
+    name: str
+    comparison: str = ""
+    argument: int = 0
+    value: int = 0
+    code: int = errno.EPERM
+
+
+def refusals(sockets: Sockets) -> list[Refusal]:
+    """Return the refused calls of a worker that needs these sockets."""
+    names = " ".join(REFUSED.values()).split()
+    found = [Refusal(name) for name in names]
+    if sockets == "none":
+        found += [Refusal("socket"), Refusal("socketpair")]
+    if sockets == "unix":
+        found.append(Refusal("socket", _NOT_EQUAL, 0, AF_UNIX))
+    found += [Refusal(name, _HAS_FLAG, *place) for name, place in _HUGE_PAGES.items()]
+    found += [Refusal("clone", _HAS_FLAG, 0, flag) for flag in _NEW_SPACES]
+    # A filter cannot see the flags of clone3; the C library then uses clone.
+    found.append(Refusal("clone3", code=errno.ENOSYS))
+    return found
+
+
+def profile(sockets: Sockets) -> dict[str, Any]:
+    """Return the refused calls as a container engine's seccomp profile."""
+    rules: list[dict[str, Any]] = []
+    for one in refusals(sockets):
+        rule: dict[str, Any] = {"names": [one.name], "action": "SCMP_ACT_ERRNO", "errnoRet": one.code}
+        if one.comparison:
+            values = {"value": one.value, "valueTwo": one.value}
+            rule["args"] = [{"index": one.argument, "op": one.comparison, **values}]
+        rules.append(rule)
+    return {"defaultAction": "SCMP_ACT_ALLOW", "syscalls": rules}
 
 
 class _Compare(ctypes.Structure):
@@ -45,23 +87,12 @@ class _Compare(ctypes.Structure):
 
 @functools.cache
 def program(sockets: Sockets) -> bytes:
-    """Return the BPF program that refuses the calls. Raises HostError: libseccomp is missing, or fails."""
+    """Return the refused calls as a BPF program. Raises HostError: libseccomp is missing, or fails."""
     library = _library()
     rules = library.seccomp_init(ctypes.c_uint32(_ALLOW))
     try:
-        for name in " ".join(REFUSED.values()).split():
-            _refuse(library, rules, name)
-        for name in ("socket", "socketpair") if sockets == "none" else ():
-            _refuse(library, rules, name)
-        if sockets == "unix":
-            _refuse(library, rules, "socket", _Compare(0, _NOT_EQUAL, AF_UNIX, 0))
-        # Reserved huge pages are charged to no memory cgroup.
-        for name, (argument, flag) in _HUGE_PAGES.items():
-            _refuse(library, rules, name, _Compare(argument, _MASKED_EQUAL, flag, flag))
-        for flag in _NEW_SPACES:
-            _refuse(library, rules, "clone", _Compare(0, _MASKED_EQUAL, flag, flag))
-        # A filter cannot see the flags of clone3; the C library then uses clone.
-        _refuse(library, rules, "clone3", code=errno.ENOSYS)
+        for one in refusals(sockets):
+            _refuse(library, rules, one)
         return _exported(library, rules)
     finally:
         library.seccomp_release(rules)
@@ -85,14 +116,17 @@ def _library() -> ctypes.CDLL:
     return library
 
 
-def _refuse(library: ctypes.CDLL, rules: int, name: str, *compare: _Compare, code: int = errno.EPERM) -> None:
-    number = library.seccomp_syscall_resolve_name(name.encode())
+def _refuse(library: ctypes.CDLL, rules: int, one: Refusal) -> None:
+    number = library.seccomp_syscall_resolve_name(one.name.encode())
     if number == -1:
         return  # an older libseccomp does not know a newer call
-    arguments = (_Compare * len(compare))(*compare)
-    failed = library.seccomp_rule_add_array(rules, _ERRNO | code, number, len(compare), arguments)
+    compare = (_Compare * 1)()
+    if one.comparison:
+        compare[0] = _Compare(one.argument, _NUMBERS[one.comparison], one.value, one.value)
+    count = int(bool(one.comparison))
+    failed = library.seccomp_rule_add_array(rules, _ERRNO | one.code, number, count, compare)
     if failed:
-        raise HostError(f"libseccomp cannot refuse {name} ({os.strerror(-failed)})", "update libseccomp")
+        raise HostError(f"libseccomp cannot refuse {one.name} ({os.strerror(-failed)})", "update libseccomp")
 
 
 def _exported(library: ctypes.CDLL, rules: int) -> bytes:

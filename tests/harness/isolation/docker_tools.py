@@ -10,7 +10,6 @@ import pytest
 
 from harness.isolation.docker.backend import Docker
 from harness.isolation.docker.engine import LABEL, connect
-from harness.isolation.docker.seccomp import ALLOW
 
 _FOUND = Docker.available()
 needs_docker = pytest.mark.skipif(not _FOUND.ok, reason=f"no containers here: {_FOUND.reason}")
@@ -20,14 +19,6 @@ def containers(part: str = "") -> list[Any]:
     """Return containers of ours, running or not, whose name contains `part`."""
     found = connect().containers.list(all=True, filters={"label": f"{LABEL}.cap"}, ignore_removed=True)
     return [container for container in found if part in container.name]
-
-
-def allows(profile: dict[str, Any], call: str) -> bool:
-    """Return whether a system call is allowed without conditions on its arguments."""
-    if any(call in rule["names"] and rule["action"] != ALLOW for rule in profile["syscalls"]):
-        return False
-    named = any(call in rule["names"] and not rule.get("args") for rule in profile["syscalls"])
-    return named or profile["defaultAction"] == ALLOW
 
 
 def one_file() -> bytes:

@@ -91,6 +91,26 @@ def test_a_container_has_the_sockets_that_its_work_needs(sockets: Sockets, said:
         assert run_in(cap, SOCKETS).stdout.splitlines() == said
 
 
+#: Programs of which a container refuses the system call, as a sandbox does, and the error of each.
+REFUSED_CALLS = {
+    "add_key(2)": "libc.syscall(ctypes.c_long(248), b'user', b'k', b'v', 1, -2)",
+    "ptrace": "libc.ptrace(16, 1, 0, 0)",
+    "a user space by clone": "libc.syscall(ctypes.c_long(56), 0x10000000 | 17, 0, 0, 0, 0)",
+    "reserved huge pages": "libc.syscall(ctypes.c_long(319), b'pages', 0x4)",
+}
+
+
+@pytest.mark.skipif(os.uname().machine != "x86_64", reason="numbers of system calls are those of x86_64")
+@pytest.mark.parametrize("what", REFUSED_CALLS)
+def test_a_container_refuses_the_calls_of_a_sandbox(what: str) -> None:
+    call = REFUSED_CALLS[what]
+    code = (
+        f"import ctypes, os\nlibc = ctypes.CDLL(None, use_errno=True)\nprint({call}, os.strerror(ctypes.get_errno()))"
+    )
+    with Docker().create("refused", Limits(64 * MIB)) as cap:
+        assert run_in(cap, code).stdout.strip() == f"-1 {REFUSED}"
+
+
 def test_the_limit_can_be_changed_while_it_runs() -> None:
     with Docker().create("change", Limits(32 * MIB)) as cap:
         start_in(cap, HOLD, "1000")

@@ -10,9 +10,7 @@ from harness.isolation.base import IoLimit
 from harness.isolation.docker.backend import _maps_users
 from harness.isolation.docker.cap import readings_of
 from harness.isolation.docker.options import throttles
-from harness.isolation.docker.seccomp import CALLS, engine_default, from_environment, with_io_uring
-from tests.harness.isolation.docker_tools import allows
-from workloads.errors import HostError, InputError
+from workloads.errors import HostError
 
 V2_FILES = {
     "memory.stat": "anon 4096000\nfile 9000000\nshmem 1000000\nkernel 300000\npgmajfault 7\nsock 0\n",
@@ -81,38 +79,3 @@ def test_an_engine_that_maps_users_is_known_by_its_options() -> None:
     assert _maps_users({"SecurityOptions": ["name=seccomp,profile=default", "name=rootless"]}) == "rootless"
     assert _maps_users({"SecurityOptions": ["name=userns"]}) == "userns"
     assert _maps_users({"SecurityOptions": ["name=seccomp,profile=default"]}) == _maps_users({}) == ""
-
-
-def test_a_profile_that_denies_what_its_default_allows_is_read_rightly() -> None:
-    profile = {
-        "defaultAction": "SCMP_ACT_ERRNO",
-        "syscalls": [
-            {"names": ["read"], "action": "SCMP_ACT_ALLOW"},
-            {"names": ["personality"], "action": "SCMP_ACT_ALLOW", "args": [{"index": 0, "value": 0, "op": "x"}]},
-            {"names": [CALLS[0]], "action": "SCMP_ACT_ERRNO"},
-        ],
-    }
-    assert allows(profile, "read") and not allows(profile, "personality") and not allows(profile, CALLS[0])
-    changed = with_io_uring(profile)
-    assert all(allows(changed, call) for call in CALLS)
-    # The rule that only denied is gone; the other rules stay as they were.
-    assert [rule for rule in changed["syscalls"] if set(rule["names"]) & {"read", "personality"}] == profile[
-        "syscalls"
-    ][:2]
-
-
-def test_where_the_engines_profile_cannot_be_read_the_fix_names_the_script(tmp_path: Path) -> None:
-    with pytest.raises(HostError, match="cannot be read by this user") as raised:
-        engine_default(1, tmp_path)
-    assert "containers/seccomp-profile" in raised.value.fix
-
-
-@pytest.mark.parametrize("content", [None, "not json", "[]", "{}"])
-def test_a_profile_file_that_is_none_is_refused(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, content: str | None
-) -> None:
-    if content is not None:
-        (tmp_path / "profile").write_text(content)
-    monkeypatch.setenv("OUTCORE_SECCOMP", str(tmp_path / "profile"))
-    with pytest.raises(InputError, match="no seccomp profile"):
-        from_environment()

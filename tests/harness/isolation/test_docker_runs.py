@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import subprocess
-import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -14,15 +11,14 @@ from typing import Any
 import pytest
 
 from harness.isolation import select
-from harness.isolation.base import Limits
-from harness.isolation.docker import seccomp as docker_seccomp
-from harness.isolation.docker.backend import Docker, _trial
+from harness.isolation.docker.backend import _trial
+from harness.isolation.walls import syscalls
 from harness.plan.experiment import PlannedRun, resolve
 from harness.records.record import Record
 from harness.run.orchestrator import execute
 from harness.run.series import Series
 from harness.settings import RunSettings
-from tests.harness.isolation.docker_tools import allows, containers, needs_docker
+from tests.harness.isolation.docker_tools import containers, needs_docker
 from tests.harness.run_tools import config, left_behind, share_cache
 from tests.support import make_tiny
 from workloads.dataset import Dataset
@@ -113,12 +109,12 @@ def test_digests_losses_and_counters_are_those_of_the_process_backend(
         assert one.preprocess.reused == other.preprocess.reused or one.system != "gnndrive"
 
 
-def test_the_record_names_engine_image_and_profile(series: Series) -> None:
+def test_the_record_names_engine_and_image(series: Series) -> None:
     record = run(series)
     assert record.status == "ok", record.reason
     held = record.environment["container"]
     assert held["engine"] and held["image"].startswith("outcore-host:") and held["image_id"].startswith("sha256:")
-    assert held["io_uring"] == "allowed" and held["seccomp"]
+    assert held["io_uring"] == "allowed"
     assert record.memory.peak_bytes > 0 and record.memory.cap_bytes is None
 
 
@@ -190,12 +186,8 @@ def test_ranks_share_one_container(series: Series) -> None:
 def test_where_io_uring_is_denied_the_reader_falls_back_and_the_verdict_says_so(
     roots: tuple[Path, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with Docker().create("profile", Limits(64 << 20)) as cap:
-        subprocess.run(cap.command(["true"]), check=True)
-        default = docker_seccomp.engine_default(cap.first_pid)
-    file = tmp_path / "denying.json"
-    file.write_text(json.dumps(docker_seccomp.with_io_uring(default, docker_seccomp.DENY)))
-    monkeypatch.setenv("OUTCORE_SECCOMP", str(file))
+    denied_calls = {**syscalls.REFUSED, "rings, as on a kernel without them": "io_uring_setup"}
+    monkeypatch.setattr(syscalls, "REFUSED", denied_calls)
     _trial.cache_clear()
     try:
         with Series(beside(roots, tmp_path), roots[1], isolation="docker") as denied:
@@ -208,33 +200,3 @@ def test_where_io_uring_is_denied_the_reader_falls_back_and_the_verdict_says_so(
     broken = {rule.name: rule.detail for rule in record.verdict_rules if not rule.ok}
     assert any("pread pool" in detail for detail in broken.values()), broken
     assert any("containers get no io_uring" in caveat for caveat in record.caveats)
-
-
-@pytest.mark.slow(*SOURCES, seconds=6)
-def test_the_derived_profile_is_the_engines_own_with_io_uring_and_nothing_else(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    with Docker().create("profile", Limits(64 << 20)) as cap:
-        subprocess.run(cap.command(["true"]), check=True)
-        default = docker_seccomp.engine_default(cap.first_pid)
-    derived = docker_seccomp.with_io_uring(docker_seccomp.with_io_uring(default, docker_seccomp.DENY))
-    names = {name for rule in default["syscalls"] for name in rule["names"]}
-    kept = {name for rule in derived["syscalls"] for name in rule["names"]}
-    assert names | set(docker_seccomp.CALLS) == kept and derived["defaultAction"] == default["defaultAction"]
-    assert allows(derived, "io_uring_enter") and allows(derived, "read")
-    assert not allows(derived, "add_key") and not allows(derived, "mount")
-    file = tmp_path / "derived.json"
-    file.write_text(json.dumps(derived))
-    monkeypatch.setenv("OUTCORE_SECCOMP", str(file))
-    _trial.cache_clear()
-    code = (
-        "import ctypes,os; l=ctypes.CDLL(None,use_errno=True); p=(ctypes.c_char*120)()\n"
-        "print(l.syscall(425,2,p) >= 0, l.syscall(248,b'user',b'x',b'y',1,-4), os.strerror(ctypes.get_errno()))"
-    )
-    try:
-        with Docker().create("derived", Limits(64 << 20)) as cap:
-            argv = cap.command([sys.executable, "-S", "-E", "-c", code])
-            done = subprocess.run(argv, capture_output=True, text=True, check=False)
-    finally:
-        _trial.cache_clear()
-    assert done.stdout.split(" ", 2) == ["True", "-1", "Operation not permitted\n"], done
