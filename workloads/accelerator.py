@@ -7,13 +7,13 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from typing import Any, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from workloads.arraytypes import Array
 from workloads.direct_files import aligned_empty
 from workloads.feature_table import SplitTable, Table, fault_in
 
@@ -53,10 +53,16 @@ class Accelerator(ABC):
 
     name: str  # as a user writes it: `cpu`, `cuda`, `emulated:a10g`
     kind: Kind
-    torch_device: torch.device  # of the tables; the processor for an emulated accelerator
-    memory_bytes: int | None  # capacity for tables, beside what training takes; None where host memory is the device
+    torch_device: (
+        torch.device
+    )  # of the tables; the processor for an emulated accelerator
+    memory_bytes: (
+        int | None
+    )  # capacity for tables, beside what training takes; None where host memory is the device
     training_bytes: int = 0  # device memory of model, optimiser and the largest step, not part of `memory_bytes`
-    gathers_ahead: bool = False  # whether zero-copy reads run beside training (`gather_ahead`)
+    gathers_ahead: bool = (
+        False  # whether zero-copy reads run beside training (`gather_ahead`)
+    )
     # Whether feature rows may stay in device memory after their mini-batch; if not, device memory is lost between
     # epochs and systems cache no rows on the device.
     keeps_rows: bool = True
@@ -105,7 +111,14 @@ class Accelerator(ABC):
         return buffer
 
     @abstractmethod
-    def copy(self, dst: Tensor, src: Tensor, dst_rows: Tensor | None = None, *, batch: int = -1) -> Event:
+    def copy(
+        self,
+        dst: Tensor,
+        src: Tensor,
+        dst_rows: Tensor | None = None,
+        *,
+        batch: int = -1,
+    ) -> Event:
         """Start to copy host rows to the device on the copy lane, and return without waiting. Any thread may call it.
 
         Args:
@@ -138,13 +151,15 @@ class Accelerator(ABC):
             rows = rows[rows >= cut] - cut
         fault_in(host, rows, count)
 
-    def gather_ahead(self, out: Tensor, table: Table, rows: Tensor, *, batch: int = -1) -> Event:
+    def gather_ahead(
+        self, out: Tensor, table: Table, rows: Tensor, *, batch: int = -1
+    ) -> Event:
         """Start to gather `table[rows]` into the first rows of `out` beside training, where `gathers_ahead`; return an
         event. `out`: [m, dim] on the device; `rows`: int64 [n] on the host; `batch`: as for `copy`."""
         out[: rows.shape[0]].copy_(self.gather(table, rows))
         return Event(time.monotonic())
 
-    def upload(self, arrays: Sequence[npt.NDArray[Any]]) -> list[Tensor]:
+    def upload(self, arrays: Sequence[Array]) -> list[Tensor]:
         """Return arrays of a mini-batch's structure as tensors on the training device, valid until the next call."""
         return [torch.from_numpy(array) for array in arrays]
 
@@ -193,16 +208,29 @@ class CpuAccelerator(Accelerator):
 
     def allocate(self, rows: int, dim: int, dtype: torch.dtype) -> Tensor:
         """Allocate page-aligned host memory; the kernel charges its pages as they are written."""
-        return aligned_host_tensor(rows * dim * dtype.itemsize).view(dtype).view(rows, dim)
+        return (
+            aligned_host_tensor(rows * dim * dtype.itemsize).view(dtype).view(rows, dim)
+        )
 
-    def copy(self, dst: Tensor, src: Tensor, dst_rows: Tensor | None = None, *, batch: int = -1) -> Event:
+    def copy(
+        self,
+        dst: Tensor,
+        src: Tensor,
+        dst_rows: Tensor | None = None,
+        *,
+        batch: int = -1,
+    ) -> Event:
         """Copy the rows on the caller's thread and return a completed event."""
         move_rows(dst, src, dst_rows)
         return Event(time.monotonic())
 
     def gather(self, table: Table, rows: Tensor) -> Tensor:
         """Gather `table[rows]` on the processor."""
-        return table.take(rows) if isinstance(table, SplitTable) else torch.index_select(table, 0, rows)
+        return (
+            table.take(rows)
+            if isinstance(table, SplitTable)
+            else torch.index_select(table, 0, rows)
+        )
 
 
 def aligned_host_tensor(nbytes: int) -> Tensor:
@@ -218,7 +246,9 @@ def move_rows(dst: Tensor, src: Tensor, dst_rows: Tensor | None) -> None:
     elif src.numel() and src.is_contiguous() and dst.is_contiguous():
         # One opaque item a row makes numpy copy rows whole: three times index_copy_'s speed.
         row_type = f"V{src.shape[1] * src.element_size()}"
-        to, come_from = (t.view(-1).view(torch.uint8).numpy().view(row_type) for t in (dst, src))
+        to, come_from = (
+            t.view(-1).view(torch.uint8).numpy().view(row_type) for t in (dst, src)
+        )
         to[dst_rows.numpy()] = come_from
     else:
         dst.index_copy_(0, dst_rows, src)
@@ -242,7 +272,9 @@ class Lane:
         self._busy_until = 0.0
         self._spans: list[LaneSpan] = []
 
-    def occupy(self, seconds: float, *, asked_at: float | None = None, batch: int = -1) -> float:
+    def occupy(
+        self, seconds: float, *, asked_at: float | None = None, batch: int = -1
+    ) -> float:
         """Reserve the lane for `seconds` from the moment it is free; return the monotonic seconds of its end.
 
         `asked_at` is the moment at which the real work began: its real duration counts where it exceeds `seconds`.
@@ -265,5 +297,6 @@ class Lane:
     def drain(self) -> list[LaneSpan]:
         """Return the spans since the last call."""
         with self._lock:
-            spans, self._spans = self._spans, []
+            spans = self._spans
+            self._spans = []
         return spans

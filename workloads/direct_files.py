@@ -14,12 +14,12 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import numpy as np
-from numpy.typing import NDArray
 
+from workloads.arraytypes import Array, Int64Array, UInt8Array
 from workloads.errors import DataIOError, fault_of
 
 PAGE = 4096
-N = TypeVar("N", int, NDArray[np.int64])
+N = TypeVar("N", int, Int64Array)
 _EVERY_S = 0.002  # cached pages are mapped 16 at a time, so a gigabyte comes back in a tenth of a second
 _SMALL_BYTES = 64 << 20
 _HUGE_PAGE_BYTES = 2 << 20
@@ -42,18 +42,23 @@ def open_direct(path: Path, flags: int) -> int:
             return os.open(path, flags | os.O_CLOEXEC, 0o644)
 
 
-def write_at(handle: int, data: NDArray[np.uint8], offset: int, path: Path) -> None:
+def write_at(handle: int, data: UInt8Array, offset: int, path: Path) -> None:
     """Write page-aligned memory of whole pages at a page of the file; raises DataIOError, with file and offset, where
     it fails."""
-    done, buffered = 0, False
+    done = 0
+    buffered = False
     while done < data.nbytes:
         try:
             wrote = os.pwrite(handle, data[done:].data, offset + done)
         except OSError as error:
             if error.errno != errno.EINVAL or buffered:
-                raise io_failed(path, offset + done, error.errno or 0, writing=True) from error
+                raise io_failed(
+                    path, offset + done, error.errno or 0, writing=True
+                ) from error
             buffered = True  # the file system accepted the flag and rejects the request
-            fcntl.fcntl(handle, fcntl.F_SETFL, fcntl.fcntl(handle, fcntl.F_GETFL) & ~os.O_DIRECT)
+            fcntl.fcntl(
+                handle, fcntl.F_SETFL, fcntl.fcntl(handle, fcntl.F_GETFL) & ~os.O_DIRECT
+            )
             continue
         # A direct write must continue at a page: repeat a page that was written in part.
         whole = wrote if done + wrote == data.nbytes else wrote // PAGE * PAGE
@@ -62,7 +67,7 @@ def write_at(handle: int, data: NDArray[np.uint8], offset: int, path: Path) -> N
         done += whole
 
 
-def read_at(handle: int, data: NDArray[np.uint8], offset: int, path: Path) -> None:
+def read_at(handle: int, data: UInt8Array, offset: int, path: Path) -> None:
     """Read whole pages into page-aligned memory; raises DataIOError where that fails or the file ends early."""
     done = 0
     while done < data.nbytes:
@@ -73,9 +78,12 @@ def read_at(handle: int, data: NDArray[np.uint8], offset: int, path: Path) -> No
         done += got if done + got == data.nbytes else max(1, got // PAGE) * PAGE
 
 
-def io_failed(path: Path, offset: int, code: int, *, writing: bool = False) -> DataIOError:
+def io_failed(
+    path: Path, offset: int, code: int, *, writing: bool = False
+) -> DataIOError:
     """Make the error of a failed read or write; `code` 0: the file ended."""
-    reason, fix = "the file ends there", "verify the dataset with `outcore data verify`"
+    reason = "the file ends there"
+    fix = "verify the dataset with `outcore data verify`"
     if code:
         reason, fix = fault_of(code, "" if writing else "check the device")
     message = f"{'writing' if writing else 'reading'} {path} failed at offset {offset}: {reason}"
@@ -85,7 +93,9 @@ def io_failed(path: Path, offset: int, code: int, *, writing: bool = False) -> D
 def cannot_open(path: Path, code: int) -> DataIOError:
     """Make the error of a file that cannot be opened for reading."""
     reason, fix = fault_of(code, "check that it is there and can be read")
-    return DataIOError(f"cannot open {path}: {reason}", path=str(path), errno=code, fix=fix)
+    return DataIOError(
+        f"cannot open {path}: {reason}", path=str(path), errno=code, fix=fix
+    )
 
 
 @contextmanager
@@ -95,10 +105,15 @@ def io_errors(path: Path, offset: int = 0, *, writing: bool = False) -> Iterator
         yield
     except OSError as error:
         # numpy reports a short write without an errno.
-        raise io_failed(path, offset, error.errno or (errno.ENOSPC if writing else 0), writing=writing) from error
+        raise io_failed(
+            path,
+            offset,
+            error.errno or (errno.ENOSPC if writing else 0),
+            writing=writing,
+        ) from error
 
 
-def aligned_empty(nbytes: int, alignment: int = 4096) -> NDArray[np.uint8]:
+def aligned_empty(nbytes: int, alignment: int = 4096) -> UInt8Array:
     """Allocate zeroed private uint8 [nbytes] at a multiple of `alignment`; pages are committed when first touched.
 
     From 2 MiB on, requests huge pages for the whole ones inside, at no more memory: a large direct read then spans few
@@ -108,22 +123,31 @@ def aligned_empty(nbytes: int, alignment: int = 4096) -> NDArray[np.uint8]:
     alignment = max(alignment, _HUGE_PAGE_BYTES if huge else 1)
     spare = max(0, alignment - mmap.PAGESIZE)
     # Private: shared anonymous memory would be counted, and swapped, as shmem.
-    mapping = mmap.mmap(-1, max(1, nbytes + spare), flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+    mapping = mmap.mmap(
+        -1, max(1, nbytes + spare), flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS
+    )
     memory = np.frombuffer(mapping, dtype=np.uint8)
     start = -memory.__array_interface__["data"][0] % alignment
     if huge and alignment % _HUGE_PAGE_BYTES == 0:
         with suppress(OSError):  # a kernel without huge pages
-            mapping.madvise(mmap.MADV_HUGEPAGE, start, nbytes // _HUGE_PAGE_BYTES * _HUGE_PAGE_BYTES)
+            mapping.madvise(
+                mmap.MADV_HUGEPAGE, start, nbytes // _HUGE_PAGE_BYTES * _HUGE_PAGE_BYTES
+            )
     return memory[start : start + nbytes]
 
 
-def read_ahead(part: NDArray[Any]) -> None:
+def read_ahead(part: Array) -> None:
     """Begin to read a contiguous part of a memory map into the page cache, at once instead of page by page; other
     arrays are left alone."""
     if isinstance(part, np.memmap) and part.size:
         mapped: mmap.mmap = part._mmap  # type: ignore[attr-defined]
-        begin = part.__array_interface__["data"][0] - np.frombuffer(mapped, np.uint8).__array_interface__["data"][0]
-        mapped.madvise(mmap.MADV_WILLNEED, begin // mmap.PAGESIZE * mmap.PAGESIZE, part.nbytes)
+        begin = (
+            part.__array_interface__["data"][0]
+            - np.frombuffer(mapped, np.uint8).__array_interface__["data"][0]
+        )
+        mapped.madvise(
+            mmap.MADV_WILLNEED, begin // mmap.PAGESIZE * mmap.PAGESIZE, part.nbytes
+        )
 
 
 def advise_random(array: Any) -> None:
@@ -141,7 +165,11 @@ def small_maps(*arrays: Any) -> Iterator[None]:
     would seem to take 100 GB and, in a memory cgroup, would evict needed pages. Other arrays and small maps are left
     alone. Native loops may read meanwhile: an unmapped page comes back at the next touch.
     """
-    large = [array for array in arrays if isinstance(array, np.memmap) and array.nbytes > _SMALL_BYTES]
+    large = [
+        array
+        for array in arrays
+        if isinstance(array, np.memmap) and array.nbytes > _SMALL_BYTES
+    ]
     maps: list[mmap.mmap] = [array._mmap for array in large]  # type: ignore[attr-defined]
     if not maps:
         yield

@@ -29,27 +29,43 @@ def _memory() -> tuple[str, str]:
 def _file_size() -> tuple[str, str]:
     limit, _ = resource.getrlimit(resource.RLIMIT_FSIZE)
     if limit == resource.RLIM_INFINITY:
-        return "the file is larger than its file system allows", "choose a folder on another file system"
-    return f"the file is larger than the {limit} bytes that a process may write (`ulimit -f`)", "raise that limit"
+        return (
+            "the file is larger than its file system allows",
+            "choose a folder on another file system",
+        )
+    return (
+        f"the file is larger than the {limit} bytes that a process may write (`ulimit -f`)",
+        "raise that limit",
+    )
 
 
 #: Cause and fix by the number of the error, wherever it comes from.
 _CAUSES: dict[int, Callable[[], tuple[str, str]]] = {
     errno.EMFILE: _open_files,
-    errno.ENFILE: lambda: (os.strerror(errno.ENFILE), "end other programs, or raise `sysctl fs.file-max` as root"),
+    errno.ENFILE: lambda: (
+        os.strerror(errno.ENFILE),
+        "end other programs, or raise `sysctl fs.file-max` as root",
+    ),
     errno.ENOMEM: _memory,
     errno.EFBIG: _file_size,
     errno.ENOSPC: lambda: (os.strerror(errno.ENOSPC), _SPACE),
-    errno.EDQUOT: lambda: (os.strerror(errno.EDQUOT), "free some space of this user there, or raise the quota"),
+    errno.EDQUOT: lambda: (
+        os.strerror(errno.EDQUOT),
+        "free some space of this user there, or raise the quota",
+    ),
     errno.EROFS: lambda: (os.strerror(errno.EROFS), _REMOUNT),
     errno.EIO: lambda: (os.strerror(errno.EIO), _DEVICE),
     errno.ENODEV: lambda: (os.strerror(errno.ENODEV), _DEVICE),
     errno.ENXIO: lambda: (os.strerror(errno.ENXIO), _DEVICE),
-    errno.ESTALE: lambda: (os.strerror(errno.ESTALE), "mount the network file system again"),
+    errno.ESTALE: lambda: (
+        os.strerror(errno.ESTALE),
+        "mount the network file system again",
+    ),
 }
 _MAY_NOT = "check the permissions of the file, and of the folders above it"
 _OF_PLACE = dict.fromkeys((errno.EACCES, errno.EPERM), _MAY_NOT) | dict.fromkeys(
-    (errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.ENAMETOOLONG, errno.ELOOP), "check the path"
+    (errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.ENAMETOOLONG, errno.ELOOP),
+    "check the path",
 )
 
 
@@ -61,7 +77,9 @@ def fault_of(error: OSError | int, fix: str = "") -> tuple[str, str]:
     code = error if isinstance(error, int) else error.errno or 0
     if code in _CAUSES:
         return _CAUSES[code]()
-    reason = os.strerror(code) if isinstance(error, int) else error.strerror or str(error)
+    reason = (
+        os.strerror(code) if isinstance(error, int) else error.strerror or str(error)
+    )
     return reason, fix or _OF_PLACE.get(code, "")
 
 
@@ -102,7 +120,9 @@ class InputError(OutcoreError):
     kind = "input"
 
 
-def require(valid: object, message: str, fix: str = "", error: type[OutcoreError] = InputError) -> None:
+def require(
+    valid: object, message: str, fix: str = "", error: type[OutcoreError] = InputError
+) -> None:
     """Raise `error` with `message` and `fix` unless an input is valid."""
     if not valid:
         raise error(message, fix)
@@ -110,7 +130,9 @@ def require(valid: object, message: str, fix: str = "", error: type[OutcoreError
 
 def check_choice(option: str, value: str, choices: tuple[str, ...]) -> None:
     """Check that an option has one of its values; raises InputError with the option, its value and its valid values."""
-    require(value in choices, f"{option} is {value!r}", f"choose {', '.join(choices[:-1])} or {choices[-1]}")
+    fault = f"{option} is {value!r}"
+    fix = f"choose {', '.join(choices[:-1])} or {choices[-1]}"
+    require(value in choices, fault, fix)
 
 
 class DatasetError(OutcoreError):
@@ -138,14 +160,26 @@ class DataIOError(OutcoreError):
     kind = "io"
     exit_code = 1
 
-    def __init__(self, message: str, *, path: str = "", offset: int = -1, errno: int = 0, fix: str = "") -> None:
+    def __init__(
+        self,
+        message: str,
+        *,
+        path: str = "",
+        offset: int = -1,
+        errno: int = 0,
+        fix: str = "",
+    ) -> None:
         super().__init__(message, fix)
         self.path = path
         self.offset = offset
         self.errno = errno
 
     @classmethod
-    def of(cls, error: OSError, message: str, path: object, fix: str = "") -> DataIOError:
+    def of(
+        cls, error: OSError, message: str, path: object, fix: str = ""
+    ) -> DataIOError:
         """Return the error for a failed call on `path`; reason and fix are those of `from_os`."""
         reason, own = fault_of(error, fix)
-        return cls(f"{message}: {reason}", path=str(path), errno=error.errno or 0, fix=own)
+        return cls(
+            f"{message}: {reason}", path=str(path), errno=error.errno or 0, fix=own
+        )

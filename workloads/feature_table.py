@@ -7,13 +7,12 @@ As in data tiering (Section 4 of its paper) and DGL's UVA mode, a host row cross
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import torch
 
 from workloads import _native
+from workloads.arraytypes import Array
 from workloads.sampling.batch import SampledBatch
 from workloads.sampling.digest import check_alias, feature_digest, rows_digest
 
@@ -49,19 +48,30 @@ class SplitTable:
         result = torch.empty(rows.shape[0], self.host.shape[1], dtype=self.dtype)
         step = max(1, _PIECE_BYTES // max(1, self.host.shape[1] * self.dtype.itemsize))
         for first in range(0, len(rows), step):
-            gather_parts(self.device, self.host, rows[first : first + step], result[first : first + step])
+            gather_parts(
+                self.device,
+                self.host,
+                rows[first : first + step],
+                result[first : first + step],
+            )
         return result
 
 
-def gather_parts(device: torch.Tensor, host: torch.Tensor, rows: torch.Tensor, out: torch.Tensor) -> None:
+def gather_parts(
+    device: torch.Tensor, host: torch.Tensor, rows: torch.Tensor, out: torch.Tensor
+) -> None:
     """Gather `rows` (int64 [n] on the host) of a split table into `out` [n, dim], wherever that lies."""
     cut = device.shape[0]
     on_device = rows < cut
     for part, chosen, first in ((device, on_device, 0), (host, ~on_device, cut)):
         places = chosen.nonzero().squeeze(1)
         if len(places):
-            picked = torch.index_select(part, 0, (rows[places] - first).to(part.device, non_blocking=True))
-            out.index_copy_(0, places.to(out.device, non_blocking=True), picked.to(out.device))
+            picked = torch.index_select(
+                part, 0, (rows[places] - first).to(part.device, non_blocking=True)
+            )
+            out.index_copy_(
+                0, places.to(out.device, non_blocking=True), picked.to(out.device)
+            )
 
 
 Table = torch.Tensor | SplitTable
@@ -80,21 +90,29 @@ def fault_in(table: torch.Tensor, rows: torch.Tensor | None, count: int) -> None
             torch.index_select(columns, 0, rows)
 
 
-def batch_feature_digest(batch: SampledBatch, table: Table, rows: torch.Tensor | None = None) -> int:
+def batch_feature_digest(
+    batch: SampledBatch, table: Table, rows: torch.Tensor | None = None
+) -> int:
     """Return the `feature_digest` of a mini-batch whose rows lie on the host, on the device or on both.
 
     `table` is [slots, dim] float32 or float16 on any device, or a split table; `rows` is int64 [num_nodes], the table
     row of each node (None: node i is row i). Raises InputError where the table or `rows` cannot hold the batch.
     """
     if isinstance(table, torch.Tensor) and table.device.type == "cpu":
-        return feature_digest(batch, table.numpy(), None if rows is None else rows.cpu().numpy())
+        return feature_digest(
+            batch, table.numpy(), None if rows is None else rows.cpu().numpy()
+        )
     there = torch.arange(batch.num_nodes) if rows is None else rows.cpu()
     check_alias(there.numpy(), batch.num_nodes, table.shape[0])
 
-    def take(first: int, last: int) -> npt.NDArray[Any]:
+    def take(first: int, last: int) -> Array:
         part = there[first:last]
         if isinstance(table, SplitTable):
             return table.take(part).numpy()
-        return np.asarray(torch.index_select(table, 0, part.to(table.device)).cpu().numpy())
+        return np.asarray(
+            torch.index_select(table, 0, part.to(table.device)).cpu().numpy()
+        )
 
-    return rows_digest(batch, table.shape[1], np.dtype(str(table.dtype).removeprefix("torch.")), take)
+    return rows_digest(
+        batch, table.shape[1], np.dtype(str(table.dtype).removeprefix("torch.")), take
+    )

@@ -8,13 +8,23 @@ from pathlib import Path
 from typing import Any, Literal, get_args
 
 import numpy as np
-import numpy.typing as npt
 import xxhash
 from pydantic import BaseModel, Field, ValidationError
 
+from workloads.arraytypes import Array
 from workloads.errors import DatasetError
 
-Part = Literal["indptr", "indices", "features", "labels", "train", "valid", "test", "edge_weight", "ids"]
+Part = Literal[
+    "indptr",
+    "indices",
+    "features",
+    "labels",
+    "train",
+    "valid",
+    "test",
+    "edge_weight",
+    "ids",
+]
 OPTIONAL: tuple[Part, ...] = ("edge_weight", "ids")
 """Parts that a dataset may lack: `edge_weight`, [E] in the order of `indices`; `ids`, [N], original ids of the nodes,
 kept by an import that numbers the nodes anew."""
@@ -43,7 +53,10 @@ ALLOWED_DTYPES: Mapping[Part, tuple[str, ...]] = {
     "ids": ("int64",),
 }
 _MAKE_AGAIN = "make or import it again"
-_NAMES = ("base", "source")  # settings of a recipe whose content another setting has, as a digest
+_NAMES = (
+    "base",
+    "source",
+)  # settings of a recipe whose content another setting has, as a digest
 
 
 class FileEntry(BaseModel, extra="forbid", frozen=True):
@@ -55,11 +68,13 @@ class FileEntry(BaseModel, extra="forbid", frozen=True):
     bytes: int  # of the whole file
     xxh3: str  # XXH3-64 of the whole file, 16 hexadecimal digits (as `xxhsum -H3` prints it)
 
-    def memmap(self, path: Path) -> npt.NDArray[Any]:
+    def memmap(self, path: Path) -> Array:
         """Map the data of the file read-only (an ordinary array where it is empty)."""
         if 0 in self.shape:
             return np.empty(self.shape, dtype=self.dtype)
-        return np.memmap(path, dtype=self.dtype, mode="r", offset=self.data_offset, shape=self.shape)
+        return np.memmap(
+            path, dtype=self.dtype, mode="r", offset=self.data_offset, shape=self.shape
+        )
 
 
 class Manifest(BaseModel, extra="forbid", frozen=True):
@@ -72,11 +87,15 @@ class Manifest(BaseModel, extra="forbid", frozen=True):
     dim: int = Field(ge=1)
     feature_dtype: str
     index_dtype: str
-    num_classes: int = Field(ge=1)  # labels are in [0, num_classes), or -1 for an unlabelled node
+    num_classes: int = Field(
+        ge=1
+    )  # labels are in [0, num_classes), or -1 for an unlabelled node
     files: dict[Part, FileEntry]
     # To make the dataset again: equal recipes give equal bytes. `salt`: digest of the salt of generated features.
     recipe: dict[str, Any] = Field(default_factory=dict)
-    notes: tuple[str, ...] = ()  # remarks for users (duplicate edges removed, features generated, ...)
+    notes: tuple[
+        str, ...
+    ] = ()  # remarks for users (duplicate edges removed, features generated, ...)
     # Degree skew, clustering and homophily, of `result` and, after an expansion, of `base`.
     stats: dict[str, dict[str, float | int | None]] = Field(default_factory=dict)
     created: str = ""
@@ -119,14 +138,25 @@ class Manifest(BaseModel, extra="forbid", frozen=True):
         it is equal for every salt. Names of a base or a source do not count, their digests do."""
         if not self.salt:
             return self.content
-        settings = {name: value for name, value in self.settings.items() if name not in _NAMES}
+        settings = {
+            name: value for name, value in self.settings.items() if name not in _NAMES
+        }
         recipe = xxhash.xxh3_64_hexdigest(json.dumps(settings, sort_keys=True).encode())
         digests = {part: self.files[part].xxh3 for part in self.parts}
         return self._digest({**digests, "features": f"salted {recipe}"})
 
     def _digest(self, digests: Mapping[Part, str]) -> str:
-        parts = [f"{self.version}", f"{self.num_nodes}", f"{self.num_edges}", f"{self.dim}", f"{self.num_classes}"]
-        parts += [f"{part}:{self.files[part].dtype}:{digest}" for part, digest in digests.items()]
+        parts = [
+            f"{self.version}",
+            f"{self.num_nodes}",
+            f"{self.num_edges}",
+            f"{self.dim}",
+            f"{self.num_classes}",
+        ]
+        parts += [
+            f"{part}:{self.files[part].dtype}:{digest}"
+            for part, digest in digests.items()
+        ]
         return xxhash.xxh3_64_hexdigest("|".join(parts).encode())
 
     def write(self, folder: Path) -> None:
@@ -143,21 +173,28 @@ class Manifest(BaseModel, extra="forbid", frozen=True):
             raw = json.loads(path.read_text(encoding="utf-8"))
         except FileNotFoundError:
             fault = f"{folder} is not a dataset (it holds no {MANIFEST_NAME})"
-            raise DatasetError(fault, "`outcore data list` shows what there is") from None
-        except OSError as error:
-            raise DatasetError.from_os(error, f"{path} cannot be read") from None
-        except ValueError as error:
-            raise DatasetError(f"{path} is damaged (not JSON: {error})", _MAKE_AGAIN) from None
-        if isinstance(raw, dict) and raw.get("version", FORMAT_VERSION) != FORMAT_VERSION:
             raise DatasetError(
-                f"{path} has format version {raw['version']}, this Outcore reads version {FORMAT_VERSION}", _MAKE_AGAIN
-            )
+                fault, "`outcore data list` shows what there is"
+            ) from None
+        except OSError as error:
+            fault = f"{path} cannot be read"
+            raise DatasetError.from_os(error, fault) from None
+        except ValueError as error:
+            fault = f"{path} is damaged (not JSON: {error})"
+            raise DatasetError(fault, _MAKE_AGAIN) from None
+        if (
+            isinstance(raw, dict)
+            and raw.get("version", FORMAT_VERSION) != FORMAT_VERSION
+        ):
+            fault = f"{path} has format version {raw['version']}, this Outcore reads version {FORMAT_VERSION}"
+            raise DatasetError(fault, _MAKE_AGAIN)
         try:
             manifest = cls.model_validate(raw)
         except ValidationError as error:
             first = error.errors()[0]
             where = ".".join(str(step) for step in first["loc"]) or "top level"
-            raise DatasetError(f"{path} is damaged ({where}: {first['msg']})", _MAKE_AGAIN) from None
+            fault = f"{path} is damaged ({where}: {first['msg']})"
+            raise DatasetError(fault, _MAKE_AGAIN) from None
         manifest.check(path)
         return manifest
 
@@ -174,15 +211,34 @@ class Manifest(BaseModel, extra="forbid", frozen=True):
         for part in self.parts:
             entry = self.files.get(part)
             if entry is None:
-                raise DatasetError(f"{path} lists no {part}", _MAKE_AGAIN)
+                fault = f"{path} lists no {part}"
+                raise DatasetError(fault, _MAKE_AGAIN)
             if entry.dtype not in ALLOWED_DTYPES[part]:
                 valid = " or ".join(ALLOWED_DTYPES[part])
-                raise DatasetError(f"{path}: {part} has dtype {entry.dtype}, not {valid}", _MAKE_AGAIN)
+                fault = f"{path}: {part} has dtype {entry.dtype}, not {valid}"
+                raise DatasetError(fault, _MAKE_AGAIN)
             rank_is_right = len(entry.shape) == (2 if part == "features" else 1)
             if not rank_is_right or entry.shape != shapes.get(part, entry.shape):
-                raise DatasetError(f"{path}: {part} has shape {entry.shape}, which its counts forbid", _MAKE_AGAIN)
-            data_bytes = int(np.prod(entry.shape, dtype=np.int64)) * np.dtype(entry.dtype).itemsize
-            if entry.data_offset <= 0 or entry.data_offset % ALIGNMENT or entry.bytes != entry.data_offset + data_bytes:
-                raise DatasetError(f"{path}: {part} has a size that its shape forbids", _MAKE_AGAIN)
-        if self.files["features"].dtype != self.feature_dtype or self.files["indices"].dtype != self.index_dtype:
-            raise DatasetError(f"{path}: feature_dtype or index_dtype differs from the files'", _MAKE_AGAIN)
+                fault = (
+                    f"{path}: {part} has shape {entry.shape}, which its counts forbid"
+                )
+                raise DatasetError(fault, _MAKE_AGAIN)
+            data_bytes = (
+                int(np.prod(entry.shape, dtype=np.int64))
+                * np.dtype(entry.dtype).itemsize
+            )
+            if (
+                entry.data_offset <= 0
+                or entry.data_offset % ALIGNMENT
+                or entry.bytes != entry.data_offset + data_bytes
+            ):
+                fault = f"{path}: {part} has a size that its shape forbids"
+                raise DatasetError(fault, _MAKE_AGAIN)
+        if (
+            self.files["features"].dtype != self.feature_dtype
+            or self.files["indices"].dtype != self.index_dtype
+        ):
+            raise DatasetError(
+                f"{path}: feature_dtype or index_dtype differs from the files'",
+                _MAKE_AGAIN,
+            )

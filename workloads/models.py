@@ -17,6 +17,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from workloads.arraytypes import Float32Array, Int64Array, IntegerArray
 from workloads.errors import InputError, require
 from workloads.sampling.batch import Block
 from workloads.sparse import Graph, attend, neighbour_sum, neighbourhood, relu_
@@ -35,7 +36,8 @@ class Layer(nn.Module):
 
     def __init__(self, in_dim: int, out_dim: int) -> None:
         super().__init__()
-        self.in_dim, self.out_dim = in_dim, out_dim
+        self.in_dim = in_dim
+        self.out_dim = out_dim
 
 
 class SageLayer(Layer):
@@ -48,7 +50,9 @@ class SageLayer(Layer):
         self.root_weight = _uniform((out_dim, in_dim), bound, generator)
         self.bias = _uniform((out_dim,), bound, generator)
 
-    def forward(self, x: Tensor, block: Block | Graph, rows: Tensor | None = None) -> Tensor:
+    def forward(
+        self, x: Tensor, block: Block | Graph, rows: Tensor | None = None
+    ) -> Tensor:
         """Compute the destinations' new rows."""
         graph = Graph.from_block(block, x.device)
         scale = 1.0 / graph.degrees.clamp(min=1).to(torch.float32)
@@ -63,7 +67,11 @@ class SageLayer(Layer):
         return self._products(x[:, self.in_dim :], x[:, : self.in_dim])
 
     def _products(self, mean: Tensor, own: Tensor) -> Tensor:
-        return torch.addmm(torch.addmm(self.bias, mean, self.neighbour_weight.t()), own, self.root_weight.t())
+        return torch.addmm(
+            torch.addmm(self.bias, mean, self.neighbour_weight.t()),
+            own,
+            self.root_weight.t(),
+        )
 
 
 class GcnLayer(Layer):
@@ -81,7 +89,9 @@ class GcnLayer(Layer):
         self.weight = _glorot((out_dim, in_dim), generator)
         self.bias = nn.Parameter(torch.zeros(out_dim))
 
-    def forward(self, x: Tensor, block: Block | Graph, rows: Tensor | None = None) -> Tensor:
+    def forward(
+        self, x: Tensor, block: Block | Graph, rows: Tensor | None = None
+    ) -> Tensor:
         """Compute the destinations' new rows."""
         graph = Graph.from_block(block, x.device, self_loops=self.self_loops)
         inverse_root = torch.ones(graph.num_src, device=x.device)
@@ -89,9 +99,14 @@ class GcnLayer(Layer):
         weights = torch.index_select(inverse_root, 0, graph.indices)
         scale = inverse_root[: graph.num_dst]
         if _aggregate_first(graph, self.in_dim, self.out_dim):
-            return self.from_aggregated(neighbour_sum(x, graph, rows, weights=weights, scale=scale))
+            return self.from_aggregated(
+                neighbour_sum(x, graph, rows, weights=weights, scale=scale)
+            )
         x = x if rows is None else torch.index_select(x, 0, rows)
-        return neighbour_sum(x @ self.weight.t(), graph, weights=weights, scale=scale) + self.bias
+        return (
+            neighbour_sum(x @ self.weight.t(), graph, weights=weights, scale=scale)
+            + self.bias
+        )
 
     def from_aggregated(self, x: Tensor) -> Tensor:
         """Compute nodes' new rows from the normalised sum over the neighbours and the node itself."""
@@ -106,25 +121,38 @@ class GatLayer(Layer):
 
     self_loops = True
 
-    def __init__(self, in_dim: int, out_dim: int, heads: int, concat: bool, generator: torch.Generator) -> None:
+    def __init__(
+        self,
+        in_dim: int,
+        out_dim: int,
+        heads: int,
+        concat: bool,
+        generator: torch.Generator,
+    ) -> None:
         super().__init__(in_dim, out_dim)
         if concat and out_dim % heads:
-            raise InputError(f"hidden is {out_dim}, not a multiple of {heads} heads", "choose hidden or heads so")
-        self.heads, self.concat = heads, concat
+            fault = f"hidden is {out_dim}, not a multiple of {heads} heads"
+            raise InputError(fault, "choose hidden or heads so")
+        self.heads = heads
+        self.concat = concat
         self.width = out_dim // heads if concat else out_dim
         self.weight = _glorot((heads * self.width, in_dim), generator)
         self.source_attention = _glorot((heads, self.width), generator)
         self.destination_attention = _glorot((heads, self.width), generator)
         self.bias = nn.Parameter(torch.zeros(out_dim))
 
-    def forward(self, x: Tensor, block: Block | Graph, rows: Tensor | None = None) -> Tensor:
+    def forward(
+        self, x: Tensor, block: Block | Graph, rows: Tensor | None = None
+    ) -> Tensor:
         """Compute the destinations' new rows."""
         graph = Graph.from_block(block, x.device, self_loops=self.self_loops)
         x = x if rows is None else torch.index_select(x, 0, rows)
         h = (x @ self.weight.t()).view(graph.num_src, self.heads, self.width)
         # a . (W x) = (W' a) . x: the scores come from one narrow product, not from a pass over every head's rows.
         vectors = torch.stack([self.source_attention, self.destination_attention])
-        narrow = (self.weight.view(self.heads, self.width, self.in_dim) * vectors[..., None]).sum(2)
+        narrow = (
+            self.weight.view(self.heads, self.width, self.in_dim) * vectors[..., None]
+        ).sum(2)
         out = attend(h, x @ narrow.view(2 * self.heads, self.in_dim).t(), graph)
         out = out.reshape(graph.num_dst, -1) if self.concat else out.mean(1)
         return out + self.bias
@@ -136,7 +164,8 @@ class Model(nn.Module):
     def __init__(self, layers: Sequence[Layer], elu: bool, dropout: float) -> None:
         super().__init__()
         self.layers = nn.ModuleList(layers)
-        self.elu, self.dropout = elu, dropout
+        self.elu = elu
+        self.dropout = dropout
 
     def forward(
         self,
@@ -159,8 +188,11 @@ class Model(nn.Module):
         """
         check_hops(len(self.layers), blocks, first_layer_aggregated)
         x = table
-        if rows is not None and (first_layer_aggregated or table.dtype != torch.float32):
-            x, rows = torch.index_select(table, 0, rows), None
+        if rows is not None and (
+            first_layer_aggregated or table.dtype != torch.float32
+        ):
+            x = torch.index_select(table, 0, rows)
+            rows = None
         if rows is None:
             x = (x[: blocks[0].num_src] if blocks else x).float()
         layers = list(self.layers)
@@ -188,11 +220,17 @@ class Model(nn.Module):
         return x
 
 
-def check_hops(layers: int, blocks: Sequence[Block | Graph], first_layer_aggregated: bool) -> None:
+def check_hops(
+    layers: int, blocks: Sequence[Block | Graph], first_layer_aggregated: bool
+) -> None:
     """Check that a batch has a hop for every layer but an aggregated one; raises InputError where it has not."""
     beside = " beside the aggregated one" if first_layer_aggregated else ""
     fault = f"the model has {layers} layers and the batch {len(blocks)} hops{beside}"
-    require(len(blocks) + first_layer_aggregated == layers, fault, "give as many fan-outs as layers")
+    require(
+        len(blocks) + first_layer_aggregated == layers,
+        fault,
+        "give as many fan-outs as layers",
+    )
 
 
 def layer_widths(spec: ModelSpec, in_dim: int, num_classes: int) -> list[int]:
@@ -218,11 +256,11 @@ def aggregated_width(spec: ModelSpec, dim: int) -> int:
 
 def first_layer_rows(
     spec: ModelSpec,
-    indptr: npt.NDArray[np.int64],
-    indices: npt.NDArray[np.integer[Any]],
+    indptr: Int64Array,
+    indices: IntegerArray,
     features: npt.NDArray[np.floating[Any]],
-    nodes: npt.NDArray[np.int64],
-) -> npt.NDArray[np.float32]:
+    nodes: Int64Array,
+) -> Float32Array:
     """Compute the first layer's aggregate of `nodes` over all their in-neighbours, in plain code as an oracle: float32
     [n, aggregated_width], summed in float64.
 
@@ -242,14 +280,21 @@ def first_layer_rows(
         neighbours = indices[indptr[node] : indptr[node + 1]]
         own = features[node].astype(np.float64)
         if spec.name == "sage":
-            mean = features[neighbours].astype(np.float64).sum(0) / max(1, len(neighbours))
+            mean = features[neighbours].astype(np.float64).sum(0) / max(
+                1, len(neighbours)
+            )
             rows[place] = np.concatenate([own, mean])
             continue
         neighbours = neighbours[neighbours != node]
-        others = ((indices[indptr[source] : indptr[source + 1]] != source).sum() for source in neighbours)
+        others = (
+            (indices[indptr[source] : indptr[source + 1]] != source).sum()
+            for source in neighbours
+        )
         degrees = np.array([int(count) + 1 for count in others])
         degree = len(neighbours) + 1
-        weighed = features[neighbours].astype(np.float64) / np.sqrt(degrees.reshape(-1, 1) * degree)
+        weighed = features[neighbours].astype(np.float64) / np.sqrt(
+            degrees.reshape(-1, 1) * degree
+        )
         rows[place] = weighed.sum(0) + own / degree
     return rows.astype(np.float32)
 
@@ -265,14 +310,18 @@ def make_model(spec: ModelSpec, in_dim: int, num_classes: int, seed: int = 0) ->
     Raises:
         InputError: the model is unknown, has no layer, or its heads do not divide its hidden width.
     """
-    require(spec.layers >= 1, f"layers is {spec.layers}", "a model needs at least one")
+    fault = f"layers is {spec.layers}"
+    require(spec.layers >= 1, fault, "a model needs at least one")
     generator = torch.Generator().manual_seed(seed)
     widths = layer_widths(spec, in_dim, num_classes)
     layers: list[Layer] = []
-    require(spec.name in ("sage", "gcn", "gat"), f"model is {spec.name!r}, which is not known", "use sage, gcn or gat")
+    fault = f"model is {spec.name!r}, which is not known"
+    require(spec.name in ("sage", "gcn", "gat"), fault, "use sage, gcn or gat")
     for number, (width, out) in enumerate(itertools.pairwise(widths)):
         if spec.name == "gat":
-            layers.append(GatLayer(width, out, spec.heads, number + 1 < spec.layers, generator))
+            layers.append(
+                GatLayer(width, out, spec.heads, number + 1 < spec.layers, generator)
+            )
         elif spec.name == "gcn":
             layers.append(GcnLayer(width, out, generator))
         else:
@@ -287,7 +336,9 @@ def _aggregate_first(graph: Graph, in_dim: int, out_dim: int) -> bool:
     return sums_first <= products_first
 
 
-def _uniform(shape: tuple[int, ...], bound: float, generator: torch.Generator) -> nn.Parameter:
+def _uniform(
+    shape: tuple[int, ...], bound: float, generator: torch.Generator
+) -> nn.Parameter:
     return nn.Parameter(torch.empty(shape).uniform_(-bound, bound, generator=generator))
 
 

@@ -18,10 +18,16 @@ from workloads.manifest import ALIGNMENT
 HASH_CHUNK_BYTES = 8 << 20
 
 
-def padded_header(dtype: np.dtype[np.generic], shape: tuple[int, ...], to: int = ALIGNMENT) -> bytes:
+def padded_header(
+    dtype: np.dtype[np.generic], shape: tuple[int, ...], to: int = ALIGNMENT
+) -> bytes:
     """Make a version 1.0 `.npy` header of exactly `to` bytes for a C-ordered array."""
     descr = npy_format.dtype_to_descr(dtype)
-    text = f"{{'descr': {descr!r}, 'fortran_order': False, 'shape': {shape!r}, }}".encode("latin1")
+    text = (
+        f"{{'descr': {descr!r}, 'fortran_order': False, 'shape': {shape!r}, }}".encode(
+            "latin1"
+        )
+    )
     prefix = npy_format.magic(1, 0)
     length = to - len(prefix) - 2
     return prefix + length.to_bytes(2, "little") + text.ljust(length - 1) + b"\n"
@@ -41,7 +47,11 @@ def read_header(file: IO[bytes]) -> tuple[np.dtype[Any], tuple[int, ...]]:
     version = npy_format.read_magic(file)
     if version not in ((1, 0), (2, 0)):
         raise ValueError(f"npy version {version[0]}.{version[1]} is not supported")
-    read = npy_format.read_array_header_1_0 if version == (1, 0) else npy_format.read_array_header_2_0
+    read = (
+        npy_format.read_array_header_1_0
+        if version == (1, 0)
+        else npy_format.read_array_header_2_0
+    )
     try:
         shape, fortran, dtype = read(file)
     except (SyntaxError, tokenize.TokenError) as error:  # where brackets are damaged

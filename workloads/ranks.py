@@ -13,8 +13,8 @@ from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 
+from workloads.arraytypes import UInt8Array
 from workloads.errors import OutcoreError
 
 
@@ -31,7 +31,9 @@ class RankGroup:
     Gradients on a `cuda` device are averaged by nccl. Every call raises PeerLost where another process ended.
     """
 
-    def __init__(self, rank: int, world: int, device: torch.device | None = None) -> None:
+    def __init__(
+        self, rank: int, world: int, device: torch.device | None = None
+    ) -> None:
         import torch.distributed as distributed
 
         self.rank = rank
@@ -62,20 +64,25 @@ class RankGroup:
         self._call(self._distributed.all_gather_object, found, value)
         return found
 
-    def average(self, gradients: Sequence[torch.Tensor], weight: float) -> list[torch.Tensor]:
+    def average(
+        self, gradients: Sequence[torch.Tensor], weight: float
+    ) -> list[torch.Tensor]:
         """Return the mean of all ranks' gradients by `weight`, the rank's number of seed nodes: N ranks then take the
         same step as one process with all their seed nodes in one mini-batch."""
         total = torch.tensor([weight], dtype=torch.float32, device=gradients[0].device)
-        flat = torch.cat([*(gradient.reshape(-1) * weight for gradient in gradients), total])
+        flat = torch.cat(
+            [*(gradient.reshape(-1) * weight for gradient in gradients), total]
+        )
         self._call(self._distributed.all_reduce, flat)
         flat /= flat[-1].clone()
-        found, at = [], 0
+        found = []
+        at = 0
         for gradient in gradients:
             found.append(flat[at : at + gradient.numel()].view_as(gradient))
             at += gradient.numel()
         return found
 
-    def shared(self, nbytes: int) -> NDArray[np.uint8]:
+    def shared(self, nbytes: int) -> UInt8Array:
         """Map uint8 [nbytes] of zeros that all ranks share: a memory file of rank 0 that ends with its processes. Its
         pages are charged to the cgroup of the run, once."""
         handle = -1
@@ -100,4 +107,6 @@ class RankGroup:
         try:
             function(*args, **options)
         except RuntimeError as error:  # how gloo and nccl report a lost connection
-            raise PeerLost("another process of this run ended", "see what it said in worker.log") from error
+            raise PeerLost(
+                "another process of this run ended", "see what it said in worker.log"
+            ) from error

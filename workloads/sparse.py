@@ -11,13 +11,13 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 from torch.nn import functional
 
 from workloads import _native
+from workloads.arraytypes import Int32Array
 from workloads.sampling.batch import Block
 
 _SUM = 0
@@ -34,12 +34,17 @@ class Graph:
     """
 
     def __init__(self, block: Block, indptr: Tensor, indices: Tensor) -> None:
-        self.indptr, self.indices = indptr, indices
-        self.num_src, self.num_dst, self.num_edges = block.num_src, block.num_dst, int(indices.shape[0])
+        self.indptr = indptr
+        self.indices = indices
+        self.num_src = block.num_src
+        self.num_dst = block.num_dst
+        self.num_edges = int(indices.shape[0])
         self.drawn_edges = block.num_edges
 
     @staticmethod
-    def arrays(block: Block, *, self_loops: bool = False) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int32]]:
+    def arrays(
+        block: Block, *, self_loops: bool = False
+    ) -> tuple[Int32Array, Int32Array]:
         """Return `indptr` and `indices` of a block's graph on the host; with `self_loops`, each destination's last edge
         is its only one from itself."""
         if self_loops:
@@ -47,12 +52,18 @@ class Graph:
         return block.indptr.astype(np.int32), np.ascontiguousarray(block.indices)
 
     @classmethod
-    def from_block(cls, block: Block | Graph, device: torch.device, *, self_loops: bool = False) -> Graph:
+    def from_block(
+        cls, block: Block | Graph, device: torch.device, *, self_loops: bool = False
+    ) -> Graph:
         """Copy a block to `device`, as `arrays`; a graph is returned as it is."""
         if isinstance(block, Graph):
             return block
         indptr, indices = cls.arrays(block, self_loops=self_loops)
-        return cls(block, torch.from_numpy(indptr).to(device), torch.from_numpy(indices).to(device))
+        return cls(
+            block,
+            torch.from_numpy(indptr).to(device),
+            torch.from_numpy(indices).to(device),
+        )
 
     @cached_property
     def degrees(self) -> Tensor:
@@ -62,8 +73,12 @@ class Graph:
     @cached_property
     def destinations(self) -> Tensor:
         """Destination of each edge, int32 [num_edges]."""
-        numbers = torch.arange(self.num_dst, dtype=torch.int32, device=self.indptr.device)
-        return torch.repeat_interleave(numbers, self.degrees, output_size=self.num_edges)
+        numbers = torch.arange(
+            self.num_dst, dtype=torch.int32, device=self.indptr.device
+        )
+        return torch.repeat_interleave(
+            numbers, self.degrees, output_size=self.num_edges
+        )
 
     @cached_property
     def by_source(self) -> tuple[Tensor, Tensor, Tensor]:
@@ -71,11 +86,15 @@ class Graph:
         sources, order = torch.sort(self.indices, stable=True)
         order = order.to(torch.int32)
         # Of sorted numbers, without waiting for the device: `bincount` asks it for the largest.
-        indptr = torch._convert_indices_from_coo_to_csr(sources, self.num_src, out_int32=True)
+        indptr = torch._convert_indices_from_coo_to_csr(
+            sources, self.num_src, out_int32=True
+        )
         return indptr, torch.index_select(self.destinations, 0, order), order
 
 
-def row_sums(x: Tensor, indptr: Tensor, indices: Tensor, weights: Tensor | None = None) -> Tensor:
+def row_sums(
+    x: Tensor, indptr: Tensor, indices: Tensor, weights: Tensor | None = None
+) -> Tensor:
     """Sum for each row i of the result, float [n, dim], the rows `indices[indptr[i]:indptr[i + 1]]` of `x`, with
     weights if given; a row without entries is zero.
 
@@ -102,15 +121,23 @@ class _Neighbourhood(torch.autograd.Function):
         scale: Tensor | None,
         with_own: bool,
     ) -> tuple[Tensor, Tensor | None]:
-        ctx.graph, ctx.weights, ctx.scale = graph, weights, scale
+        ctx.graph = graph
+        ctx.weights = weights
+        ctx.scale = scale
         ctx.set_materialize_grads(False)
-        indices = graph.indices if rows is None else torch.index_select(rows, 0, graph.indices)
+        indices = (
+            graph.indices
+            if rows is None
+            else torch.index_select(rows, 0, graph.indices)
+        )
         total = row_sums(x, graph.indptr.to(indices.dtype), indices, weights)
         if scale is not None:
             total.mul_(scale[:, None])
         if not with_own:
             return total, None
-        return total, x[: graph.num_dst] if rows is None else torch.index_select(x, 0, rows[: graph.num_dst])
+        return total, x[: graph.num_dst] if rows is None else torch.index_select(
+            x, 0, rows[: graph.num_dst]
+        )
 
     @staticmethod
     @once_differentiable
@@ -121,7 +148,11 @@ class _Neighbourhood(torch.autograd.Function):
             if ctx.scale is not None:
                 grad_total = grad_total * ctx.scale[:, None]
             indptr, destinations, order = graph.by_source
-            weights = None if ctx.weights is None else torch.index_select(ctx.weights, 0, order)
+            weights = (
+                None
+                if ctx.weights is None
+                else torch.index_select(ctx.weights, 0, order)
+            )
             grad = row_sums(grad_total.contiguous(), indptr, destinations, weights)
             if grad_own is not None:
                 grad[: graph.num_dst].add_(grad_own)
@@ -129,7 +160,12 @@ class _Neighbourhood(torch.autograd.Function):
 
 
 def neighbourhood(
-    x: Tensor, graph: Graph, rows: Tensor | None = None, *, weights: Tensor | None = None, scale: Tensor | None = None
+    x: Tensor,
+    graph: Graph,
+    rows: Tensor | None = None,
+    *,
+    weights: Tensor | None = None,
+    scale: Tensor | None = None,
 ) -> tuple[Tensor, Tensor]:
     """Compute the neighbour sum and the own row of every destination, [num_dst, dim] each; arguments as for
     `neighbour_sum`."""
@@ -138,7 +174,12 @@ def neighbourhood(
 
 
 def neighbour_sum(
-    x: Tensor, graph: Graph, rows: Tensor | None = None, *, weights: Tensor | None = None, scale: Tensor | None = None
+    x: Tensor,
+    graph: Graph,
+    rows: Tensor | None = None,
+    *,
+    weights: Tensor | None = None,
+    scale: Tensor | None = None,
 ) -> Tensor:
     """Compute the neighbour sum of every destination, [num_dst, dim].
 
@@ -171,7 +212,9 @@ class _Relu(torch.autograd.Function):
     @once_differentiable
     def backward(ctx: Any, grad: Tensor) -> Tensor:
         (out,) = ctx.saved_tensors
-        result: Tensor = torch.ops.aten.threshold_backward.grad_input(grad, out, 0, grad_input=grad)
+        result: Tensor = torch.ops.aten.threshold_backward.grad_input(
+            grad, out, 0, grad_input=grad
+        )
         return result
 
 
@@ -183,7 +226,8 @@ class _Attention(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, h: Tensor, ends: Tensor, graph: Graph) -> Tensor:
-        ctx.graph, heads = graph, h.shape[1]
+        ctx.graph = graph
+        heads = h.shape[1]
         scores = torch.index_select(ends[:, :heads].contiguous(), 0, graph.indices)
         scores.add_(_of_edges(ends[: graph.num_dst, heads:].contiguous(), graph))
         rising = scores > 0
@@ -197,9 +241,13 @@ class _Attention(torch.autograd.Function):
     @once_differentiable
     def backward(ctx: Any, grad: Tensor) -> Any:
         h, alpha, rising = ctx.saved_tensors
-        graph, heads, grad = ctx.graph, h.shape[1], grad.contiguous()
+        graph = ctx.graph
+        heads = h.shape[1]
+        grad = grad.contiguous()
         indptr, destinations, order = graph.by_source
-        grad_h = _per_head(grad, torch.index_select(alpha, 0, order), indptr, destinations)
+        grad_h = _per_head(
+            grad, torch.index_select(alpha, 0, order), indptr, destinations
+        )
         scores = edge_dots(grad, h, graph).mul_(alpha)
         scores.sub_(_of_edges(_segments(scores, graph, "sum"), graph).mul_(alpha))
         scores = torch.where(rising, scores, SLOPE * scores)
@@ -236,7 +284,9 @@ def _per_head(x: Tensor, alpha: Tensor, indptr: Tensor, indices: Tensor) -> Tens
     flat = x.reshape(rows * heads, width)
     out = x.new_empty(indptr.shape[0] - 1, heads, width)
     for head in range(heads):
-        out[:, head] = row_sums(flat, indptr, indices * heads + head, alpha[:, head].contiguous())
+        out[:, head] = row_sums(
+            flat, indptr, indices * heads + head, alpha[:, head].contiguous()
+        )
     return out
 
 
@@ -245,7 +295,11 @@ def edge_dots(dst_rows: Tensor, src_rows: Tensor, graph: Graph) -> Tensor:
     out = dst_rows.new_empty(graph.num_edges, dst_rows.shape[1])
     step = CHUNK_EDGES
     if dst_rows.device.type != "cpu":
-        step = max(step, _DEVICE_CHUNK_BYTES // max(1, dst_rows.shape[1:].numel() * dst_rows.element_size()))
+        step = max(
+            step,
+            _DEVICE_CHUNK_BYTES
+            // max(1, dst_rows.shape[1:].numel() * dst_rows.element_size()),
+        )
     for first in range(0, graph.num_edges, step):
         chunk = slice(first, first + step)
         left = torch.index_select(dst_rows, 0, graph.destinations[chunk])

@@ -12,7 +12,9 @@ from pathlib import Path
 
 def free_bytes(folder: Path) -> int:
     """Return the bytes that this user may still write under `folder` (which need not exist yet)."""
-    place = next(place for place in (folder, *folder.absolute().parents) if place.exists())
+    place = next(
+        place for place in (folder, *folder.absolute().parents) if place.exists()
+    )
     return shutil.disk_usage(place).free
 
 
@@ -24,7 +26,8 @@ class TemporaryFolder:
     """
 
     def __init__(self, root: Path, name: str) -> None:
-        self._root, self._prefix = root, temporary_prefix(name)
+        self._root = root
+        self._prefix = temporary_prefix(name)
 
     def __enter__(self) -> Path:
         remove_stale(self._root)
@@ -85,7 +88,9 @@ def try_lock(handle: int) -> bool:
     """Lock an open folder unless another process holds it; return whether this process holds it now."""
     try:
         fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:  # held by another, or a file system without locks, where no folder is ever stale
+    except (
+        OSError
+    ):  # held by another, or a file system without locks, where no folder is ever stale
         return False
     return True
 

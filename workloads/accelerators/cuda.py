@@ -7,16 +7,21 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
-from typing import Any
 
-import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from workloads.accelerator import Accelerator, Event, Kind, LaneSpan, aligned_host_tensor
+from workloads.accelerator import (
+    Accelerator,
+    Event,
+    Kind,
+    LaneSpan,
+    aligned_host_tensor,
+)
 from workloads.accelerators.pinned import HostRing, PinnedMemory
 from workloads.accelerators.pool import no_room
 from workloads.accelerators.timeline import CudaEvent, Timeline
+from workloads.arraytypes import Array
 from workloads.direct_files import PAGE, padded
 from workloads.errors import BudgetError, HostError
 from workloads.feature_table import SplitTable, Table, gather_parts
@@ -24,7 +29,8 @@ from workloads.units import format_bytes
 
 # The rows of an indexed copy arrive piece by piece in two device buffers: while one piece crosses the bus, the rows of
 # the piece before it are written to their places. A smaller piece crosses faster than Python starts the next one.
-_ARRIVAL_BYTES, _ARRIVAL_ROWS = 8 << 20, 1 << 15
+_ARRIVAL_BYTES = 8 << 20
+_ARRIVAL_ROWS = 1 << 15
 _INDEX_RING_BYTES = 2 << 20
 # Torch reserves device memory in segments, of which each may be this much larger than its tensors together.
 _SEGMENT_BYTES = 32 << 20
@@ -44,12 +50,13 @@ class _Upload:
     """Buffer in pinned memory and its copy on the device, for small arrays of one mini-batch at a time; both grow."""
 
     def __init__(self, accelerator: CudaAccelerator, stream: torch.cuda.Stream) -> None:
-        self._accelerator, self._stream = accelerator, stream
+        self._accelerator = accelerator
+        self._stream = stream
         self._host = torch.empty(0, dtype=torch.uint8)
         self._there = torch.empty(0, dtype=torch.uint8, device=accelerator.torch_device)
         self._sent = torch.cuda.Event(blocking=True)  # type: ignore[no-untyped-call]
 
-    def send(self, arrays: Sequence[npt.NDArray[Any]]) -> list[Tensor]:
+    def send(self, arrays: Sequence[Array]) -> list[Tensor]:
         """Start one copy of all arrays on the stream; return them as device tensors, valid until the next call."""
         ends = list(itertools.accumulate(padded(array.nbytes, 16) for array in arrays))
         self._sent.synchronize()  # the last copy has left the host's buffer
@@ -57,9 +64,12 @@ class _Upload:
             self._grow(padded(ends[-1] * 5 // 4))
         found = []
         for array, end in zip(arrays, ends, strict=True):
-            values, begin = torch.from_numpy(array), end - padded(array.nbytes, 16)
+            values = torch.from_numpy(array)
+            begin = end - padded(array.nbytes, 16)
             here, there = (
-                memory[begin : begin + array.nbytes].view(values.dtype).view(array.shape)
+                memory[begin : begin + array.nbytes]
+                .view(values.dtype)
+                .view(array.shape)
                 for memory in (self._host, self._there)
             )
             here.copy_(values)  # by several threads
@@ -71,9 +81,15 @@ class _Upload:
         return found
 
     def _grow(self, nbytes: int) -> None:
-        self._accelerator.free_host(self._host)  # waits for the device, which may read the old copy
-        with torch.cuda.stream(self._stream):  # another stream may still use what torch would give for the current one
-            self._there = torch.empty(nbytes, dtype=torch.uint8, device=self._accelerator.torch_device)
+        self._accelerator.free_host(
+            self._host
+        )  # waits for the device, which may read the old copy
+        with torch.cuda.stream(
+            self._stream
+        ):  # another stream may still use what torch would give for the current one
+            self._there = torch.empty(
+                nbytes, dtype=torch.uint8, device=self._accelerator.torch_device
+            )
         self._host = self._accelerator.host_buffer(nbytes)
 
 
@@ -90,26 +106,41 @@ class CudaAccelerator(Accelerator):
             refuses to hold more than `memory_bytes`; None: not measured.
     """
 
-    def __init__(self, name: str, memory_bytes: int | None = None, training_bytes: int | None = None) -> None:
+    def __init__(
+        self,
+        name: str,
+        memory_bytes: int | None = None,
+        training_bytes: int | None = None,
+    ) -> None:
         if not torch.cuda.is_available():
-            raise HostError("device cuda: no CUDA device is usable here", "use cpu or emulated:a10g")
+            raise HostError(
+                "device cuda: no CUDA device is usable here", "use cpu or emulated:a10g"
+            )
         index = int(name.partition(":")[2] or 0)
         if index >= torch.cuda.device_count():
-            raise HostError(f"device {name}: this host has {torch.cuda.device_count()} CUDA devices", "use cuda:0")
+            fault = (
+                f"device {name}: this host has {torch.cuda.device_count()} CUDA devices"
+            )
+            raise HostError(fault, "use cuda:0")
         self.name = name
         self.kind: Kind = "cuda"
         self.gathers_ahead = True
-        self.torch_device, self._index = torch.device("cuda", index), index
+        self.torch_device = torch.device("cuda", index)
+        self._index = index
         free, total = torch.cuda.mem_get_info(self.torch_device)
         given = free if memory_bytes is None else memory_bytes
         if training_bytes is not None:
-            torch.cuda.set_per_process_memory_fraction(min(1.0, given / total), self.torch_device)
+            torch.cuda.set_per_process_memory_fraction(
+                min(1.0, given / total), self.torch_device
+            )
         self.training_bytes = training_bytes or 0
         self.memory_bytes: int | None = max(0, given - self.training_bytes)
         self._used_bytes = 0
         self._lock = threading.Lock()
         with self._guard():
-            self._copying, self._placing, self._gathering = (self._stream() for _ in range(3))
+            self._copying, self._placing, self._gathering = (
+                self._stream() for _ in range(3)
+            )
             # Structures of the mini-batch in training go before rows of later ones.
             structures = self._stream(priority=-1)
         self._streams = (self._copying, self._placing, self._gathering, structures)
@@ -119,18 +150,22 @@ class CudaAccelerator(Accelerator):
         self._turn = 0
         self._scatters = threading.Lock()
         ring = self.host_buffer(_INDEX_RING_BYTES)
-        self._indices, self._ring_there = HostRing(ring), self.map_host(ring)
+        self._indices = HostRing(ring)
+        self._ring_there = self.map_host(ring)
         self._results = self.host_buffer(PAGE).view(torch.float64)
         self._fetched = torch.cuda.Event(blocking=True)  # type: ignore[no-untyped-call]
         self._structures = structures
-        self._structure, self._alias = _Upload(self, structures), _Upload(self, structures)
+        self._structure = _Upload(self, structures)
+        self._alias = _Upload(self, structures)
         self._alias_ahead = _Upload(self, self._gathering)
         self._kernels: dict[tuple[int, torch.dtype], GatherRows | None] = {}
         self._notes: dict[str, str] = {}
 
     def _guard(self) -> torch.cuda.device:
         """Make this device the calling thread's for the body; pinning, mapping and launches go to the current one."""
-        return torch.cuda.device(self._index)  # torch takes a number at once, and asks much about a name
+        return torch.cuda.device(
+            self._index
+        )  # torch takes a number at once, and asks much about a name
 
     def _stream(self, priority: int = 0) -> torch.cuda.Stream:
         return torch.cuda.Stream(self.torch_device, priority=priority)  # type: ignore[no-untyped-call]
@@ -161,11 +196,13 @@ class CudaAccelerator(Accelerator):
                 raise no_room(nbytes, left, self.memory_bytes)
             try:
                 # Torch aligns to 512 bytes only.
-                raw = torch.empty(nbytes + PAGE, dtype=torch.uint8, device=self.torch_device)
+                raw = torch.empty(
+                    nbytes + PAGE, dtype=torch.uint8, device=self.torch_device
+                )
             except torch.cuda.OutOfMemoryError as error:
+                fault = f"device memory: a table needs {format_bytes(nbytes)}, which {self.name} has not free"
                 raise BudgetError(
-                    f"device memory: a table needs {format_bytes(nbytes)}, which {self.name} has not free",
-                    "end what else uses the device, or lower --device-memory",
+                    fault, "end what else uses the device, or lower --device-memory"
                 ) from error
             # Torch may reuse memory that the compute stream still reads.
             now = torch.cuda.current_stream(self._index)
@@ -199,7 +236,14 @@ class CudaAccelerator(Accelerator):
         with self._guard():
             self._pinned.remove(buffer)
 
-    def copy(self, dst: Tensor, src: Tensor, dst_rows: Tensor | None = None, *, batch: int = -1) -> Event:
+    def copy(
+        self,
+        dst: Tensor,
+        src: Tensor,
+        dst_rows: Tensor | None = None,
+        *,
+        batch: int = -1,
+    ) -> Event:
         """Copy on the copy stream; with `dst_rows` through device buffers, whose rows another stream places."""
         with self._guard():
             if dst_rows is not None:
@@ -223,10 +267,15 @@ class CudaAccelerator(Accelerator):
             span = self._timeline.open("copy", batch, self._copying)
             try:
                 for first in range(0, src.shape[0], step):
-                    part, to = src[first : first + step], places[first : first + step]
+                    part = src[first : first + step]
+                    to = places[first : first + step]
                     arrival = self._arrivals[self._turn]
                     self._turn = 1 - self._turn
-                    rows = arrival.rows[: part.shape[0] * row_bytes].view(src.dtype).view(part.shape)
+                    rows = (
+                        arrival.rows[: part.shape[0] * row_bytes]
+                        .view(src.dtype)
+                        .view(part.shape)
+                    )
                     self._copying.wait_event(arrival.free)
                     torch.cuda.set_stream(self._copying)
                     rows.copy_(part, non_blocking=True)
@@ -239,22 +288,34 @@ class CudaAccelerator(Accelerator):
             self._timeline.close(span, self._placing)
         return CudaEvent(span.end, src)
 
-    def _place(self, dst: Tensor, arrival: _Arrival, rows: Tensor, first: int, nbytes: int) -> Event:
+    def _place(
+        self, dst: Tensor, arrival: _Arrival, rows: Tensor, first: int, nbytes: int
+    ) -> Event:
         """Write rows that have arrived to their places, which the kernel reads from the ring, on the current stream."""
-        dst.index_copy_(0, self._ring_there[first : first + nbytes].view(torch.int64), rows)
+        dst.index_copy_(
+            0, self._ring_there[first : first + nbytes].view(torch.int64), rows
+        )
         arrival.free.record(self._placing)
         return CudaEvent(arrival.free)
 
     def gather(self, table: Table, rows: Tensor) -> Tensor:
         """Gather `table[rows]` on the current stream."""
         if not isinstance(table, SplitTable):
-            return torch.index_select(table, 0, rows.to(self.torch_device, non_blocking=True))
-        out = torch.empty(rows.shape[0], table.shape[1], dtype=table.dtype, device=self.torch_device)
+            return torch.index_select(
+                table, 0, rows.to(self.torch_device, non_blocking=True)
+            )
+        out = torch.empty(
+            rows.shape[0], table.shape[1], dtype=table.dtype, device=self.torch_device
+        )
         with self._guard(), self.span("zero-copy"):
-            self._gather_split(table, rows, out, self._alias, torch.cuda.current_stream(self._index))
+            self._gather_split(
+                table, rows, out, self._alias, torch.cuda.current_stream(self._index)
+            )
         return out
 
-    def gather_ahead(self, out: Tensor, table: Table, rows: Tensor, *, batch: int = -1) -> Event:
+    def gather_ahead(
+        self, out: Tensor, table: Table, rows: Tensor, *, batch: int = -1
+    ) -> Event:
         """Gather `table[rows]` into the first rows of `out` on a stream of its own, beside training."""
         assert isinstance(table, SplitTable)
         with self._guard(), torch.cuda.stream(self._gathering):
@@ -264,7 +325,12 @@ class CudaAccelerator(Accelerator):
         return CudaEvent(span.end)
 
     def _gather_split(
-        self, table: SplitTable, rows: Tensor, out: Tensor, alias: _Upload, stream: torch.cuda.Stream
+        self,
+        table: SplitTable,
+        rows: Tensor,
+        out: Tensor,
+        alias: _Upload,
+        stream: torch.cuda.Stream,
     ) -> None:
         """Gather rows of a split table on `stream`, the current one; the kernel reads the host part over the bus."""
         host = self.map_host(table.host)
@@ -285,7 +351,7 @@ class CudaAccelerator(Accelerator):
         with self._guard():
             return torch.as_tensor(_Mapped(buffer), device=self.torch_device)
 
-    def upload(self, arrays: Sequence[npt.NDArray[Any]]) -> list[Tensor]:
+    def upload(self, arrays: Sequence[Array]) -> list[Tensor]:
         """Copy a mini-batch's structure in one piece, ahead of the rows of later mini-batches."""
         with self._guard():
             now = torch.cuda.current_stream(self._index)
@@ -327,7 +393,9 @@ class CudaAccelerator(Accelerator):
     def warm_up(self, dim: int, dtype: torch.dtype) -> None:
         """Compile the gather kernel for these rows and copy some, so that what the driver loads is there afterwards."""
         self._kernel(dim, dtype)
-        table = torch.empty(2, dim, dtype=dtype, device=self.torch_device)  # no table of the budget
+        table = torch.empty(
+            2, dim, dtype=dtype, device=self.torch_device
+        )  # no table of the budget
         staging = self.host_buffer(table.nbytes)
         self.synchronize()
         for places in (None, torch.arange(2)):
@@ -358,7 +426,9 @@ class CudaAccelerator(Accelerator):
                     raise RuntimeError("it returns other rows")
         except Exception as error:
             why = (str(error).strip().splitlines() or [type(error).__name__])[-1]
-            self._notes["zero_copy"] = f"by torch's index_select: the Triton kernel cannot be used here ({why})"
+            self._notes["zero_copy"] = (
+                f"by torch's index_select: the Triton kernel cannot be used here ({why})"
+            )
             return None
         finally:
             self.free_host(buffer)

@@ -13,7 +13,14 @@ import time
 import torch
 from torch import Tensor
 
-from workloads.accelerator import CpuAccelerator, Event, Lane, LaneSpan, move_rows, wait_until
+from workloads.accelerator import (
+    CpuAccelerator,
+    Event,
+    Lane,
+    LaneSpan,
+    move_rows,
+    wait_until,
+)
 from workloads.accelerators.pool import DevicePool
 from workloads.accelerators.profile import Profile
 from workloads.errors import InputError, require
@@ -24,15 +31,26 @@ class EmulatedAccelerator(CpuAccelerator):
     """A device made of a profile, a pool of shared memory and two lanes; a gather's time is part of a step's."""
 
     def __init__(
-        self, profile: Profile, memory_bytes: int | None = None, pool: DevicePool | None = None, *, touch: bool = True
+        self,
+        profile: Profile,
+        memory_bytes: int | None = None,
+        pool: DevicePool | None = None,
+        *,
+        touch: bool = True,
     ) -> None:
         if pool is None:
             if memory_bytes is None:
-                raise InputError(f"emulated:{profile.name} has no memory", "give --device-memory, say 32MiB")
-            pool = DevicePool.create(memory_bytes, f"private-{id(self):x}-{time.monotonic_ns():x}", touch=touch)
+                fault = f"emulated:{profile.name} has no memory"
+                raise InputError(fault, "give --device-memory, say 32MiB")
+            pool = DevicePool.create(
+                memory_bytes,
+                f"private-{id(self):x}-{time.monotonic_ns():x}",
+                touch=touch,
+            )
         fault = f"device memory is {memory_bytes} bytes and the pool made for it {pool.nbytes}"
         require(memory_bytes in (None, pool.nbytes), fault, "make both the same")
-        self.name, self.kind = f"emulated:{profile.name}", "emulated"
+        self.name = f"emulated:{profile.name}"
+        self.kind = "emulated"
         self.memory_bytes = pool.nbytes
         self.keeps_rows = profile.keeps_rows
         self.bus_bytes_per_s = profile.bus_bytes_per_s.value
@@ -40,11 +58,15 @@ class EmulatedAccelerator(CpuAccelerator):
         self.pool = pool
         self._copy_lane = Lane("copy")
         self._compute_lane = Lane("compute")
-        self._resident: tuple[tuple[int, int], ...] = ()  # first byte and end of each `host_buffer`
+        self._resident: tuple[
+            tuple[int, int], ...
+        ] = ()  # first byte and end of each `host_buffer`
 
     def allocate(self, rows: int, dim: int, dtype: torch.dtype) -> Tensor:
         """Allocate a table in the pool; raises BudgetError where the pool is full."""
-        return self.pool.allocate(rows * dim * dtype.itemsize).view(dtype).view(rows, dim)
+        return (
+            self.pool.allocate(rows * dim * dtype.itemsize).view(dtype).view(rows, dim)
+        )
 
     def free(self, table: Tensor) -> None:
         """Return the table's bytes to the pool."""
@@ -73,19 +95,33 @@ class EmulatedAccelerator(CpuAccelerator):
     def host_buffer(self, nbytes: int) -> Tensor:
         """Allocate page-aligned host memory; the device reads it without the processor, as no other memory."""
         buffer = super().host_buffer(nbytes)
-        self._resident = (*self._resident, (buffer.data_ptr(), buffer.data_ptr() + nbytes))
+        self._resident = (
+            *self._resident,
+            (buffer.data_ptr(), buffer.data_ptr() + nbytes),
+        )
         return buffer
 
     def free_host(self, buffer: Tensor) -> None:
         """Forget a buffer of `host_buffer`, whose last reference frees it."""
-        self._resident = tuple(span for span in self._resident if span[0] != buffer.data_ptr())
+        self._resident = tuple(
+            span for span in self._resident if span[0] != buffer.data_ptr()
+        )
 
     def reads_alone(self, table: Tensor) -> bool:
         """Return whether the table lies in device memory or in a `host_buffer`: a read of it faults in no page."""
         first = table.data_ptr()
-        return self.holds(table) or any(begin <= first < end for begin, end in self._resident)
+        return self.holds(table) or any(
+            begin <= first < end for begin, end in self._resident
+        )
 
-    def copy(self, dst: Tensor, src: Tensor, dst_rows: Tensor | None = None, *, batch: int = -1) -> Event:
+    def copy(
+        self,
+        dst: Tensor,
+        src: Tensor,
+        dst_rows: Tensor | None = None,
+        *,
+        batch: int = -1,
+    ) -> Event:
         """Copy the rows on the caller's thread; the event is done after their modelled time on the copy lane."""
         asked_at = time.monotonic()
         move_rows(self.pool.seen_by_device(dst), src, dst_rows)
@@ -96,20 +132,33 @@ class EmulatedAccelerator(CpuAccelerator):
         """Gather `table[rows]` on the processor, into host memory."""
         return super().gather(self.seen_by_device(table), rows)
 
-    def gather_ahead(self, out: Tensor, table: Table, rows: Tensor, *, batch: int = -1) -> Event:
+    def gather_ahead(
+        self, out: Tensor, table: Table, rows: Tensor, *, batch: int = -1
+    ) -> Event:
         """Gather the rows on the caller's thread; the event is done after the time of a copy of them."""
         asked_at = time.monotonic()
         super().gather_ahead(self.pool.seen_by_device(out), table, rows, batch=batch)
-        seconds = self.profile.copy_seconds(rows.shape[0] * table.shape[1] * table.dtype.itemsize)
+        seconds = self.profile.copy_seconds(
+            rows.shape[0] * table.shape[1] * table.dtype.itemsize
+        )
         return Event(self._copy_lane.occupy(seconds, asked_at=asked_at, batch=batch))
 
-    def read_seconds(self, on_device: int, by_zero_copy: int, row_bytes: int) -> tuple[float, float]:
+    def read_seconds(
+        self, on_device: int, by_zero_copy: int, row_bytes: int
+    ) -> tuple[float, float]:
         """Return the modelled seconds to gather `on_device` device rows, and to read `by_zero_copy` host rows."""
         own = self.profile.gather_seconds(on_device * row_bytes) if on_device else 0.0
-        return own, self.profile.zero_copy_seconds(by_zero_copy * row_bytes) if by_zero_copy else 0.0
+        return own, self.profile.zero_copy_seconds(
+            by_zero_copy * row_bytes
+        ) if by_zero_copy else 0.0
 
     def compute(
-        self, seconds: float, *, batch: int = -1, bus_seconds: float = 0.0, asked_at: float | None = None
+        self,
+        seconds: float,
+        *,
+        batch: int = -1,
+        bus_seconds: float = 0.0,
+        asked_at: float | None = None,
     ) -> float:
         """Hold the compute lane for `seconds` from `asked_at` (monotonic; None: now); sleep to the end and return it.
 
@@ -119,7 +168,10 @@ class EmulatedAccelerator(CpuAccelerator):
         begin = time.monotonic() if asked_at is None else asked_at
         if bus_seconds > 0.0:
             free = max(begin, self._compute_lane.busy_until)
-            begin = self._copy_lane.occupy(bus_seconds, asked_at=free, batch=batch) - bus_seconds
+            begin = (
+                self._copy_lane.occupy(bus_seconds, asked_at=free, batch=batch)
+                - bus_seconds
+            )
         end = self._compute_lane.occupy(seconds, asked_at=begin, batch=batch)
         wait_until(end)
         return end
@@ -130,7 +182,10 @@ class EmulatedAccelerator(CpuAccelerator):
 
     def lanes(self) -> list[LaneSpan]:
         """Return the busy spans since the last call, oldest first; the last ones may end in the future."""
-        return sorted(self._copy_lane.drain() + self._compute_lane.drain(), key=lambda span: span.start)
+        return sorted(
+            self._copy_lane.drain() + self._compute_lane.drain(),
+            key=lambda span: span.start,
+        )
 
     def close(self) -> None:
         """Close the pool."""

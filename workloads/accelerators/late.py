@@ -28,7 +28,8 @@ class LateEvent(Event):
 
     def __init__(self, lane: _LateLane, number: int, ended_at: float) -> None:
         super().__init__(ended_at)
-        self._lane, self._number = lane, number
+        self._lane = lane
+        self._number = number
 
     def wait(self) -> None:
         """Move the bytes of this transfer and of those before it, as the source holds them now."""
@@ -50,7 +51,9 @@ class _LateLane:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._asked = self.arrived = 0
-        self._under_way: deque[tuple[int, int, Callable[[], object]]] = deque()  # number, address, move
+        self._under_way: deque[tuple[int, int, Callable[[], object]]] = (
+            deque()
+        )  # number, address, move
 
     def ask(self, dst: Tensor, rows: Tensor | None, move: Callable[[], object]) -> int:
         """Take on a transfer and return its number.
@@ -82,7 +85,9 @@ class _LateLane:
         """Drop the transfers into a table."""
         inside = range(table.data_ptr(), table.data_ptr() + table.nbytes)
         with self._lock:
-            self._under_way = deque(one for one in self._under_way if one[1] not in inside)
+            self._under_way = deque(
+                one for one in self._under_way if one[1] not in inside
+            )
 
 
 class LateAccelerator(EmulatedAccelerator):
@@ -91,7 +96,12 @@ class LateAccelerator(EmulatedAccelerator):
     gathers_ahead = True
 
     def __init__(
-        self, profile: Profile, memory_bytes: int | None = None, pool: DevicePool | None = None, *, touch: bool = True
+        self,
+        profile: Profile,
+        memory_bytes: int | None = None,
+        pool: DevicePool | None = None,
+        *,
+        touch: bool = True,
     ) -> None:
         super().__init__(profile, memory_bytes, pool, touch=touch)
         self._late = _LateLane()
@@ -124,20 +134,35 @@ class LateAccelerator(EmulatedAccelerator):
             poison(buffer)
             super().free_host(buffer)
 
-    def copy(self, dst: Tensor, src: Tensor, dst_rows: Tensor | None = None, *, batch: int = -1) -> Event:
+    def copy(
+        self,
+        dst: Tensor,
+        src: Tensor,
+        dst_rows: Tensor | None = None,
+        *,
+        batch: int = -1,
+    ) -> Event:
         """Take on a copy, which moves its bytes when it is waited for."""
         if dst_rows is not None:
-            dst_rows = dst_rows.clone()  # unlike the source, the caller may reuse it at once
+            dst_rows = (
+                dst_rows.clone()
+            )  # unlike the source, the caller may reuse it at once
         dst = self.pool.seen_by_device(dst)
         target = dst[: src.shape[0]] if dst_rows is None else dst
         number = self._late.ask(target, dst_rows, lambda: move_rows(dst, src, dst_rows))
         seconds = self.profile.copy_seconds(src.numel() * src.element_size())
-        return LateEvent(self._late, number, self._copy_lane.occupy(seconds, batch=batch))
+        return LateEvent(
+            self._late, number, self._copy_lane.occupy(seconds, batch=batch)
+        )
 
-    def gather_ahead(self, out: Tensor, table: Table, rows: Tensor, *, batch: int = -1) -> Event:
+    def gather_ahead(
+        self, out: Tensor, table: Table, rows: Tensor, *, batch: int = -1
+    ) -> Event:
         """Take on a gather of `table[rows]` into the first rows of `out`, which happens when it is waited for."""
         rows, target = rows.clone(), self.pool.seen_by_device(out[: rows.shape[0]])
-        number = self._late.ask(target, None, lambda: target.copy_(self.gather(table, rows)))
+        number = self._late.ask(
+            target, None, lambda: target.copy_(self.gather(table, rows))
+        )
         return LateEvent(self._late, number, self._copy_lane.occupy(0.0, batch=batch))
 
     def synchronize(self) -> None:

@@ -34,7 +34,10 @@ def make_accelerator(
     """
     if name == "cpu":
         if memory_bytes is not None:
-            raise InputError("device cpu has no memory of its own", "leave --device-memory out, or use emulated:a10g")
+            raise InputError(
+                "device cpu has no memory of its own",
+                "leave --device-memory out, or use emulated:a10g",
+            )
         return CpuAccelerator()
     if name == "cuda" or (name.startswith("cuda:") and name[5:].isdecimal()):
         from workloads.accelerators.cuda import CudaAccelerator
@@ -48,4 +51,6 @@ def make_accelerator(
         profile = load_profile(name.removeprefix("emulated:"))
         kind = LateAccelerator if profile.late else EmulatedAccelerator
         return kind(profile, memory_bytes, pool, touch=touch)
-    raise InputError(f"device is {name!r}, which is not known", "use cpu, cuda or emulated:<profile>")
+    raise InputError(
+        f"device is {name!r}, which is not known", "use cpu, cuda or emulated:<profile>"
+    )

@@ -9,10 +9,10 @@ from collections.abc import Callable
 from typing import Any, Protocol
 
 import numpy as np
-import numpy.typing as npt
 from torch import Tensor
 
 from workloads.accelerator import Event
+from workloads.arraytypes import Array
 from workloads.direct_files import padded
 from workloads.errors import HostError, require
 from workloads.units import format_bytes
@@ -41,7 +41,8 @@ class PinnedMemory:
     """
 
     def __init__(self, driver: Driver, idle: Callable[[], object]) -> None:
-        self._driver, self._idle = driver, idle
+        self._driver = driver
+        self._idle = idle
         self._lock = threading.Lock()
         self._held: dict[int, Tensor] = {}
         # Memory that is freed while it is pinned could not be pinned again by its next owner.
@@ -57,9 +58,18 @@ class PinnedMemory:
         """Pin page-aligned memory, its last page whole. Raises HostError where the host refuses."""
         if not buffer.nbytes:
             return
-        code = int(self._driver.cudaHostRegister(buffer.data_ptr(), padded(buffer.nbytes), _FLAGS))
+        code = int(
+            self._driver.cudaHostRegister(
+                buffer.data_ptr(), padded(buffer.nbytes), _FLAGS
+            )
+        )
         fault = f"{format_bytes(buffer.nbytes)} of staging memory cannot be pinned (CUDA error {code})"
-        require(code == 0, fault, "raise the memlock limit or make the staging buffer smaller", HostError)
+        require(
+            code == 0,
+            fault,
+            "raise the memlock limit or make the staging buffer smaller",
+            HostError,
+        )
         with self._lock:
             self._held[buffer.data_ptr()] = buffer
 
@@ -93,12 +103,15 @@ class HostRing:
     """
 
     def __init__(self, memory: Tensor) -> None:
-        self._memory, self._bytes = memory, memory.numpy()
+        self._memory = memory
+        self._bytes = memory.numpy()
         self._lock = threading.Lock()
         self._next = 0
-        self._under_way: deque[tuple[int, int, Event]] = deque()  # (begin, end, completion), oldest first
+        self._under_way: deque[tuple[int, int, Event]] = (
+            deque()
+        )  # (begin, end, completion), oldest first
 
-    def send(self, array: npt.NDArray[Any], start: Callable[[int, int], Event]) -> Event:
+    def send(self, array: Array, start: Callable[[int, int], Event]) -> Event:
         """Put `array` into the ring and start the device's reading of it.
 
         Args:
@@ -108,15 +121,21 @@ class HostRing:
         """
         size = -(-array.nbytes // _PIECE) * _PIECE
         if size > self._memory.nbytes:
-            raise ValueError(f"{array.nbytes} bytes for a ring of {self._memory.nbytes}")
+            raise ValueError(
+                f"{array.nbytes} bytes for a ring of {self._memory.nbytes}"
+            )
         with self._lock:
             begin = self._next if self._next + size <= self._memory.nbytes else 0
             end = begin + size
             while self._under_way and self._under_way[0][2].done():
                 self._under_way.popleft()
-            while any(first < end and begin < last for first, last, _ in self._under_way):
+            while any(
+                first < end and begin < last for first, last, _ in self._under_way
+            ):
                 self._under_way.popleft()[2].wait()
-            self._bytes[begin : begin + array.nbytes] = np.ascontiguousarray(array).reshape(-1).view(np.uint8)
+            self._bytes[begin : begin + array.nbytes] = (
+                np.ascontiguousarray(array).reshape(-1).view(np.uint8)
+            )
             event = start(begin, array.nbytes)
             self._under_way.append((begin, end, event))
             self._next = end

@@ -43,19 +43,32 @@ class DevicePool:
         self.descriptor = descriptor
         # Tables lie in the first mapping; the device uses them in the last. Hidden tables have a first one of
         # their own, which no code can read or write.
-        self._mappings = [mmap.mmap(descriptor, self.nbytes, prot=0)] if hidden and self.nbytes else []
+        self._mappings = (
+            [mmap.mmap(descriptor, self.nbytes, prot=0)]
+            if hidden and self.nbytes
+            else []
+        )
         self._mappings += [mmap.mmap(descriptor, self.nbytes)] if self.nbytes else []
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # torch warns of memory that cannot be written
-            self._memory = [torch.frombuffer(mapping, dtype=torch.uint8) for mapping in self._mappings]
+            warnings.simplefilter(
+                "ignore"
+            )  # torch warns of memory that cannot be written
+            self._memory = [
+                torch.frombuffer(mapping, dtype=torch.uint8)
+                for mapping in self._mappings
+            ]
         self._bases = [memory.data_ptr() for memory in self._memory]
-        self._seen: dict[tuple[Any, ...], torch.Tensor] = {}  # by address and shape, for `seen_by_device`
+        self._seen: dict[
+            tuple[Any, ...], torch.Tensor
+        ] = {}  # by address and shape, for `seen_by_device`
         self._lock = threading.Lock()
         self._used: dict[int, int] = {}
         self.peak_bytes = 0  # most bytes allocated by this process so far
 
     @classmethod
-    def create(cls, nbytes: int, name: str, *, touch: bool = True, hidden: bool = False) -> DevicePool:
+    def create(
+        cls, nbytes: int, name: str, *, touch: bool = True, hidden: bool = False
+    ) -> DevicePool:
         """Make a pool of `nbytes` with all pages allocated; keep it open while workers use it.
 
         Without `touch`, pages are allocated on first use: for processes that measure nothing, and devices that may be
@@ -65,10 +78,8 @@ class DevicePool:
         free = _free_bytes()
         if touch and nbytes > free:
             # The kernel would try all the same, and kill processes to free the pages.
-            raise HostError(
-                f"the emulated device needs {format_bytes(nbytes)}, {format_bytes(free)} of memory are free",
-                "lower --device-memory or free memory",
-            )
+            fault = f"the emulated device needs {format_bytes(nbytes)}, {format_bytes(free)} of memory are free"
+            raise HostError(fault, "lower --device-memory or free memory")
         descriptor = os.memfd_create(f"outcore-{name}", os.MFD_CLOEXEC)
         try:
             os.ftruncate(descriptor, nbytes)
@@ -79,7 +90,9 @@ class DevicePool:
         except OSError as error:
             os.close(descriptor)
             said = f"the emulated device's {format_bytes(nbytes)} of shared memory cannot be had"
-            raise HostError.from_os(error, said, "lower --device-memory or free memory") from error
+            raise HostError.from_os(
+                error, said, "lower --device-memory or free memory"
+            ) from error
 
     @classmethod
     def attach(cls, name: str, *, hidden: bool = False) -> DevicePool:
@@ -100,7 +113,8 @@ class DevicePool:
             except OSError:
                 continue
         raise HostError(
-            f"no device pool called {name!r} can be opened", "keep its creator alive, and run both as the same user"
+            f"no device pool called {name!r} can be opened",
+            "keep its creator alive, and run both as the same user",
         )
 
     def allocate(self, nbytes: int) -> torch.Tensor:
@@ -114,7 +128,9 @@ class DevicePool:
                     break
                 place = -(-(offset + used) // _ALIGNMENT) * _ALIGNMENT
             if nbytes > self.nbytes - place:
-                raise no_room(nbytes, self.nbytes - sum(self._used.values()), self.nbytes)
+                raise no_room(
+                    nbytes, self.nbytes - sum(self._used.values()), self.nbytes
+                )
             if nbytes == 0 or not memory:
                 return torch.empty(0, dtype=torch.uint8)
             self._used[place] = nbytes
@@ -133,7 +149,9 @@ class DevicePool:
                 self._seen = {}
             size = table.element_size()
             whole = self._memory[-1][: self.nbytes // size * size].view(table.dtype)
-            seen = self._seen[key] = whole.as_strided(table.shape, table.stride(), offset // size)
+            seen = self._seen[key] = whole.as_strided(
+                table.shape, table.stride(), offset // size
+            )
         return seen
 
     def overwrite(self) -> None:
@@ -148,7 +166,9 @@ class DevicePool:
             offset = self.offset_of(table)
             known = offset is not None and self._used.pop(offset, None) is not None
             if not known and table.numel():
-                raise ValueError("the table was not allocated from this pool, or was freed before")
+                raise ValueError(
+                    "the table was not allocated from this pool, or was freed before"
+                )
 
     def offset_of(self, table: torch.Tensor) -> int | None:
         """Return the byte offset in the pool at which the tensor begins; None if it lies elsewhere."""
@@ -170,9 +190,15 @@ class DevicePool:
             return
         os.close(self.descriptor)
         self.descriptor = -1
-        mappings, self._mappings, self._memory, self._bases, self._seen = self._mappings, [], [], [], {}
+        mappings = self._mappings
+        self._mappings = []
+        self._memory = []
+        self._bases = []
+        self._seen = {}
         for mapping in mappings:
-            with suppress(BufferError):  # tensors still use the mapping, which ends with the last of them
+            with suppress(
+                BufferError
+            ):  # tensors still use the mapping, which ends with the last of them
                 mapping.close()
 
     def __enter__(self) -> DevicePool:
@@ -201,14 +227,17 @@ def _inherited(number: str) -> int:
     try:
         return os.open(f"{folder}/{number}", os.O_RDWR | os.O_CLOEXEC)
     except OSError as error:
-        said = f"the memory of an emulated device, descriptor {number}, cannot be opened"
+        said = (
+            f"the memory of an emulated device, descriptor {number}, cannot be opened"
+        )
         raise HostError.from_os(error, said, "keep its creator alive") from error
 
 
 def _handed_over(path: Path) -> int:
     """Receive the memory file's descriptor from the socket at `path`."""
     descriptors: list[int] = []
-    folder, why = -1, ""
+    folder = -1
+    why = ""
     try:
         folder = os.open(path.parent, os.O_DIRECTORY | os.O_RDONLY)
         with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as owner:
@@ -221,18 +250,29 @@ def _handed_over(path: Path) -> int:
         if folder >= 0:
             os.close(folder)
     if not descriptors:
-        raise HostError(f"no device pool is handed over at {path}{why}", "keep its owner alive")
+        fault = f"no device pool is handed over at {path}{why}"
+        raise HostError(fault, "keep its owner alive")
     return descriptors[0]
 
 
 def _free_bytes() -> int:
     """Return the bytes available without swapping, by the kernel's estimate and this process's own cgroup."""
-    meminfo = dict(line.split(":") for line in Path("/proc/meminfo").read_text(encoding="utf-8").splitlines())
+    meminfo = dict(
+        line.split(":")
+        for line in Path("/proc/meminfo").read_text(encoding="utf-8").splitlines()
+    )
     free = int(meminfo["MemAvailable"].split()[0]) * 1024
-    for limit, used in (("memory.max", "memory.current"), ("memory.limit_in_bytes", "memory.usage_in_bytes")):
+    for limit, used in (
+        ("memory.max", "memory.current"),
+        ("memory.limit_in_bytes", "memory.usage_in_bytes"),
+    ):
         for folder in _own_cgroups():
             with suppress(OSError, ValueError):
-                free = min(free, int((folder / limit).read_text()) - int((folder / used).read_text()))
+                free = min(
+                    free,
+                    int((folder / limit).read_text())
+                    - int((folder / used).read_text()),
+                )
     return max(0, free)
 
 
@@ -243,7 +283,11 @@ def _own_cgroups() -> list[Path]:
     with suppress(OSError):
         for line in Path("/proc/self/cgroup").read_text(encoding="utf-8").splitlines():
             _, controllers, path = line.split(":", 2)
-            folders += [root / path.lstrip("/") for name, root in roots.items() if name in controllers.split(",")]
+            folders += [
+                root / path.lstrip("/")
+                for name, root in roots.items()
+                if name in controllers.split(",")
+            ]
     return folders
 
 

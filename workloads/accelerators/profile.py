@@ -59,7 +59,9 @@ class Profile(BaseModel, extra="forbid", frozen=True):
     flops: Coefficient  # dense floating-point operations a second that a training step reaches
     memory_bytes_per_s: Coefficient  # of device memory in a gather of random rows
     bus_bytes_per_s: Coefficient  # of staged copies from host memory to the device
-    zero_copy_bytes_per_s: Coefficient  # of host memory read row by row by the device's own loads
+    zero_copy_bytes_per_s: (
+        Coefficient  # of host memory read row by row by the device's own loads
+    )
     derived_from: Shape | None = None
 
     @property
@@ -105,13 +107,16 @@ def load_profile(name: str) -> Profile:
     """Load the profile called `name`, or the file `name` if that ends in `.toml`; raises InputError for an unknown
     profile or a file that breaks the format."""
     path = Path(name) if name.endswith(".toml") else _FOLDER / f"{name}.toml"
-    require(path.is_file(), f"no accelerator profile {name!r}", f"use one of {', '.join(profile_names())}")
+    fault = f"no accelerator profile {name!r}"
+    fix = f"use one of {', '.join(profile_names())}"
+    require(path.is_file(), fault, fix)
     try:
         data: dict[str, Any] = tomllib.loads(path.read_text())
         return Profile.model_validate(data)
     except (tomllib.TOMLDecodeError, ValidationError) as error:
         first = str(error).replace("\n", " ")
-        raise InputError(f"{path} is no accelerator profile: {first}", "compare it with a10g.toml") from error
+        fault = f"{path} is no accelerator profile: {first}"
+        raise InputError(fault, "compare it with a10g.toml") from error
 
 
 @dataclass(frozen=True)
@@ -148,7 +153,9 @@ _KERNELS_AGGREGATED = {"sage": 7, "gcn": 5}
 _KERNELS_BESIDE = 12
 
 
-def step_cost(profile: Profile, spec: ModelSpec, layers: Sequence[LayerShape]) -> StepCost:
+def step_cost(
+    profile: Profile, spec: ModelSpec, layers: Sequence[LayerShape]
+) -> StepCost:
     """Compute the seconds of a forward and a backward pass over `layers`, input layer first, and of the optimiser.
 
     The input layer needs no gradient of its input, which saves one pass over its edges and one product.
@@ -165,14 +172,23 @@ def step_cost(profile: Profile, spec: ModelSpec, layers: Sequence[LayerShape]) -
             passes_over_edges += layer.num_edges * layer.in_dim * (1 + back)
             flops += 2 * 2 * layer.num_dst * weights * (2 + back)
         elif spec.name == "gcn":
-            passes_over_edges += (layer.num_edges + layer.num_dst) * layer.in_dim * (1 + back)
+            passes_over_edges += (
+                (layer.num_edges + layer.num_dst) * layer.in_dim * (1 + back)
+            )
             flops += 2 * layer.num_dst * weights * (2 + back)
         else:
             # Rows are multiplied first; sums, their transpose and the edges' dot products each pass over the edges.
-            width = layer.out_dim if number + 1 < len(layers) else layer.out_dim * spec.heads
+            width = (
+                layer.out_dim
+                if number + 1 < len(layers)
+                else layer.out_dim * spec.heads
+            )
             passes_over_edges += (layer.num_edges + layer.num_dst) * width * 3
             flops += 2 * layer.num_src * layer.in_dim * width * (2 + back)
-    by_layer = (_KERNELS_AGGREGATED[spec.name] if layer.aggregated else _KERNELS[spec.name] for layer in layers)
+    by_layer = (
+        _KERNELS_AGGREGATED[spec.name] if layer.aggregated else _KERNELS[spec.name]
+        for layer in layers
+    )
     kernels = sum(by_layer) + _KERNELS_BESIDE
     return StepCost(
         launch=profile.step_s.value + kernels * profile.kernel_s.value,

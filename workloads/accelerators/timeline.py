@@ -34,9 +34,14 @@ class _Anchor:
 class OpenSpan:
     """Work under way on one lane: from `begin`, recorded when it is made, to `end`, recorded by `close`."""
 
-    def __init__(self, anchor: _Anchor, lane: str, batch: int, stream: torch.cuda.Stream) -> None:
-        self._anchor, self._lane, self._batch = anchor, lane, batch
-        self.begin, self.end = _timed_event(), _timed_event()
+    def __init__(
+        self, anchor: _Anchor, lane: str, batch: int, stream: torch.cuda.Stream
+    ) -> None:
+        self._anchor = anchor
+        self._lane = lane
+        self._batch = batch
+        self.begin = _timed_event()
+        self.end = _timed_event()
         self.begin.record(stream)
 
     def close(self, stream: torch.cuda.Stream) -> None:
@@ -49,7 +54,12 @@ class OpenSpan:
 
     def measured(self) -> LaneSpan:
         """Return the span of completed work."""
-        return LaneSpan(self._lane, self._batch, self._anchor.moment(self.begin), self._anchor.moment(self.end))
+        return LaneSpan(
+            self._lane,
+            self._batch,
+            self._anchor.moment(self.begin),
+            self._anchor.moment(self.end),
+        )
 
 
 class Timeline:
@@ -80,7 +90,8 @@ class Timeline:
             for span in self._open:
                 span.end.synchronize()
             found = [*self._spans, *(span.measured() for span in self._open)]
-            self._spans, self._open = [], deque()
+            self._spans = []
+            self._open = deque()
             # The two clocks drift apart: take their difference anew.
             self._anchor = _Anchor(self._device)
         return sorted(found, key=lambda span: span.start)

@@ -32,7 +32,9 @@ def try_out(accelerator: Accelerator, dim: int, dtype: torch.dtype) -> str:
         found["table"] = accelerator.allocate(_ROWS, dim, dtype)
 
     def pin() -> None:
-        found["host"] = accelerator.host_buffer(expected.nbytes).view(dtype).view(_ROWS, dim)
+        found["host"] = (
+            accelerator.host_buffer(expected.nbytes).view(dtype).view(_ROWS, dim)
+        )
         found["host"].copy_(expected)
 
     def copy() -> torch.Tensor:
@@ -70,7 +72,10 @@ def main(name: str, dim: int, dtype: torch.dtype) -> None:
     memory = None if name == "cpu" else _ROWS * dim * dtype.itemsize
     try:
         with closing(make_accelerator(name, memory_bytes=memory)) as accelerator:
-            told = {"failed": try_out(accelerator, dim, dtype), "notes": accelerator.notes()}
+            told = {
+                "failed": try_out(accelerator, dim, dtype),
+                "notes": accelerator.notes(),
+            }
     except (OutcoreError, RuntimeError, AssertionError) as error:
         told = {"failed": str(error), "notes": {}}
     print(json.dumps(told))

@@ -9,11 +9,14 @@ import triton.language as tl
 
 # Widest piece of a row and bytes of rows that one program copies: 8 KiB are four loads of 16 bytes for each of 128
 # threads, enough in flight for the bus. The interpreter of Triton runs a program at a time.
-_MOST_COLUMNS, _PROGRAM_BYTES, _MOST_ROWS = 1024, 8192, 64
+_MOST_COLUMNS = 1024
+_PROGRAM_BYTES = 8192
+_MOST_ROWS = 64
 _THREAD_BYTES = 64  # bytes that a thread copies
 # Rows read at random from more host memory than a device translates at once arrive slowly: on an H200, rows of 512
 # bytes from 1 GiB at 0.93 of the bus's rate, from 2 GiB at 0.52. Programs of one region start before those of the next.
-_REGION_BYTES, _MOST_REGIONS = 256 << 20, 64
+_REGION_BYTES = 256 << 20
+_MOST_REGIONS = 64
 
 
 @triton.jit(
@@ -59,7 +62,12 @@ def gather_kernel(
     tl.store(to, tl.where(on_device[:, None], near, values), mask=inside)
 
 
-def gather_rows(device_rows: torch.Tensor, host_rows: torch.Tensor, rows: torch.Tensor, out: torch.Tensor) -> None:
+def gather_rows(
+    device_rows: torch.Tensor,
+    host_rows: torch.Tensor,
+    rows: torch.Tensor,
+    out: torch.Tensor,
+) -> None:
     """Gather rows of a split table into the first rows of `out`, on the current device and stream.
 
     Args:
@@ -68,7 +76,8 @@ def gather_rows(device_rows: torch.Tensor, host_rows: torch.Tensor, rows: torch.
         rows: int64 [n] on the device.
         out: [m, dim] on the device, contiguous.
     """
-    count, row_bytes = rows.shape[0], out.shape[1] * out.element_size()
+    count = rows.shape[0]
+    row_bytes = out.shape[1] * out.element_size()
     if not count or not row_bytes:
         return
     # Rows are copied as whole words, whatever their type.
@@ -79,7 +88,9 @@ def gather_rows(device_rows: torch.Tensor, host_rows: torch.Tensor, rows: torch.
     rows_each = max(1, min(_MOST_ROWS, _PROGRAM_BYTES // (columns * word.itemsize)))
     regions = max(1, min(_MOST_REGIONS, triton.cdiv(host_rows.nbytes, _REGION_BYTES)))
     region_rows = max(1, triton.cdiv(host_rows.shape[0], regions))
-    gather_kernel[(triton.cdiv(count, rows_each), triton.cdiv(words, columns), regions)](
+    gather_kernel[
+        (triton.cdiv(count, rows_each), triton.cdiv(words, columns), regions)
+    ](
         tables[0],
         tables[1],
         rows,
@@ -90,6 +101,9 @@ def gather_rows(device_rows: torch.Tensor, host_rows: torch.Tensor, rows: torch.
         words=words,
         rows_each=rows_each,
         columns=columns,
-        aligned=row_bytes % 16 == 0 and all(table.data_ptr() % 16 == 0 for table in tables),
-        num_warps=max(1, min(8, rows_each * columns * word.itemsize // (32 * _THREAD_BYTES))),
+        aligned=row_bytes % 16 == 0
+        and all(table.data_ptr() % 16 == 0 for table in tables),
+        num_warps=max(
+            1, min(8, rows_each * columns * word.itemsize // (32 * _THREAD_BYTES))
+        ),
     )

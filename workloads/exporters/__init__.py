@@ -35,7 +35,11 @@ class Export:
 
 
 def export_dataset(
-    dataset: Dataset, target: Path, format_name: str, *, progress: Progress = lambda stage, fraction: None
+    dataset: Dataset,
+    target: Path,
+    format_name: str,
+    *,
+    progress: Progress = lambda stage, fraction: None,
 ) -> Export:
     """Write a dataset in another program's format: streamed, read back and compared, whole or not at all.
 
@@ -58,14 +62,20 @@ def export_dataset(
     notes = []
     with _unreplaced(dataset):
         if format_name == "graphbolt" and (count := module.labels_left_out(dataset)):
-            notes.append(f"{count} labels left out: the format has those of nodes in the three sets alone")
+            notes.append(
+                f"{count} labels left out: the format has those of nodes in the three sets alone"
+            )
         nbytes = write_folder(files, target, progress)
     if "edge_weight" in dataset.manifest.files and format_name == "ginex":
         notes.append("edge weights left out: the format has none")
     if format_name == "graphbolt":
-        notes.append(f"open it as OnDiskDataset({str(target)!r}); by another path add force_preprocess=False")
+        notes.append(
+            f"open it as OnDiskDataset({str(target)!r}); by another path add force_preprocess=False"
+        )
     if dataset.feature_dtype != "float32" and format_name == "ginex":
-        notes.append(f"features converted from {dataset.feature_dtype} to float32, the only type of the format")
+        notes.append(
+            f"features converted from {dataset.feature_dtype} to float32, the only type of the format"
+        )
     return Export(target.absolute(), nbytes, notes)
 
 
@@ -79,6 +89,10 @@ def _unreplaced(dataset: Dataset) -> Iterator[None]:
         found = dataset.manifest
         with suppress(DatasetError):  # of a dataset that is gone
             found = Manifest.read(dataset.path)
-        if (found.fingerprint, found.created) == (dataset.fingerprint, dataset.manifest.created):
+        if (found.fingerprint, found.created) == (
+            dataset.fingerprint,
+            dataset.manifest.created,
+        ):
             raise
-        raise DatasetError(f"{dataset.path} was replaced meanwhile", "export it again") from None
+        fault = f"{dataset.path} was replaced meanwhile"
+        raise DatasetError(fault, "export it again") from None

@@ -10,7 +10,9 @@ from workloads.exporters.files import ArrayFile, File, class_count, stored
 def files_of(dataset: Dataset) -> list[File]:
     """Declare the files of a dataset under its parts' names; ids are int64, DGL's default."""
     files: list[File] = [
-        ArrayFile(f"{part}.npy", stored(dataset, part, "int64" if part == "indices" else ""))
+        ArrayFile(
+            f"{part}.npy", stored(dataset, part, "int64" if part == "indices" else "")
+        )
         for part in dataset.manifest.parts
     ]
     return [*files, class_count(dataset)]

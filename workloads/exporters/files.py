@@ -14,12 +14,12 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Protocol
 
 import numpy as np
-import numpy.typing as npt
 import xxhash
 
+from workloads.arraytypes import Array, UInt8Array
 from workloads.dataset import Dataset, Part
 from workloads.direct_files import PAGE, aligned_empty, io_failed, open_direct, read_at
 from workloads.errors import DataIOError, DatasetError, require
@@ -30,7 +30,6 @@ from workloads.npyfile import padded_header
 from workloads.tempfolder import TemporaryFolder, free_bytes, into_place, sync
 from workloads.units import format_bytes
 
-Array = npt.NDArray[Any]
 Progress = Callable[[str, float], None]
 Tick = Callable[[int], None]
 """Function that is called with the number of bytes just written."""
@@ -79,7 +78,9 @@ class Values:
             left -= len(data)
             out.write(data)
         if left:
-            raise ValueError(f"an array of shape {list(self.shape)} lacks {left} bytes of what was announced")
+            raise ValueError(
+                f"an array of shape {list(self.shape)} lacks {left} bytes of what was announced"
+            )
 
 
 def readable(pieces: Iterable[Array]) -> Iterator[Array]:
@@ -124,10 +125,15 @@ class Output:
         md5: at the end, the digest of all bytes; empty unless they are hashed.
     """
 
-    def __init__(self, path: Path, most: int, tick: Tick, hashing: bool = False) -> None:
+    def __init__(
+        self, path: Path, most: int, tick: Tick, hashing: bool = False
+    ) -> None:
         """Make the file with blocks for `most` bytes reserved; `tick` is called with each written piece's bytes, and
         `hashing` has all bytes hashed."""
-        self._path, self._tick, self.nbytes, self.md5 = path, tick, 0, ""
+        self._path = path
+        self._tick = tick
+        self.nbytes = 0
+        self.md5 = ""
         with path.open("xb") as file:
             # Reserving first turns a disk that fills up into an error here, and saves the file system's work later.
             os.posix_fallocate(file.fileno(), 0, max(1, most))
@@ -149,7 +155,12 @@ class Output:
     def __enter__(self) -> Output:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: object,
+    ) -> None:
         """Wait until all is written and compared, cut the file to its bytes and flush it to disk."""
         if self._hash is not None:
             self.md5 = self._hash.close()
@@ -254,7 +265,10 @@ def stored(dataset: Dataset, part: Part, dtype: str = "") -> Values:
 
 def class_count(dataset: Dataset) -> File:
     """Declare a file of the number of classes, which may be more than the labels tell."""
-    return ArrayFile("num_classes.npy", Values("int64", (), lambda: [np.array([dataset.num_classes])]))
+    return ArrayFile(
+        "num_classes.npy",
+        Values("int64", (), lambda: [np.array([dataset.num_classes])]),
+    )
 
 
 def pieces(dataset: Dataset, part: Part) -> Iterator[Array]:
@@ -264,7 +278,8 @@ def pieces(dataset: Dataset, part: Part) -> Iterator[Array]:
         DatasetError: the file's content differs from its digest in the manifest (after the last piece).
         DataIOError: the file cannot be read, or ends early.
     """
-    entry, path = dataset.manifest.files[part], dataset.file(part)
+    entry = dataset.manifest.files[part]
+    path = dataset.file(part)
     with path.open("rb") as file:
         digest = xxhash.xxh3_64(file.read(entry.data_offset))
     for piece in _direct_pieces(path, entry.data_offset, entry.bytes):
@@ -272,7 +287,9 @@ def pieces(dataset: Dataset, part: Part) -> Iterator[Array]:
         yield piece.view(entry.dtype)
     if digest.hexdigest() != entry.xxh3:
         fault = f"{path} is corrupted: XXH3 {digest.hexdigest()}, {entry.xxh3} expected"
-        raise DatasetError(fault, "`outcore data verify` names every fault; make or import it again")
+        raise DatasetError(
+            fault, "`outcore data verify` names every fault; make or import it again"
+        )
 
 
 def checked_map(dataset: Dataset, part: Part) -> Array:
@@ -286,31 +303,36 @@ def checked_map(dataset: Dataset, part: Part) -> Array:
     return values
 
 
-def _direct_pieces(path: Path, begin: int, end: int) -> Iterator[npt.NDArray[np.uint8]]:
+def _direct_pieces(path: Path, begin: int, end: int) -> Iterator[UInt8Array]:
     """Yield the bytes of a file from `begin` (a multiple of 4096) to `end`, in order, with six reads in flight beside
     the piece in use; each is valid until the next. Raises DataIOError where the file cannot be read, or ends early."""
     memory = aligned_empty((_AHEAD + 1) * PIECE_BYTES).reshape(_AHEAD + 1, PIECE_BYTES)
     handle = open_direct(path, os.O_RDONLY)
 
-    def read(number: int, at: int) -> npt.NDArray[np.uint8]:
+    def read(number: int, at: int) -> UInt8Array:
         size = min(PIECE_BYTES, end - at)
-        place, whole = memory[number % (_AHEAD + 1)], size // PAGE * PAGE
+        place = memory[number % (_AHEAD + 1)]
+        whole = size // PAGE * PAGE
         read_at(handle, place[:whole], at, path)
         if whole < size:  # a direct read takes whole pages
             rest = np.fromfile(path, np.uint8, size - whole, offset=at + whole)
             if len(rest) < size - whole:
                 raise io_failed(path, at + whole, 0)
             place[whole:size] = rest
-        found: npt.NDArray[np.uint8] = place[:size]
+        found: UInt8Array = place[:size]
         return found
 
     with ThreadPoolExecutor(_AHEAD, thread_name_prefix="export-read") as threads:
         begins = enumerate(range(begin, end, PIECE_BYTES))
-        ahead = deque(threads.submit(read, *one) for one in itertools.islice(begins, _AHEAD))
+        ahead = deque(
+            threads.submit(read, *one) for one in itertools.islice(begins, _AHEAD)
+        )
         try:
             while ahead:
                 piece = ahead.popleft().result()
-                ahead.extend(threads.submit(read, *one) for one in itertools.islice(begins, 1))
+                ahead.extend(
+                    threads.submit(read, *one) for one in itertools.islice(begins, 1)
+                )
                 yield piece
         finally:
             threads.shutdown(wait=True, cancel_futures=True)
@@ -319,8 +341,10 @@ def _direct_pieces(path: Path, begin: int, end: int) -> Iterator[npt.NDArray[np.
 
 def write_folder(files: Sequence[File], target: Path, progress: Progress) -> int:
     """Write the files as the folder `target`, whole or not at all; return their bytes. Raises as `export_dataset`."""
-    given, target = target, target.absolute()
-    root, total = target.parent, sum(file.nbytes for file in files)
+    given = target
+    target = target.absolute()
+    root = target.parent
+    total = sum(file.nbytes for file in files)
     needed = total + _SPARE_BYTES + 2 * PAGE * len(files)
     done = 0
 
@@ -348,7 +372,8 @@ def write_folder(files: Sequence[File], target: Path, progress: Progress) -> int
         if isinstance(error, DataIOError):
             raise
         fix = "choose another --out, in a folder that can be written"
-        raise DatasetError.from_os(error, f"{target} cannot be written", fix) from None
+        fault = f"{target} cannot be written"
+        raise DatasetError.from_os(error, fault, fix) from None
     return total
 
 
@@ -377,7 +402,9 @@ def _refuse_inside_a_dataset(target: Path) -> None:
 
 
 def _exists(target: Path) -> DatasetError:
-    return DatasetError(f"{target} exists already", "remove it, or choose another --out")
+    return DatasetError(
+        f"{target} exists already", "remove it, or choose another --out"
+    )
 
 
 def _no_space(target: Path, needed: int) -> DatasetError:

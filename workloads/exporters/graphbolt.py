@@ -18,9 +18,9 @@ from typing import Any
 
 import numpy as np
 
+from workloads.arraytypes import Array
 from workloads.dataset import Dataset, Part
 from workloads.exporters.files import (
-    Array,
     ArrayFile,
     DigestFile,
     File,
@@ -37,7 +37,11 @@ GRAPH = "fused_csc_sampling_graph.pt"
 #: Version of the pickled state of a graph, and the registered name of its class.
 STATE_VERSION = 6199
 NATIVE_CLASS = "__torch__.torch.classes.graphbolt.FusedCSCSamplingGraph"
-SETS: dict[Part, str] = {"train": "train_set", "valid": "validation_set", "test": "test_set"}
+SETS: dict[Part, str] = {
+    "train": "train_set",
+    "valid": "validation_set",
+    "test": "test_set",
+}
 _INT32 = np.iinfo(np.int32).max
 
 
@@ -69,7 +73,9 @@ def files_of(dataset: Dataset) -> list[File]:
     ids = "int32" if dataset.num_nodes <= _INT32 else "int64"
     tensors = {
         "version_number": Values("int64", (1,), lambda: [np.array([STATE_VERSION])]),
-        "indptr": stored(dataset, "indptr", "int32" if dataset.num_edges <= _INT32 else "int64"),
+        "indptr": stored(
+            dataset, "indptr", "int32" if dataset.num_edges <= _INT32 else "int64"
+        ),
         "indices": stored(dataset, "indices", ids),
     }
     state: dict[str, Any] = {"independent_tensors": tensors}
@@ -81,9 +87,16 @@ def files_of(dataset: Dataset) -> list[File]:
     if "ids" in dataset.manifest.files:
         values = stored(dataset, "ids")
         # DGL wants features of two dimensions.
-        files.append(ArrayFile("ids.npy", Values(values.dtype, (dataset.num_nodes, 1), values.pieces)))
+        files.append(
+            ArrayFile(
+                "ids.npy", Values(values.dtype, (dataset.num_nodes, 1), values.pieces)
+            )
+        )
         features.append(_feature("ids", "ids.npy"))
-    task: dict[str, Any] = {"name": "node_classification", "num_classes": dataset.num_classes}
+    task: dict[str, Any] = {
+        "name": "node_classification",
+        "num_classes": dataset.num_classes,
+    }
     labels = cache(partial(checked_map, dataset, "labels"))  # read once for all sets
     # An empty set tells readers that no node is in one, so none has to be drawn.
     bare = not any(dataset.manifest.files[part].shape[0] for part in SETS)
@@ -92,8 +105,18 @@ def files_of(dataset: Dataset) -> list[File]:
         if not count and not (part == "train" and bare):
             continue
         known = Values("int64", (count,), partial(_labels, dataset, part, labels))
-        files += [ArrayFile(f"{part}-seeds.npy", stored(dataset, part, ids)), ArrayFile(f"{part}-labels.npy", known)]
-        task[name] = [{"data": [_array("seed_nodes", f"{part}-seeds.npy"), _array("labels", f"{part}-labels.npy")]}]
+        files += [
+            ArrayFile(f"{part}-seeds.npy", stored(dataset, part, ids)),
+            ArrayFile(f"{part}-labels.npy", known),
+        ]
+        task[name] = [
+            {
+                "data": [
+                    _array("seed_nodes", f"{part}-seeds.npy"),
+                    _array("labels", f"{part}-labels.npy"),
+                ]
+            }
+        ]
     metadata = {
         "dataset_name": dataset.name,
         "include_original_edge_id": False,
@@ -103,13 +126,18 @@ def files_of(dataset: Dataset) -> list[File]:
     }
     # JSON, which YAML includes: quoted, a name like `no` or `1:30` is text by every version of YAML.
     text = json.dumps(metadata, indent=2) + "\n"
-    copies = [TextFile(name, text) for name in ("metadata.yaml", "preprocessed/metadata.yaml")]
+    copies = [
+        TextFile(name, text) for name in ("metadata.yaml", "preprocessed/metadata.yaml")
+    ]
     return [*files, *copies, DigestFile("preprocessed/dataset_hash_value.txt")]
 
 
 def labels_left_out(dataset: Dataset) -> int:
     """Count the labels of nodes outside the three sets, which the format cannot hold."""
-    known = sum(int(np.count_nonzero(piece >= 0)) for piece in readable(pieces(dataset, "labels")))
+    known = sum(
+        int(np.count_nonzero(piece >= 0))
+        for piece in readable(pieces(dataset, "labels"))
+    )
     return known - sum(dataset.manifest.files[part].shape[0] for part in SETS)
 
 
@@ -121,7 +149,9 @@ def _array(name: str, path: str) -> dict[str, str]:
     return {"name": name, "format": "numpy", "path": path}
 
 
-def _labels(dataset: Dataset, part: Part, labels: Callable[[], Array]) -> Iterator[Array]:
+def _labels(
+    dataset: Dataset, part: Part, labels: Callable[[], Array]
+) -> Iterator[Array]:
     """Yield the labels of a split's nodes."""
     for nodes in pieces(dataset, part):
         yield labels()[nodes]

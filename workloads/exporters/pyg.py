@@ -7,9 +7,18 @@ from itertools import chain
 
 import numpy as np
 
+from workloads.arraytypes import Array
 from workloads.dataset import Dataset, Part
 from workloads.direct_files import small_maps
-from workloads.exporters.files import Array, ArrayFile, File, Values, checked_map, class_count, pieces, stored
+from workloads.exporters.files import (
+    ArrayFile,
+    File,
+    Values,
+    checked_map,
+    class_count,
+    pieces,
+    stored,
+)
 from workloads.importers.pyg import MASKS
 from workloads.importers.source import csc_edges
 from workloads.manifest import OPTIONAL
@@ -20,19 +29,33 @@ _NODES_A_PIECE = 1 << 24
 def files_of(dataset: Dataset) -> list[File]:
     """Declare the files of a dataset: `x`, `edge_index` (sorted by destination), `y`, masks, `num_classes`, and
     `edge_weight` and the nodes' original `ids` if any."""
-    edges = Values("int64", (2, dataset.num_edges), lambda: chain(pieces(dataset, "indices"), _destinations(dataset)))
-    found = {"x": stored(dataset, "features"), "edge_index": edges, "y": stored(dataset, "labels")}
+    edges = Values(
+        "int64",
+        (2, dataset.num_edges),
+        lambda: chain(pieces(dataset, "indices"), _destinations(dataset)),
+    )
+    found = {
+        "x": stored(dataset, "features"),
+        "edge_index": edges,
+        "y": stored(dataset, "labels"),
+    }
     for part, name in MASKS.items():
-        found[name] = Values("bool", (dataset.num_nodes,), lambda part=part: _mask(dataset, part))  # type: ignore[misc]
+        found[name] = Values(
+            "bool", (dataset.num_nodes,), lambda part=part: _mask(dataset, part)
+        )  # type: ignore[misc]
     for extra in OPTIONAL:
         if extra in dataset.manifest.files:
             found[extra] = stored(dataset, extra)
-    return [*(ArrayFile(f"{name}.npy", values) for name, values in found.items()), class_count(dataset)]
+    return [
+        *(ArrayFile(f"{name}.npy", values) for name, values in found.items()),
+        class_count(dataset),
+    ]
 
 
 def _destinations(dataset: Dataset) -> Iterator[Array]:
     """Yield the destination of every edge, in the order of `indices`."""
-    indptr, indices = checked_map(dataset, "indptr"), dataset.memmap("indices")
+    indptr = checked_map(dataset, "indptr")
+    indices = dataset.memmap("indices")
     with small_maps(indptr):
         for _, targets in csc_edges(indptr, indices)():
             yield targets

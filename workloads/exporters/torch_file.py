@@ -38,7 +38,10 @@ class TorchFile:
         data = stream.getvalue()
         for kind, (module, name) in {**_TORCH, **self.renamed}.items():
             # Protocol 2 names a class by two lines of text.
-            data = data.replace(f"c{kind.__module__}\n{kind.__qualname__}\n".encode(), f"c{module}\n{name}\n".encode())
+            data = data.replace(
+                f"c{kind.__module__}\n{kind.__qualname__}\n".encode(),
+                f"c{module}\n{name}\n".encode(),
+            )
         return data, pickler.tensors
 
     @property
@@ -104,7 +107,9 @@ class _Pickler(pickle.Pickler):
         """Return the call that makes a tensor of `Values`; other objects are pickled as usual."""
         if not isinstance(value, Values):
             return NotImplemented
-        strides = tuple(math.prod(value.shape[axis + 1 :]) for axis in range(len(value.shape)))
+        strides = tuple(
+            math.prod(value.shape[axis + 1 :]) for axis in range(len(value.shape))
+        )
         return _tensor, (_Storage(value), 0, value.shape, strides, False, OrderedDict())
 
     def persistent_id(self, value: Any) -> Any:
@@ -112,4 +117,10 @@ class _Pickler(pickle.Pickler):
         if not isinstance(value, _Storage):
             return None
         self.tensors.append(value.values)
-        return "storage", _STORAGES[value.values.dtype], str(len(self.tensors) - 1), "cpu", value.values.count
+        return (
+            "storage",
+            _STORAGES[value.values.dtype],
+            str(len(self.tensors) - 1),
+            "cpu",
+            value.values.count,
+        )

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
-import numpy.typing as npt
-
+from workloads.arraytypes import Array, Int64Array
 from workloads.errors import InputError, require
 from workloads.importers.packed import refuse_packed_as
 from workloads.importers.seen import (
@@ -23,7 +21,6 @@ from workloads.importers.seen import (
 from workloads.importers.source import (
     GraphSource,
     ImportOptions,
-    IntArray,
     as_array,
     check_csc,
     clean_labels,
@@ -43,7 +40,6 @@ from workloads.importers.source import (
 )
 from workloads.manifest import MAX_NODES
 
-Array = npt.NDArray[Any]
 _ENDINGS = (".npy", ".pt")
 _NAMES = {
     "edges": ("edge_index",),
@@ -68,7 +64,8 @@ def open_arrays(path: Path, options: ImportOptions) -> GraphSource:
     and a note names other files. Raises DatasetError where a file is damaged, InputError where edges are missing or
     arrays contradict each other.
     """
-    require(path.is_dir(), f"{path} is no folder", "give the folder of the .npy or .pt files")
+    fault = f"{path} is no folder"
+    require(path.is_dir(), fault, "give the folder of the .npy or .pt files")
     files = [file for file in sorted(path.iterdir()) if file.suffix in _ENDINGS]
     found: dict[str, Array] = {}
     name: dict[str, str] = {}
@@ -77,7 +74,8 @@ def open_arrays(path: Path, options: ImportOptions) -> GraphSource:
         fault = f"{path} holds {' and '.join(file.name for file in there)}, which mean the same"
         require(len(there) < 2, fault, "remove all but one")
         if there:
-            found[part], name[part] = _mapped(there[0]), str(there[0])
+            found[part] = _mapped(there[0])
+            name[part] = str(there[0])
             continue
         for packed in (f"{stem}{ending}" for stem in names for ending in _ENDINGS):
             refuse_packed_as(path / packed)
@@ -85,36 +83,52 @@ def open_arrays(path: Path, options: ImportOptions) -> GraphSource:
     uses: dict[str, str] = {}  # part -> use
     if "edges" in found:
         lists = next((name[part] for part in ("indptr", "indices") if part in name), "")
-        require(not lists, f"{edges_name} and {lists} both hold the edges", "remove the one or the other")
+        fault = f"{edges_name} and {lists} both hold the edges"
+        require(not lists, fault, "remove the one or the other")
         edges = edge_array_source(found["edges"], edges_name, columns=False)
-        num_edges, num_nodes = found["edges"].shape[1], 0
+        num_edges = found["edges"].shape[1]
+        num_nodes = 0
         uses["edges"] = edges_use(found["edges"].shape)
     elif "indptr" in found and "indices" in found:
         num_nodes = check_csc(found["indptr"], found["indices"], str(path))
-        edges, num_edges = csc_edges(found["indptr"], found["indices"]), len(found["indices"])
+        edges = csc_edges(found["indptr"], found["indices"])
+        num_edges = len(found["indices"])
         uses |= {"indptr": "pointers of neighbour lists", "indices": "in-neighbours"}
     else:
-        raise InputError(f"{path} holds no edges", "give edge_index, or indptr and indices, as .npy or .pt files")
+        raise InputError(
+            f"{path} holds no edges",
+            "give edge_index, or indptr and indices, as .npy or .pt files",
+        )
     features = None
     if "features" in found:
         features = table_source(found["features"], name["features"])
         uses["features"] = features_use(features, found["features"].dtype)
     if "nodes" in found:
         given = count_of(found["nodes"], MAX_NODES, name["nodes"])
-        fault = f"{name['nodes']} is {given}, but the edges are those of {num_nodes} nodes"
-        require(num_nodes in (0, given), fault, f"give {num_nodes}, or leave it out")
+        fault = (
+            f"{name['nodes']} is {given}, but the edges are those of {num_nodes} nodes"
+        )
+        fix = f"give {num_nodes}, or leave it out"
+        require(num_nodes in (0, given), fault, fix)
         num_nodes = given
         uses["nodes"] = "number of nodes"
-    num_nodes = num_nodes or (features.num_rows if features else found["labels"].size if "labels" in found else 0)
+    num_nodes = num_nodes or (
+        features.num_rows
+        if features
+        else found["labels"].size
+        if "labels" in found
+        else 0
+    )
     num_nodes = num_nodes or named_nodes(edges, edges_name)
-    labels, num_classes = None, 0
+    labels = None
+    num_classes = 0
     if "labels" in found:
         labels, num_classes = clean_labels(found["labels"], num_nodes, name["labels"])
         uses["labels"] = "labels"
     if "classes" in found:
         num_classes = told_classes(found["classes"], num_classes, name["classes"])
         uses["classes"] = "number of classes"
-    splits: dict[str, IntArray] = {}
+    splits: dict[str, Int64Array] = {}
     for part in SPLITS:
         stem = Path(name.get(part, "")).stem
         splits[part] = split_ids(found.get(part), num_nodes, name.get(part, ""), stem)
@@ -157,9 +171,14 @@ def _mapped(file: Path) -> Array:
     import torch
 
     try:
-        tensor = load_torch(file, "is no tensor that torch.save wrote", weights_only=True)
+        tensor = load_torch(
+            file, "is no tensor that torch.save wrote", weights_only=True
+        )
     except pickle.UnpicklingError:
         tensor = None
     if not isinstance(tensor, torch.Tensor):
-        raise InputError(f"{file} holds no dense tensor of numbers", "save one tensor alone: torch.save(tensor, PATH)")
+        raise InputError(
+            f"{file} holds no dense tensor of numbers",
+            "save one tensor alone: torch.save(tensor, PATH)",
+        )
     return as_array(tensor, str(file))

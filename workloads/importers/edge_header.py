@@ -8,16 +8,48 @@ from pathlib import Path
 
 from workloads.errors import InputError, require
 
-_SOURCES = {"src", "source", "from", "fromnodeid", "fromnode", "fromid", "sourceid", "srcid"}
-_TARGETS = {"dst", "dest", "destination", "target", "to", "tonodeid", "tonode", "toid", "targetid", "dstid"}
-_ENDS = {"head", "tail", "subject", "object"}  # of triples, whose second column is a relation
+_SOURCES = {
+    "src",
+    "source",
+    "from",
+    "fromnodeid",
+    "fromnode",
+    "fromid",
+    "sourceid",
+    "srcid",
+}
+_TARGETS = {
+    "dst",
+    "dest",
+    "destination",
+    "target",
+    "to",
+    "tonodeid",
+    "tonode",
+    "toid",
+    "targetid",
+    "dstid",
+}
+_ENDS = {
+    "head",
+    "tail",
+    "subject",
+    "object",
+}  # of triples, whose second column is a relation
 _LOOKED_AT_BYTES = 20_000  # of edges, for lines of unequal length
 _WORD = re.compile(r"[^\W\d][\w .:/()-]*")
 _ID = re.compile(r"[ \t]*[0-9]+[ \t]*([,;]?)")
 _NO = r"""["']?\s*(?:[:=]\s*(?:false|no|0)\b|false\b)"""
-_UNDIRECTED = re.compile(rf"(?:un-?|non-?)directed\b|(?<![a-z])directed{_NO}", re.IGNORECASE)
-_DIRECTED = re.compile(rf"(?<![a-z])(?<!un-)(?<!non-)(?<!bi-)directed\b(?!{_NO})", re.IGNORECASE)
-_UNCLEAR = re.compile(r"\bunordered pairs?\b|\bsymmetric\b|\bbi-?directed\b|\bbi-?directional\b", re.IGNORECASE)
+_UNDIRECTED = re.compile(
+    rf"(?:un-?|non-?)directed\b|(?<![a-z])directed{_NO}", re.IGNORECASE
+)
+_DIRECTED = re.compile(
+    rf"(?<![a-z])(?<!un-)(?<!non-)(?<!bi-)directed\b(?!{_NO})", re.IGNORECASE
+)
+_UNCLEAR = re.compile(
+    r"\bunordered pairs?\b|\bsymmetric\b|\bbi-?directed\b|\bbi-?directional\b",
+    re.IGNORECASE,
+)
 _KONECT = re.compile(r"%\s*(sym|asym|bip)\b", re.IGNORECASE)
 _NEGATED = re.compile(r"\b(?:not|no longer|whether)\b.*directed", re.IGNORECASE)
 
@@ -26,8 +58,12 @@ _NEGATED = re.compile(r"\b(?:not|no longer|whether)\b.*directed", re.IGNORECASE)
 class EdgeHeader:
     """What stands before the first edge of a text edge list."""
 
-    comments: list[str] = field(default_factory=list)  # lines that begin with `#` or `%`
-    columns: list[str] = field(default_factory=list)  # names of the columns, if a line of names stands there
+    comments: list[str] = field(
+        default_factory=list
+    )  # lines that begin with `#` or `%`
+    columns: list[str] = field(
+        default_factory=list
+    )  # names of the columns, if a line of names stands there
     columns_at: int = -1  # offset in bytes of that line; -1: there is none
     whole: bool = False  # whether a line follows that is neither a comment nor names
     first_edge: str = ""  # that line
@@ -58,14 +94,19 @@ def read_header(text: bytes, path: Path) -> EdgeHeader:
     _check_lists(text[offset:], header.separator, path)
     for line in header.comments:
         names = re.split(r"[\s,;]+", line.lstrip("#% "))
-        if len(names) > 1 and {_plain(name) for name in names[:2]} <= _SOURCES | _TARGETS:
+        if (
+            len(names) > 1
+            and {_plain(name) for name in names[:2]} <= _SOURCES | _TARGETS
+        ):
             _check_order(names, line, path)
     if header.columns:
         _check_order(header.columns, ", ".join(header.columns), path)
     return header
 
 
-def direction(header: EdgeHeader, symmetric: bool | None, path: Path) -> tuple[bool, list[str]]:
+def direction(
+    header: EdgeHeader, symmetric: bool | None, path: Path
+) -> tuple[bool, list[str]]:
     """Return whether every edge stands for both directions, and notes on the reason.
 
     `symmetric` is the user's statement; None: the header decides, and where it states nothing, an edge is directed.
@@ -78,7 +119,10 @@ def direction(header: EdgeHeader, symmetric: bool | None, path: Path) -> tuple[b
         konect = _KONECT.match(line)
         kind = konect[1].lower() if konect else ""
         fix = "add the number of the left nodes to the ids of the right, and remove this line"
-        require(kind != "bip", f"{path} numbers two sorts of nodes apart: it has the line {_shown(line)}", fix)
+        fault = (
+            f"{path} numbers two sorts of nodes apart: it has the line {_shown(line)}"
+        )
+        require(kind != "bip", fault, fix)
         if kind == "sym" or _UNDIRECTED.search(line):
             undirected = undirected or line
         if kind == "asym" or _DIRECTED.search(line):
@@ -89,13 +133,17 @@ def direction(header: EdgeHeader, symmetric: bool | None, path: Path) -> tuple[b
             unclear = unclear or line
     if undirected and directed:
         unclear = unclear or directed
-    if _UNDIRECTED.search(header.first_edge):  # a column of types, as Gephi writes, which may differ
+    if _UNDIRECTED.search(
+        header.first_edge
+    ):  # a column of types, as Gephi writes, which may differ
         unclear = unclear or header.first_edge
     stated = _shown(unclear or undirected or directed)
     if symmetric is not None:
         contrary = unclear or (directed if symmetric else undirected)
         option = "--symmetric" if symmetric else "--directed"
-        return symmetric, [f"{option} was given; the file has the line {stated}"] if contrary else []
+        return symmetric, [
+            f"{option} was given; the file has the line {stated}"
+        ] if contrary else []
     fault = f"{path} does not make clear whether its edges are directed: it has the line {stated}"
     fix = "give --symmetric to take every edge both ways, or --directed (of a base graph: import it first, with either)"
     require(not unclear, fault, fix)
@@ -134,7 +182,9 @@ def _check_lists(text: bytes, separator: str, path: Path) -> None:
         lengths.add(len(fields))
     lengths.discard(0)
     fault = f"{path} has lines of {min(lengths, default=0)} to {max(lengths, default=0)} ids, like lists of neighbours"
-    require(len(lengths) < 2 or max(lengths) < 4, fault, "write one edge a line, two ids")
+    require(
+        len(lengths) < 2 or max(lengths) < 4, fault, "write one edge a line, two ids"
+    )
 
 
 def _check_order(names: list[str], shown: str, path: Path) -> None:
@@ -143,9 +193,15 @@ def _check_order(names: list[str], shown: str, path: Path) -> None:
     sources = [at for at, name in enumerate(plain) if name in _SOURCES]
     targets = [at for at, name in enumerate(plain) if name in _TARGETS]
     triple = any(name in _ENDS for name in plain[2:])
-    sound = (not sources or 0 in sources) and (not targets or 1 in targets) and not triple
+    sound = (
+        (not sources or 0 in sources) and (not targets or 1 in targets) and not triple
+    )
     fault = f"{path} has the columns {shown[:80]!r}"
-    require(sound, fault, "write the source first, the destination second, and remove or rename the header")
+    require(
+        sound,
+        fault,
+        "write the source first, the destination second, and remove or rename the header",
+    )
 
 
 def _check_format(line: str, path: Path, first: bool) -> None:
@@ -167,4 +223,5 @@ def _check_format(line: str, path: Path, first: bool) -> None:
     lower = line.lower()
     for begin, (kind, fix) in kinds.items():
         if lower.startswith(begin) and (first or begin == "*vertices"):
-            raise InputError(f"{path} is {kind}, not a list of edges", fix)
+            fault = f"{path} is {kind}, not a list of edges"
+            raise InputError(fault, fix)

@@ -14,12 +14,13 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from workloads.arraytypes import Int64Array, UInt8Array
 from workloads.errors import InputError
 from workloads.importers.edge_header import EdgeHeader, read_header
 from workloads.importers.packed import DAMAGE, unpacked
-from workloads.importers.source import EDGES_A_CHUNK, EdgeChunk, IntArray, reading
+from workloads.importers.source import EDGES_A_CHUNK, EdgeChunk, reading
 
-Bytes = npt.NDArray[np.uint8]
+Bytes = UInt8Array
 MAX_ID = (1 << 63) - 1
 _BLOCK_BYTES = 1 << 18  # arrays of a block's lines stay in the processor's cache
 _LONGEST_LINE = 1 << 20
@@ -34,7 +35,8 @@ _ENCODINGS = (  # UTF-32 first: its mark begins like that of UTF-16
 )
 # A comment with the word, or a whole column of it, as Gephi writes for each edge.
 _UNDIRECTED = re.compile(
-    rb"""^(?:[ \t]*[#%].*\bundirected\b|.*[\t,;]["']?undirected["']?(?=[\t,;]|$)).*""", re.IGNORECASE | re.MULTILINE
+    rb"""^(?:[ \t]*[#%].*\bundirected\b|.*[\t,;]["']?undirected["']?(?=[\t,;]|$)).*""",
+    re.IGNORECASE | re.MULTILINE,
 )
 _ENDS_LINE = np.isin(np.arange(256), list(b"#%\n"))  # by character
 
@@ -66,7 +68,9 @@ class EdgeText:
                     break
         return cls(path, header)
 
-    def pairs(self, progress: Callable[[str, float], None] = lambda stage, fraction: None) -> Iterator[IntArray]:
+    def pairs(
+        self, progress: Callable[[str, float], None] = lambda stage, fraction: None
+    ) -> Iterator[Int64Array]:
         """Yield the edges, int64 [n, 2], in the order of their lines.
 
         Raises DatasetError for damaged compression, InputError with the number of the first line that is neither an
@@ -81,7 +85,9 @@ class EdgeText:
                 offset += len(block)
                 self.undirected = self.undirected or _undirected_line(block)
                 if 0 <= at < len(block):
-                    block = block[:at] + b"#" + block[at + 1 :]  # the names of the columns: a comment
+                    block = (
+                        block[:at] + b"#" + block[at + 1 :]
+                    )  # the names of the columns: a comment
                 found = self._parse(block)
                 if len(found):
                     self.largest = max(self.largest, int(found.max()))
@@ -92,21 +98,31 @@ class EdgeText:
         """Return notes on the lines that are no edges, and on columns that were left out."""
         found = []
         if self.header.columns:
-            found.append(f"edges lead from column {self.header.columns[0]} to column {self.header.columns[1]}")
+            found.append(
+                f"edges lead from column {self.header.columns[0]} to column {self.header.columns[1]}"
+            )
         if self.num_wide:
             names = ", ".join(self.header.columns[2:])
             named = f" ({names[:100]})" if names else ""
             note = f"columns behind the two ids left out{named}: {self.further!r} and the like in {self.num_wide} lines"
-            weights = re.match(r"-?[0-9]*\.?[0-9]+([eE][-+]?[0-9]+)?(?=[\s,;]|$)", self.further)
-            found.append(f"{note}; to keep weights, import arrays or parquet" if weights else note)
+            weights = re.match(
+                r"-?[0-9]*\.?[0-9]+([eE][-+]?[0-9]+)?(?=[\s,;]|$)", self.further
+            )
+            found.append(
+                f"{note}; to keep weights, import arrays or parquet"
+                if weights
+                else note
+            )
         return found
 
-    def _parse(self, block: bytes) -> IntArray:
+    def _parse(self, block: bytes) -> Int64Array:
         """Return the edges of whole lines, int64 [n, 2], and count lines, edges and wide lines."""
         text = np.frombuffer(block, dtype=np.uint8)
         ends = np.flatnonzero(text == _NEWLINE)
         begins = _skip_blanks(text, np.concatenate([[0], ends[:-1] + 1]))
-        lines = np.flatnonzero(~_ENDS_LINE.take(text.take(begins)))  # neither empty nor comments
+        lines = np.flatnonzero(
+            ~_ENDS_LINE.take(text.take(begins))
+        )  # neither empty nor comments
         source, at, source_sound = _numbers(text, begins[lines])
         behind = _skip_blanks(text, at)
         if self.header.separator:
@@ -139,12 +155,16 @@ class EdgeText:
         """Raise InputError for a line that is not an edge."""
         shown = line[:60].decode("utf-8", "replace").strip()
         if "\ufffd" in shown or not shown.replace("\t", "").isprintable():
-            raise InputError(f"{self.path}, line {number} is not text", "write two ids a line, as UTF-8 text")
-        separator = {"": "blanks", ",": "commas", ";": "semicolons"}[self.header.separator]
+            fault = f"{self.path}, line {number} is not text"
+            raise InputError(fault, "write two ids a line, as UTF-8 text")
+        separator = {"": "blanks", ",": "commas", ";": "semicolons"}[
+            self.header.separator
+        ]
         fix = f"write two ids a line, of digits 0 to 9 alone, separated by {separator} as in the first line"
         if re.search(rb"[0-9]{19}", line):
             fix = f"write two ids a line, each of at most {_MOST_DIGITS} digits and at most {MAX_ID}"
-        raise InputError(f"{self.path}, line {number}: {shown!r} is not an edge", fix)
+        fault = f"{self.path}, line {number}: {shown!r} is not an edge"
+        raise InputError(fault, fix)
 
 
 def _undirected_line(block: bytes) -> str:
@@ -159,10 +179,11 @@ def edge_chunks(path: Path, fix: str = "give two ids a line") -> Iterator[EdgeCh
     text = EdgeText.open(path)
     if text.header.columns:
         raise InputError(f"{path} begins with the names of columns", "remove this line")
-    kept: list[IntArray] = []
+    kept: list[Int64Array] = []
     for pairs in text.pairs():
         if text.num_wide:
-            raise InputError(f"{path} has more than two columns, such as {text.further!r}", fix)
+            fault = f"{path} has more than two columns, such as {text.further!r}"
+            raise InputError(fault, fix)
         kept.append(pairs)
         if sum(map(len, kept)) >= EDGES_A_CHUNK:
             whole = np.concatenate(kept)
@@ -176,7 +197,10 @@ def edge_chunks(path: Path, fix: str = "give two ids a line") -> Iterator[EdgeCh
 @contextmanager
 def _opened(path: Path) -> Iterator[io.FileIO]:
     """Open the file; errors of reading it within the block become DatasetErrors."""
-    with reading(path, "is truncated or corrupted", DAMAGE), path.open("rb", buffering=0) as raw:
+    with (
+        reading(path, "is truncated or corrupted", DAMAGE),
+        path.open("rb", buffering=0) as raw,
+    ):
         yield raw
 
 
@@ -199,13 +223,20 @@ def _line_blocks(stream: io.BufferedReader[Any], path: Path) -> Iterator[bytes]:
             try:
                 data = decode(data, ended).encode()
             except UnicodeError:
-                raise InputError(f"{path} is not whole {encoding.upper()} text", "save it as UTF-8") from None
+                fault = f"{path} is not whole {encoding.upper()} text"
+                raise InputError(fault, "save it as UTF-8") from None
         text = rest + data
         # A carriage return at the very end may be half of a line's end.
-        cut = len(text) if ended else max(text.rfind(b"\n"), text.rfind(b"\r", 0, len(text) - 1)) + 1
-        block, rest = text[:cut], text[cut:]
+        cut = (
+            len(text)
+            if ended
+            else max(text.rfind(b"\n"), text.rfind(b"\r", 0, len(text) - 1)) + 1
+        )
+        block = text[:cut]
+        rest = text[cut:]
         if len(rest) > _LONGEST_LINE:
-            raise InputError(f"{path} has a line of more than {_LONGEST_LINE} bytes", "write two ids a line")
+            fault = f"{path} has a line of more than {_LONGEST_LINE} bytes"
+            raise InputError(fault, "write two ids a line")
         if b"\r" in block:
             block = block.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
         if block and not block.endswith(b"\n"):
@@ -214,7 +245,7 @@ def _line_blocks(stream: io.BufferedReader[Any], path: Path) -> Iterator[bytes]:
             yield block
 
 
-def _skip_blanks(text: Bytes, at: IntArray) -> IntArray:
+def _skip_blanks(text: Bytes, at: Int64Array) -> Int64Array:
     """Return the first positions from `at` on that hold no blank or tab."""
     while True:
         signs = text.take(at)
@@ -224,7 +255,9 @@ def _skip_blanks(text: Bytes, at: IntArray) -> IntArray:
         at = at + blank
 
 
-def _numbers(text: Bytes, begins: IntArray) -> tuple[IntArray, IntArray, npt.NDArray[np.bool_]]:
+def _numbers(
+    text: Bytes, begins: Int64Array
+) -> tuple[Int64Array, Int64Array, npt.NDArray[np.bool_]]:
     """Parse the digits that begin at each position: values, positions behind them, and whether each is an id."""
     values = np.zeros(len(begins), dtype=np.int64)
     at = begins.copy()

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from workloads.arraytypes import Array
 from workloads.errors import DatasetError, InputError, require
 from workloads.importers.seen import edges_use, features_use, files_in, seen
 from workloads.importers.source import (
@@ -22,7 +21,9 @@ from workloads.importers.source import (
 )
 
 _LABEL_FILES = {19: "node_label_19.npy", 2983: "node_label_2K.npy"}
-_RAW_DIM = 1024  # the width of the tables that are published without a header (large, full)
+_RAW_DIM = (
+    1024  # the width of the tables that are published without a header (large, full)
+)
 # The full set has labels for its first nodes only; the file has a value for every node. Its loader counts 157,675,969
 # papers with one of 2983 classes; from 153,383,374 on all are class 0, which its author calls padding (IGB-Datasets,
 # issue 57). Split in node order, that is 13.6 % of the test nodes.
@@ -63,13 +64,30 @@ def open_igb(path: Path, options: ImportOptions) -> GraphSource:
         feature_file: features_use(features, table.dtype),
         label_file: "labels",
     }
-    notes += seen("files", {str(file.relative_to(path)): use for file, use in uses.items()}, files_in(path))
+    notes += seen(
+        "files",
+        {str(file.relative_to(path)): use for file, use in uses.items()},
+        files_in(path),
+    )
     known = np.flatnonzero(labels >= 0)
-    train, valid = int(known.shape[0] * 0.6), int(known.shape[0] * 0.2)
-    splits = {"train": known[:train], "valid": known[train : train + valid], "test": known[train + valid :]}
+    train = int(known.shape[0] * 0.6)
+    valid = int(known.shape[0] * 0.2)
+    splits = {
+        "train": known[:train],
+        "valid": known[train : train + valid],
+        "test": known[train + valid :],
+    }
     num_classes = max(classes, found)
     return GraphSource(
-        num_nodes, edges, features, labels, num_classes, splits, False, notes, edges_name=str(edges_file)
+        num_nodes,
+        edges,
+        features,
+        labels,
+        num_classes,
+        splits,
+        False,
+        notes,
+        edges_name=str(edges_file),
     )
 
 
@@ -87,23 +105,34 @@ def _labelled_note(counts: dict[str, int], whose: str) -> str:
 def _find(path: Path) -> Path:
     if (path / "paper").is_dir():
         return path
-    found = [folder for folder in folders(path) if (folder / "processed" / "paper").is_dir()]
+    found = [
+        folder for folder in folders(path) if (folder / "processed" / "paper").is_dir()
+    ]
     if len(found) > 1:
         names = ", ".join(folder.name for folder in found)
-        raise InputError(f"{path} holds several sizes ({names})", "give the folder of one of them")
-    require(found, f"{path} is not an IGB folder (it holds no processed/paper)", "give the folder of one size")
+        fault = f"{path} holds several sizes ({names})"
+        raise InputError(fault, "give the folder of one of them")
+    require(
+        found,
+        f"{path} is not an IGB folder (it holds no processed/paper)",
+        "give the folder of one size",
+    )
     return found[0] / "processed"
 
 
-def _table(path: Path, raw_dim: int) -> npt.NDArray[Any]:
+def _table(path: Path, raw_dim: int) -> Array:
     """Map a table with or without npy header; without one it is float32 with `raw_dim` columns (0: flat)."""
-    with reading(path, "cannot be read", missing="check that the download is whole"), path.open("rb") as file:
+    with (
+        reading(path, "cannot be read", missing="check that the download is whole"),
+        path.open("rb") as file,
+    ):
         has_header = file.read(6) == b"\x93NUMPY"
     if has_header:
         return load_array(path)
     size = path.stat().st_size
     width = 4 * max(1, raw_dim)
     if size == 0 or size % width:
-        raise DatasetError(f"{path} is truncated: {size} bytes are no whole rows of {width}", "download it again")
+        fault = f"{path} is truncated: {size} bytes are no whole rows of {width}"
+        raise DatasetError(fault, "download it again")
     shape = (size // width, raw_dim) if raw_dim else (size // width,)
     return np.memmap(path, dtype=np.float32, mode="r", shape=shape)

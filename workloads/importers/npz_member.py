@@ -7,11 +7,11 @@ import zlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from tokenize import TokenError
-from typing import IO, Any
+from typing import IO
 
 import numpy as np
-import numpy.typing as npt
 
+from workloads.arraytypes import Array
 from workloads.errors import DatasetError, InputError
 from workloads.importers.source import (
     EDGES_A_CHUNK,
@@ -45,11 +45,12 @@ class NpzMember:
     """
 
     def __init__(self, path: Path, name: str) -> None:
-        self._path, self._name = path, f"{path}: {name}.npy"
+        self._path = path
+        self._name = f"{path}: {name}.npy"
         self._member = f"{name}.npy"
         self._open().close()
 
-    def rows(self, rows_a_chunk: int) -> Iterator[npt.NDArray[Any]]:
+    def rows(self, rows_a_chunk: int) -> Iterator[Array]:
         """Yield all rows in chunks, as arrays [rows, ...]."""
         width = int(np.prod(self.shape[1:], dtype=np.int64))
         for part in self.flat(rows_a_chunk * width, 0, self.shape[0] * width):
@@ -63,11 +64,13 @@ class NpzMember:
         def chunks() -> Iterator[EdgeChunk]:
             # All sources stand before all destinations, so the member is read twice, side by side.
             sources = self.flat(EDGES_A_CHUNK, 0, count)
-            yield from zip(sources, self.flat(EDGES_A_CHUNK, count, 2 * count), strict=True)
+            yield from zip(
+                sources, self.flat(EDGES_A_CHUNK, count, 2 * count), strict=True
+            )
 
         return chunks
 
-    def chunks(self) -> Iterator[npt.NDArray[Any]]:
+    def chunks(self) -> Iterator[Array]:
         """Yield the elements of an array [E] in chunks as long as those of edges."""
         yield from self.flat(EDGES_A_CHUNK, 0, int(np.prod(self.shape, dtype=np.int64)))
 
@@ -76,38 +79,52 @@ class NpzMember:
         check_table(self, self._name)
         return feature_source(self.shape, self.dtype, self.rows)
 
-    def load(self) -> npt.NDArray[Any]:
+    def load(self) -> Array:
         """Return the whole array."""
         count = int(np.prod(self.shape, dtype=np.int64))
-        return next(self.flat(max(1, count), 0, count), np.empty(0, dtype=self.dtype)).reshape(self.shape)
+        return next(
+            self.flat(max(1, count), 0, count), np.empty(0, dtype=self.dtype)
+        ).reshape(self.shape)
 
-    def flat(self, elements_a_chunk: int, first: int, last: int) -> Iterator[npt.NDArray[Any]]:
+    def flat(self, elements_a_chunk: int, first: int, last: int) -> Iterator[Array]:
         """Yield elements `first` to `last` of the array in C order, in chunks; earlier ones are read and dropped."""
-        with self._open() as file, reading(self._path, f"has a damaged {self._member}", _DAMAGE):
-            skip = first * self.dtype.itemsize  # read rather than seek, so that the checksum at the end is compared
+        with (
+            self._open() as file,
+            reading(self._path, f"has a damaged {self._member}", _DAMAGE),
+        ):
+            skip = (
+                first * self.dtype.itemsize
+            )  # read rather than seek, so that the checksum at the end is compared
             while skip and (data := file.read(min(skip, 8 << 20))):
                 skip -= len(data)
             for start in range(first, last, elements_a_chunk):
                 count = min(elements_a_chunk, last - start) * self.dtype.itemsize
                 data = file.read(count)
                 if len(data) < count:
-                    raise DatasetError(f"{self._name} is truncated", "download it again")
+                    raise DatasetError(
+                        f"{self._name} is truncated", "download it again"
+                    )
                 yield np.frombuffer(data, dtype=self.dtype)
 
     def _open(self) -> IO[bytes]:
         """Open the array behind its header."""
         try:
             # Closing the archive leaves the member's own handle open until the member is closed.
-            with reading(self._path, _NO_FILE, _DAMAGE), zipfile.ZipFile(self._path) as archive:
+            with (
+                reading(self._path, _NO_FILE, _DAMAGE),
+                zipfile.ZipFile(self._path) as archive,
+            ):
                 file = archive.open(self._member)
         except KeyError:
-            raise InputError(f"{self._path} holds no {self._member[:-4]}", "is it another dataset?") from None
+            fault = f"{self._path} holds no {self._member[:-4]}"
+            raise InputError(fault, "is it another dataset?") from None
         try:
             with reading(self._path, f"has a damaged {self._member}", _DAMAGE):
                 self.dtype, self.shape = read_header(file)
         except TypeError:
             fix = "save np.ascontiguousarray of it, without Python objects"
-            raise InputError(f"{self._name} is not a plain array in C order", fix) from None
+            fault = f"{self._name} is not a plain array in C order"
+            raise InputError(fault, fix) from None
         return file
 
 

@@ -76,18 +76,30 @@ class Packing:
     name: str
     magic: str  # regular expression of its first bytes
     fix: str  # how to unpack the file PATH
-    opener: Callable[[IO[bytes]], Any] | None = None  # None: it has to be unpacked before
+    opener: Callable[[IO[bytes]], Any] | None = (
+        None  # None: it has to be unpacked before
+    )
 
 
 _PACKINGS = (
-    Packing("gzip", r"\x1f\x8b", "gzip -d < PATH > NEW", lambda raw: gzip.GzipFile(fileobj=raw, mode="rb")),
+    Packing(
+        "gzip",
+        r"\x1f\x8b",
+        "gzip -d < PATH > NEW",
+        lambda raw: gzip.GzipFile(fileobj=raw, mode="rb"),
+    ),
     Packing(
         "bzip2",
         r"BZh[1-9](1AY&SY|\x17rE8P\x90)",
         "bzip2 -d < PATH > NEW",
         lambda raw: _Streams(raw, bz2.BZ2Decompressor),
     ),
-    Packing("xz", r"\xfd7zXZ\x00", "xz -d < PATH > NEW", lambda raw: _Streams(raw, lzma.LZMADecompressor)),
+    Packing(
+        "xz",
+        r"\xfd7zXZ\x00",
+        "xz -d < PATH > NEW",
+        lambda raw: _Streams(raw, lzma.LZMADecompressor),
+    ),
     Packing("lzma", r"\x5d\x00\x00", "xz --format=lzma -d < PATH > NEW"),
     Packing("lzip", r"LZIP\x01", "lzip -d < PATH > NEW"),
     Packing("lzop", r"\x89LZO\x00", "lzop -d < PATH > NEW"),
@@ -126,7 +138,9 @@ def refuse_packed(path: Path) -> None:
         with suppress(*DAMAGE), path.open("rb") as raw:
             inner = packing_of(packing.opener(raw).read(_HEAD_BYTES))
             packing = inner if inner is not None and inner.name == "tar" else packing
-    raise InputError(f"{path} is packed by {packing.name}", f"unpack it first: {packing.fix}")
+    fault = f"{path} is packed by {packing.name}"
+    fix = f"unpack it first: {packing.fix}"
+    raise InputError(fault, fix)
 
 
 def refuse_packed_as(path: Path) -> None:
@@ -136,7 +150,9 @@ def refuse_packed_as(path: Path) -> None:
     for file in sorted(path.parent.glob(f"{glob.escape(path.name)}.*")):
         packing = file_packing(file) if file.is_file() else None
         if packing is not None:
-            raise InputError(f"{file} is packed by {packing.name}", f"unpack it to {path.name} first: {packing.fix}")
+            fault = f"{file} is packed by {packing.name}"
+            fix = f"unpack it to {path.name} first: {packing.fix}"
+            raise InputError(fault, fix)
 
 
 def unpacked(raw: io.FileIO, path: Path) -> io.BufferedReader[Any]:
@@ -152,6 +168,7 @@ def unpacked(raw: io.FileIO, path: Path) -> io.BufferedReader[Any]:
             return stream
         fix = f"unpack it first: {packing.fix}"
         if packing.opener is None:
-            raise InputError(f"{path} is packed by {packing.name}", fix)
+            fault = f"{path} is packed by {packing.name}"
+            raise InputError(fault, fix)
         stream = io.BufferedReader(packing.opener(stream), _BUFFER_BYTES)
     raise InputError(f"{path} is packed several times over", "unpack it first")

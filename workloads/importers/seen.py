@@ -46,20 +46,29 @@ def left_out(kind: str, names: list[str], most: int = _MOST_NAMES) -> list[str]:
 def one_of(names: tuple[str, ...], present: Iterable[str], where: str) -> str | None:
     """Return the one of the names that is present, None without it; raises InputError where several are."""
     found = [name for name in present if name in names]
-    require(len(found) < 2, f"{where} holds {' and '.join(found)}, which mean the same", "remove all but one")
+    fault = f"{where} holds {' and '.join(found)}, which mean the same"
+    require(len(found) < 2, fault, "remove all but one")
     return found[0] if found else None
 
 
 def edges_use(shape: tuple[int, ...], *, columns: bool = False) -> str:
     """Return the use of an array of edges, [2, E] or (`columns`) [E, 2]; with the reading of 2 x 2, which is both."""
-    reading = "a source and a destination a row" if columns else "sources above destinations"
+    reading = (
+        "a source and a destination a row" if columns else "sources above destinations"
+    )
     return f"edges (2 x 2: {reading})" if tuple(shape) == (2, 2) else "edges"
 
 
-def numbers_use(use: str, dtype: npt.DTypeLike, kept: npt.DTypeLike = np.float32) -> str:
+def numbers_use(
+    use: str, dtype: npt.DTypeLike, kept: npt.DTypeLike = np.float32
+) -> str:
     """Return the use of numbers, and the type that a dataset keeps if it may not hold all values of `dtype`."""
     source = np.dtype(dtype)
-    return use if np.can_cast(source, kept) else f"{use} ({source.name} kept as {np.dtype(kept).name})"
+    return (
+        use
+        if np.can_cast(source, kept)
+        else f"{use} ({source.name} kept as {np.dtype(kept).name})"
+    )
 
 
 def features_use(features: Any, dtype: npt.DTypeLike) -> str:
@@ -67,7 +76,9 @@ def features_use(features: Any, dtype: npt.DTypeLike) -> str:
     return numbers_use("features", dtype, features.dtype)
 
 
-def files_in(folder: Path, parents: frozenset[tuple[int, int]] = frozenset()) -> Iterator[str]:
+def files_in(
+    folder: Path, parents: frozenset[tuple[int, int]] = frozenset()
+) -> Iterator[str]:
     """Yield the path within `folder` of each file in it, links followed, unless a link leads back to a folder above it
     (`parents`: device and inode of each). Raises OSError where a folder cannot be read."""
     status = folder.stat()
@@ -76,7 +87,9 @@ def files_in(folder: Path, parents: frozenset[tuple[int, int]] = frozenset()) ->
         return
     for child in sorted(folder.iterdir()):
         if child.is_dir():
-            yield from (f"{child.name}/{name}" for name in files_in(child, parents | {identity}))
+            yield from (
+                f"{child.name}/{name}" for name in files_in(child, parents | {identity})
+            )
         else:
             yield child.name
 
@@ -85,5 +98,8 @@ def _listed(what: str, names: list[str], most: int = _MOST_NAMES) -> list[str]:
     more = len(names) - most
     rest = f" and {more} more" if more > 0 else ""
     listed = ", ".join(names[:most])
-    printable = "".join(sign if sign.isprintable() else sign.encode("unicode_escape").decode() for sign in listed)
+    printable = "".join(
+        sign if sign.isprintable() else sign.encode("unicode_escape").decode()
+        for sign in listed
+    )
     return [f"{what}: {printable}{rest}"] if names else []

@@ -8,11 +8,17 @@ from pathlib import Path
 
 import numpy as np
 
+from workloads.arraytypes import Int64Array
 from workloads.distinct import distinct
 from workloads.errors import require
 from workloads.importers.edge_header import direction
 from workloads.importers.edge_text import EdgeText
-from workloads.importers.source import EDGES_A_CHUNK, EdgeChunk, GraphSource, ImportOptions, IntArray
+from workloads.importers.source import (
+    EDGES_A_CHUNK,
+    EdgeChunk,
+    GraphSource,
+    ImportOptions,
+)
 from workloads.manifest import RENUMBERED
 from workloads.npyfile import write_all
 
@@ -35,11 +41,17 @@ def open_snap(path: Path, options: ImportOptions) -> GraphSource:
         for part in text.pairs(options.progress):
             write_all(out, part)
     if text.undirected and not symmetric:  # stated below the first edge
-        symmetric, notes = direction(replace(text.header, first_edge=text.undirected), options.symmetric, path)
-    require(text.num_edges, f"{path} holds no edge", "write two ids a line")
+        symmetric, notes = direction(
+            replace(text.header, first_edge=text.undirected), options.symmetric, path
+        )
+    fault = f"{path} holds no edge"
+    require(text.num_edges, fault, "write two ids a line")
     largest = text.largest
     pairs = np.memmap(binary, dtype=np.int64, mode="r").reshape(-1, 2)
-    slices = [(start, start + EDGES_A_CHUNK) for start in range(0, pairs.shape[0], EDGES_A_CHUNK)]
+    slices = [
+        (start, start + EDGES_A_CHUNK)
+        for start in range(0, pairs.shape[0], EDGES_A_CHUNK)
+    ]
     if (largest + 1) * 12 <= max(options.max_memory, 64 << 20):
         present = np.zeros(largest + 1, dtype=bool)
         for start, stop in slices:
@@ -47,7 +59,8 @@ def open_snap(path: Path, options: ImportOptions) -> GraphSource:
         number = np.cumsum(present) - 1
         num_nodes = int(number[-1]) + 1
     else:
-        number, names = None, np.empty(0, dtype=np.int64)
+        number = None
+        names = np.empty(0, dtype=np.int64)
         for start, stop in slices:
             names = distinct(np.concatenate([names, pairs[start:stop].reshape(-1)]))
         num_nodes = names.shape[0]
@@ -58,7 +71,7 @@ def open_snap(path: Path, options: ImportOptions) -> GraphSource:
             fresh = number[part] if number is not None else np.searchsorted(names, part)
             yield fresh[:, 0], fresh[:, 1]
 
-    def ids() -> Iterator[IntArray]:
+    def ids() -> Iterator[Int64Array]:
         if number is None:
             yield names
             return
@@ -67,7 +80,16 @@ def open_snap(path: Path, options: ImportOptions) -> GraphSource:
 
     gaps = largest + 1 - num_nodes
     if gaps:
-        notes.append(f"{RENUMBERED} ({gaps} unused up to {largest}); the part ids holds the original ones")
+        notes.append(
+            f"{RENUMBERED} ({gaps} unused up to {largest}); the part ids holds the original ones"
+        )
     notes += text.notes()
     original = ids if gaps else None
-    return GraphSource(num_nodes, edges, symmetric=symmetric, notes=notes, ids=original, edges_name=str(path))
+    return GraphSource(
+        num_nodes,
+        edges,
+        symmetric=symmetric,
+        notes=notes,
+        ids=original,
+        edges_name=str(path),
+    )

@@ -9,12 +9,27 @@ from __future__ import annotations
 from workloads.kronecker.fractal import plan_fractal
 from workloads.kronecker.kronecker import plan_kronecker
 from workloads.kronecker.rmat import plan_rmat
-from workloads.kronecker.spec import BaseGraph, GenerateSpec, Kind, Progress, TopologyPlan
+from workloads.kronecker.spec import (
+    BaseGraph,
+    GenerateSpec,
+    Kind,
+    Progress,
+    TopologyPlan,
+)
 
-__all__ = ["BaseGraph", "GenerateSpec", "Kind", "Progress", "TopologyPlan", "plan_topology"]
+__all__ = [
+    "BaseGraph",
+    "GenerateSpec",
+    "Kind",
+    "Progress",
+    "TopologyPlan",
+    "plan_topology",
+]
 
 
-def plan_topology(spec: GenerateSpec, progress: Progress = lambda stage, fraction: None) -> TopologyPlan:
+def plan_topology(
+    spec: GenerateSpec, progress: Progress = lambda stage, fraction: None
+) -> TopologyPlan:
     """Plan the graph that `spec` describes: exact N, E and element type, and the function that writes it; raises
     InputError where `spec` contradicts itself or cannot be reached, BudgetError where `max_memory` is too small."""
     planners = {"rmat": plan_rmat, "kronecker": plan_kronecker, "fractal": plan_fractal}

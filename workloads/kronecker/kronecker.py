@@ -10,9 +10,10 @@ from __future__ import annotations
 import numpy as np
 
 from workloads import _native
+from workloads.arraytypes import Int32Array, Int64Array
 from workloads.errors import InputError, require
 from workloads.kronecker.rmat import rmat_base, rmat_base_bytes
-from workloads.kronecker.spec import BaseGraph, GenerateSpec, Int32, Int64, Progress, TopologyPlan
+from workloads.kronecker.spec import BaseGraph, GenerateSpec, Progress, TopologyPlan
 from workloads.making.direct_stream import STREAM_BYTES
 from workloads.making.writer import PartWriter, TopologySink
 
@@ -40,25 +41,29 @@ def plan_kronecker(spec: GenerateSpec, progress: Progress) -> TopologyPlan:
             wanted = round(spec.edges * (whole / nodes) ** 2 / base.num_edges)
             if spec.edges < 0.95 * base.num_edges * nodes / base.num_nodes:
                 least = round(base.num_edges * nodes / base.num_nodes)
-                raise InputError(
-                    f"--edges {spec.edges} is below the {least} that copies of {base.name} have already",
-                    f"give --edges {least} or more, or fewer --nodes",
-                )
+                fault = f"--edges {spec.edges} is below the {least} that copies of {base.name} have already"
+                fix = f"give --edges {least} or more, or fewer --nodes"
+                raise InputError(fault, fix)
         seed_edges = max(copies, wanted)
         if spec.edges and seed_edges > copies * copies:
-            raise InputError(
-                f"--edges {spec.edges} needs {seed_edges} links between {copies} copies, which have {copies * copies}",
-                f"give --edges {copies * copies * base.num_edges} or less, or more --nodes",
-            )
+            fault = f"--edges {spec.edges} needs {seed_edges} links between {copies} copies, which have {copies * copies}"
+            fix = f"give --edges {copies * copies * base.num_edges} or less, or more --nodes"
+            raise InputError(fault, fix)
         seed_edges = min(seed_edges, copies * copies)
     dtype = spec.dtype_for(nodes)
     seed_indptr, seed_indices = seed_graph(copies, seed_edges, spec.seed)
     # The stream keeps one more indptr where the last copy is cut, and three numbers a copy.
     spec.require(
         "the base graph and the write buffers",
-        base.num_edges * 4 + base.num_nodes * 16 + seed_edges * 4 + copies * 40 + STREAM_BYTES,
+        base.num_edges * 4
+        + base.num_nodes * 16
+        + seed_edges * 4
+        + copies * 40
+        + STREAM_BYTES,
     )
-    stream = _native.KroneckerStream(base.indptr, base.indices, seed_indptr, seed_indices, nodes)
+    stream = _native.KroneckerStream(
+        base.indptr, base.indices, seed_indptr, seed_indices, nodes
+    )
 
     def write(sink: TopologySink, progress: Progress) -> None:
         for part, stage, element, count, fill in (
@@ -74,11 +79,16 @@ def plan_kronecker(spec: GenerateSpec, progress: Progress) -> TopologyPlan:
                     at += room.shape[0]
                     progress(stage, at / count)
 
-    details = {"base_nodes": base.num_nodes, "base_edges": base.num_edges, "copies": copies, "seed_edges": seed_edges}
+    details = {
+        "base_nodes": base.num_nodes,
+        "base_edges": base.num_edges,
+        "copies": copies,
+        "seed_edges": seed_edges,
+    }
     return TopologyPlan(nodes, stream.num_edges, dtype, base, write, details)
 
 
-def seed_graph(copies: int, edges: int, seed: int) -> tuple[Int64, Int32]:
+def seed_graph(copies: int, edges: int, seed: int) -> tuple[Int64Array, Int32Array]:
     """Make the seed graph S in CSC: a circulant, so that all K copies have equally many neighbours (or one more).
 
     Every node gets a loop (a copy keeps its own edges), then its two neighbours on the ring (which connects the
@@ -90,12 +100,20 @@ def seed_graph(copies: int, edges: int, seed: int) -> tuple[Int64, Int32]:
         raise ValueError("a seed graph has from K to K^2 edges")
     whole, rest = divmod(edges, copies)
     distances = np.concatenate(
-        [[1], 2 + np.random.Generator(np.random.Philox(key=seed)).permutation(max(0, (copies - 1) // 2 - 1))]
+        [
+            [1],
+            2
+            + np.random.Generator(np.random.Philox(key=seed)).permutation(
+                max(0, (copies - 1) // 2 - 1)
+            ),
+        ]
     )
     offsets = [0]
     half = copies // 2 if copies % 2 == 0 and copies > 1 else None
     if half is not None and whole % 2 == 0 and whole > 0:
-        offsets.append(half)  # its own opposite: an even number of neighbours stays symmetric
+        offsets.append(
+            half
+        )  # its own opposite: an even number of neighbours stays symmetric
     for distance in distances.tolist():
         if 0 < distance < copies - distance:
             offsets += [distance, copies - distance]
@@ -103,7 +121,9 @@ def seed_graph(copies: int, edges: int, seed: int) -> tuple[Int64, Int32]:
         offsets.append(half)
     nodes = np.arange(copies, dtype=np.int64)
     target = np.repeat(nodes, whole)
-    source = (target + np.tile(np.array(offsets[:whole], dtype=np.int64), copies)) % copies
+    source = (
+        target + np.tile(np.array(offsets[:whole], dtype=np.int64), copies)
+    ) % copies
     if rest:  # one neighbour more, for nodes spread evenly
         extra = np.arange(rest, dtype=np.int64) * copies // rest
         target = np.concatenate([target, extra])
@@ -117,14 +137,18 @@ def sorted_base(base: BaseGraph, spec: GenerateSpec) -> BaseGraph:
     """Copy the base graph with int32 ids and ascending lists; raises InputError where it is empty or has 2^31 nodes or
     more, BudgetError where it does not fit `max_memory`."""
     if base.num_nodes < 1 or base.num_edges < 1:
-        raise InputError(f"the base graph {base.name} has no edges", "give one that has")
+        fault = f"the base graph {base.name} has no edges"
+        raise InputError(fault, "give one that has")
     if base.num_nodes >= 1 << 31:
-        raise InputError(f"the base graph {base.name} has {base.num_nodes} nodes", "bases have fewer than 2^31")
+        fault = f"the base graph {base.name} has {base.num_nodes} nodes"
+        raise InputError(fault, "bases have fewer than 2^31")
     spec.require("the base graph", base.num_edges * 4 + base.num_nodes * 8)
     indices = np.array(base.indices, dtype=np.int32)
     indptr = np.ascontiguousarray(base.indptr, dtype=np.int64)
     _native.sort_lists(indptr, indices, spec.num_threads)
-    return BaseGraph(indptr, indices, base.labels, base.features, base.num_classes, base.name)
+    return BaseGraph(
+        indptr, indices, base.labels, base.features, base.num_classes, base.name
+    )
 
 
 def _copies(spec: GenerateSpec, base: BaseGraph) -> tuple[int, int]:
@@ -132,28 +156,53 @@ def _copies(spec: GenerateSpec, base: BaseGraph) -> tuple[int, int]:
     copies = spec.copies_of(base)
     nodes = spec.nodes or copies * base.num_nodes
     fault = f"--nodes {nodes} and --expand {copies} contradict each other for a base of {base.num_nodes} nodes"
-    require((copies - 1) * base.num_nodes < nodes <= copies * base.num_nodes, fault, "give one of them")
+    require(
+        (copies - 1) * base.num_nodes < nodes <= copies * base.num_nodes,
+        fault,
+        "give one of them",
+    )
     return copies, nodes
 
 
-def _drawn_base(spec: GenerateSpec, progress: Progress) -> tuple[BaseGraph, int, int, int]:
+def _drawn_base(
+    spec: GenerateSpec, progress: Progress
+) -> tuple[BaseGraph, int, int, int]:
     """Draw an R-MAT base for a product of the wanted size; return it with copies, seed-graph edges and nodes."""
     nodes, edges = spec.drawn_size()
     copies = spec.expand or _whole_copies(nodes)
     base_nodes = -(-nodes // copies)
     copies = -(-nodes // base_nodes)
     # Two copies linked to each; more where the base alone would be too dense.
-    linked = min(copies, max(2, -(-4 * edges // (nodes * base_nodes)))) if edges >= 2 * nodes else 1
+    linked = (
+        min(copies, max(2, -(-4 * edges // (nodes * base_nodes))))
+        if edges >= 2 * nodes
+        else 1
+    )
     seed_edges = linked * copies
-    share = (nodes / (copies * base_nodes)) ** 2  # of the edges that stay: the cut removes targets and sources
+    share = (
+        nodes / (copies * base_nodes)
+    ) ** 2  # of the edges that stay: the cut removes targets and sources
     base_edges = max(1, round(edges / share / seed_edges))
     spec.require("drawing a base graph", rmat_base_bytes(base_nodes, base_edges))
     progress("base graph", 0.0)
-    base = rmat_base(base_nodes, base_edges, spec.seed, spec.num_threads, communities=spec.communities)
+    base = rmat_base(
+        base_nodes,
+        base_edges,
+        spec.seed,
+        spec.num_threads,
+        communities=spec.communities,
+    )
     return base, copies, seed_edges, nodes
 
 
 def _whole_copies(nodes: int) -> int:
     """Choose the copies of a base of at most 2^18 nodes; a number that divides `nodes` where one is near."""
     least = min(nodes, max(_MIN_COPIES, -(-nodes // _BASE_NODES)))
-    return next((copies for copies in range(least, least + least // 4 + 4) if nodes % copies == 0), least)
+    return next(
+        (
+            copies
+            for copies in range(least, least + least // 4 + 4)
+            if nodes % copies == 0
+        ),
+        least,
+    )

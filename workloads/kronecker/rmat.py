@@ -7,8 +7,15 @@ from bisect import bisect_right
 import numpy as np
 
 from workloads import _native
+from workloads.arraytypes import Int64Array
 from workloads.errors import InputError, require
-from workloads.kronecker.spec import DEFAULT_MEAN_DEGREE, BaseGraph, GenerateSpec, Int64, Progress, TopologyPlan
+from workloads.kronecker.spec import (
+    DEFAULT_MEAN_DEGREE,
+    BaseGraph,
+    GenerateSpec,
+    Progress,
+    TopologyPlan,
+)
 from workloads.making.direct_stream import STREAM_BYTES
 from workloads.making.writer import PartWriter, TopologySink
 
@@ -21,10 +28,18 @@ def plan_rmat(spec: GenerateSpec, progress: Progress) -> TopologyPlan:
     `nodes` is missing or above 2^32, or options of the expansions are given, BudgetError where `max_memory` does not
     hold `indptr` and the longest list.
     """
-    require(spec.nodes, "--kind rmat needs --nodes", "give for example --nodes 2M --edges 40M")
+    require(
+        spec.nodes,
+        "--kind rmat needs --nodes",
+        "give for example --nodes 2M --edges 40M",
+    )
     if spec.base is not None or spec.expand:
-        raise InputError("--kind rmat takes no --base and no --expand", "use --kind kronecker or fractal")
-    require(spec.nodes <= 1 << 32, f"--kind rmat takes at most 2^32 nodes, {spec.nodes} asked", "use --kind kronecker")
+        raise InputError(
+            "--kind rmat takes no --base and no --expand",
+            "use --kind kronecker or fractal",
+        )
+    fault = f"--kind rmat takes at most 2^32 nodes, {spec.nodes} asked"
+    require(spec.nodes <= 1 << 32, fault, "use --kind kronecker")
     nodes = spec.nodes
     edges = spec.edges or DEFAULT_MEAN_DEGREE * nodes
     dtype = spec.dtype_for(nodes)
@@ -33,7 +48,7 @@ def plan_rmat(spec: GenerateSpec, progress: Progress) -> TopologyPlan:
 
     graph = _native.Rmat(nodes, edges, spec.seed, True, spec.communities)
 
-    def labels(first: int, count: int) -> Int64:
+    def labels(first: int, count: int) -> Int64Array:
         out = np.empty(count, dtype=np.int64)
         graph.labels(first, out)
         return out
@@ -56,11 +71,21 @@ def plan_rmat(spec: GenerateSpec, progress: Progress) -> TopologyPlan:
                 del lists
         progress("edges", 1.0)
 
-    details = {"a": 0.57, "b": 0.19, "c": 0.19, "d": 0.05, "communities": spec.communities}
-    return TopologyPlan(nodes, edges, dtype, None, write, details, labels if spec.communities else None)
+    details = {
+        "a": 0.57,
+        "b": 0.19,
+        "c": 0.19,
+        "d": 0.05,
+        "communities": spec.communities,
+    }
+    return TopologyPlan(
+        nodes, edges, dtype, None, write, details, labels if spec.communities else None
+    )
 
 
-def _column_ranges(indptr: Int64, spec: GenerateSpec, fixed: int, itemsize: int) -> list[tuple[int, int]]:
+def _column_ranges(
+    indptr: Int64Array, spec: GenerateSpec, fixed: int, itemsize: int
+) -> list[tuple[int, int]]:
     """Cut the columns into ranges whose lists, and four bytes a column for fill marks, fit the rest of the bound."""
     nodes = indptr.shape[0] - 1
     room = spec.max_memory - fixed
@@ -71,7 +96,9 @@ def _column_ranges(indptr: Int64, spec: GenerateSpec, fixed: int, itemsize: int)
 
     ranges = []
     while first < nodes:
-        last = bisect_right(range(nodes + 1), room, lo=first, key=size) - 1  # the last column whose range still fits
+        last = (
+            bisect_right(range(nodes + 1), room, lo=first, key=size) - 1
+        )  # the last column whose range still fits
         if last <= first:
             spec.require("its longest list", fixed + size(first + 1))
         ranges.append((first, last))
@@ -80,7 +107,13 @@ def _column_ranges(indptr: Int64, spec: GenerateSpec, fixed: int, itemsize: int)
 
 
 def rmat_base(
-    nodes: int, edges: int, seed: int, threads: int, *, permute: bool = True, communities: int = 0
+    nodes: int,
+    edges: int,
+    seed: int,
+    threads: int,
+    *,
+    permute: bool = True,
+    communities: int = 0,
 ) -> BaseGraph:
     """Draw an R-MAT graph of exactly `edges` edges in memory, without duplicates and self-loops; raises InputError
     where one of this size has fewer different edges.
@@ -103,17 +136,20 @@ def rmat_base(
         keep[1:] &= (indices[1:] != indices[:-1]) | (target[1:] != target[:-1])
         found = int(np.count_nonzero(keep))
         if found >= edges:
-            surplus = np.random.Generator(np.random.Philox(key=seed)).choice(found, found - edges, replace=False)
+            surplus = np.random.Generator(np.random.Philox(key=seed)).choice(
+                found, found - edges, replace=False
+            )
             keep[np.flatnonzero(keep)[surplus]] = False
             labels = np.empty(nodes, dtype=np.int64) if communities else None
             if labels is not None:
                 graph.labels(0, labels)
             np.cumsum(np.bincount(target[keep], minlength=nodes), out=indptr[1:])
-            return BaseGraph(indptr, indices[keep], labels, num_classes=communities, name="rmat")
+            return BaseGraph(
+                indptr, indices[keep], labels, num_classes=communities, name="rmat"
+            )
         draws = int(draws * 1.6)
-    raise InputError(
-        f"{nodes} nodes have no room for {edges} different R-MAT edges", "ask for fewer edges or more nodes"
-    )
+    fault = f"{nodes} nodes have no room for {edges} different R-MAT edges"
+    raise InputError(fault, "ask for fewer edges or more nodes")
 
 
 def rmat_base_bytes(nodes: int, edges: int) -> int:

@@ -13,8 +13,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from workloads.arraytypes import Array, Float32Array, Int64Array, IntegerArray
 from workloads.distinct import distinct
-from workloads.importers.source import EDGES_A_CHUNK, EdgeChunk, IntArray, check_ids
+from workloads.importers.source import EDGES_A_CHUNK, EdgeChunk, check_ids
 from workloads.making.writer import DatasetWriter
 from workloads.npyfile import write_all
 
@@ -44,7 +45,7 @@ def build_csc(
     max_memory: int = 1 << 30,
     symmetric: bool = False,
     keep_duplicates: bool = False,
-    weights: Callable[[], Iterator[npt.NDArray[Any]]] | None = None,
+    weights: Callable[[], Iterator[Array]] | None = None,
     other_bytes: int = 0,
     name: str = "the graph",
     progress: Callable[[str, float], None] = lambda stage, fraction: None,
@@ -83,15 +84,26 @@ def build_csc(
     progress("counting edges", 1.0)
     record: np.dtype[Any] = _KEY if weights is None else _WEIGHTED
     lasting = np.dtype(index_dtype).itemsize + (0 if weights is None else 4)
-    writer.require_space(total * (record.itemsize + lasting) + 8 * num_nodes + other_bytes)
+    writer.require_space(
+        total * (record.itemsize + lasting) + 8 * num_nodes + other_bytes
+    )
     # Sorting takes as much again, with weights also the order and the sums.
-    bounds = _ranges(degrees, max(_LEAST_RANGE, max_memory // (16 if weights is None else 48)))
+    bounds = _ranges(
+        degrees, max(_LEAST_RANGE, max_memory // (16 if weights is None else 48))
+    )
     del degrees
 
     duplicates = self_loops = written = infinite = 0
     indptr = np.zeros(num_nodes + 1, dtype=np.int64)
     path, offset = writer.begin("indices", index_dtype, total)
-    files = _spill(_directed(edges, symmetric, weights), bounds, num_nodes, writer.folder, total, progress)
+    files = _spill(
+        _directed(edges, symmetric, weights),
+        bounds,
+        num_nodes,
+        writer.folder,
+        total,
+        progress,
+    )
     with ExitStack() as stack:
         out = stack.enter_context(path.open("r+b", buffering=0))
         out.seek(offset)
@@ -125,7 +137,9 @@ def build_csc(
                 before = tail
                 if not len(part):
                     continue
-                target = part // num_nodes + first  # by one number, which numpy divides by faster than by `divmod`
+                target = (
+                    part // num_nodes + first
+                )  # by one number, which numpy divides by faster than by `divmod`
                 source = part - (target - first) * num_nodes
                 self_loops += int(np.count_nonzero(target == source))
                 low = int(target[0])
@@ -144,7 +158,7 @@ def build_csc(
 
 def collect_csc(
     edges: Callable[[], Iterator[EdgeChunk]], num_nodes: int, symmetric: bool = False
-) -> tuple[IntArray, npt.NDArray[np.integer]]:
+) -> tuple[Int64Array, IntegerArray]:
     """Build the neighbour lists of a small graph in memory: `indptr` int64 [N + 1], `indices` [E] without duplicates;
     `symmetric` takes each edge in both directions. Raises InputError where an id is outside [0, N)."""
     parts = []
@@ -154,17 +168,19 @@ def collect_csc(
     keys = distinct(np.concatenate(parts)) if parts else np.empty(0, dtype=np.int64)
     target, source = np.divmod(keys, num_nodes)
     indptr = np.cumsum(np.bincount(target + 1, minlength=num_nodes + 1), dtype=np.int64)
-    return indptr, source.astype(np.int32 if num_nodes <= np.iinfo(np.int32).max else np.int64)
+    return indptr, source.astype(
+        np.int32 if num_nodes <= np.iinfo(np.int32).max else np.int64
+    )
 
 
 def _directed(
     edges: Callable[[], Iterator[EdgeChunk]],
     symmetric: bool,
-    weights: Callable[[], Iterator[npt.NDArray[Any]]] | None = None,
-) -> Iterator[tuple[npt.NDArray[np.integer], npt.NDArray[np.integer], npt.NDArray[Any] | None]]:
+    weights: Callable[[], Iterator[Array]] | None = None,
+) -> Iterator[tuple[IntegerArray, IntegerArray, Array | None]]:
     """Yield the edges as sources, destinations and weights; if `symmetric`, each chunk is followed by its edges in
     reverse, without self-loops."""
-    kept: Iterator[npt.NDArray[Any] | None] = repeat(None) if weights is None else weights()
+    kept: Iterator[Array | None] = repeat(None) if weights is None else weights()
     for (source, target), weight in zip(edges(), kept, strict=weights is not None):
         yield source, target, weight
         if not symmetric:
@@ -177,13 +193,15 @@ def _directed(
         yield target[reversible], source[reversible], reverse_weight
 
 
-def _keys(target: IntArray, num_nodes: int, source: npt.NDArray[np.integer]) -> IntArray:
+def _keys(target: Int64Array, num_nodes: int, source: IntegerArray) -> Int64Array:
     """Return each edge as one number; in int64, since numpy adds int64 and uint64 as floats."""
-    keys: IntArray = np.add(target * num_nodes, source, dtype=np.int64, casting="unsafe")
+    keys: Int64Array = np.add(
+        target * num_nodes, source, dtype=np.int64, casting="unsafe"
+    )
     return keys
 
 
-def _summed(records: npt.NDArray[Any]) -> tuple[IntArray, npt.NDArray[np.float32]]:
+def _summed(records: Array) -> tuple[Int64Array, Float32Array]:
     """Return the ascending distinct keys of weighted edges, and the sum of the weights of each."""
     order = np.argsort(records["key"], kind="stable")
     keys = records["key"][order]
@@ -194,24 +212,28 @@ def _summed(records: npt.NDArray[Any]) -> tuple[IntArray, npt.NDArray[np.float32
         return keys[first], np.add.reduceat(records["weight"][order], first)
 
 
-def _check_edges(source: npt.NDArray[np.integer], target: npt.NDArray[np.integer], num_nodes: int, name: str) -> None:
+def _check_edges(
+    source: IntegerArray, target: IntegerArray, num_nodes: int, name: str
+) -> None:
     for ids in (source, target):
         check_ids(ids, num_nodes, f"{name}: an edge")
 
 
-def _ranges(degrees: IntArray, edges_a_range: int) -> IntArray:
+def _ranges(degrees: Int64Array, edges_a_range: int) -> Int64Array:
     """Cut the destinations into ranges of about `edges_a_range` edges at most: borders, int64 [ranges + 1]."""
     ends = np.cumsum(degrees)
     total = int(ends[-1])
     wanted = min(_MAX_BUCKETS, max(1, -(-total // edges_a_range)))
-    cuts = np.searchsorted(ends, np.arange(1, wanted) * (total / wanted), side="left") + 1
+    cuts = (
+        np.searchsorted(ends, np.arange(1, wanted) * (total / wanted), side="left") + 1
+    )
     inner = cuts[(cuts > 0) & (cuts < degrees.shape[0])]
     return np.unique(np.concatenate([[0], inner, [degrees.shape[0]]])).astype(np.int64)
 
 
 def _spill(
-    edges: Iterator[tuple[npt.NDArray[np.integer], npt.NDArray[np.integer], npt.NDArray[Any] | None]],
-    bounds: IntArray,
+    edges: Iterator[tuple[IntegerArray, IntegerArray, Array | None]],
+    bounds: Int64Array,
     num_nodes: int,
     folder: Path,
     total: int,
@@ -224,18 +246,31 @@ def _spill(
         files = [stack.enter_context(path.open("wb", buffering=0)) for path in paths]
         for source, target, weight in edges:
             wide = target.astype(np.int64)
-            owner = np.searchsorted(bounds, wide, side="right") - 1 if len(files) > 1 else None
-            keys: npt.NDArray[Any] = _keys(wide if owner is None else wide - bounds[owner], num_nodes, source)
+            owner = (
+                np.searchsorted(bounds, wide, side="right") - 1
+                if len(files) > 1
+                else None
+            )
+            keys: Array = _keys(
+                wide if owner is None else wide - bounds[owner], num_nodes, source
+            )
             if weight is not None:
                 pairs = np.empty(len(keys), dtype=_WEIGHTED)
-                with np.errstate(over="ignore"):  # counted: values beyond float32 become infinite
-                    pairs["key"], pairs["weight"] = keys, weight
+                with np.errstate(
+                    over="ignore"
+                ):  # counted: values beyond float32 become infinite
+                    pairs["key"] = keys
+                    pairs["weight"] = weight
                 keys = pairs
             if owner is None:
                 write_all(files[0], keys)
             else:
-                keys = keys[np.argsort(owner.astype(np.uint16), kind="stable")]  # 16 bits: numpy's radix sort
-                borders = np.concatenate([[0], np.cumsum(np.bincount(owner, minlength=len(files)))])
+                keys = keys[
+                    np.argsort(owner.astype(np.uint16), kind="stable")
+                ]  # 16 bits: numpy's radix sort
+                borders = np.concatenate(
+                    [[0], np.cumsum(np.bincount(owner, minlength=len(files)))]
+                )
                 for index, file in enumerate(files):
                     if borders[index] < borders[index + 1]:
                         write_all(file, keys[borders[index] : borders[index + 1]])

@@ -9,13 +9,13 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
-import numpy.typing as npt
 import xxhash
 
+from workloads.arraytypes import UInt8Array
 from workloads.direct_files import aligned_empty, open_direct, padded, read_at, write_at
 from workloads.errors import DataIOError
 
-Bytes = npt.NDArray[np.uint8]
+Bytes = UInt8Array
 BUFFER_BYTES = 4 << 20
 DEPTH = 8
 STREAM_BYTES = BUFFER_BYTES * DEPTH + (2 << 20)  # with the stacks of the threads
@@ -30,7 +30,12 @@ class DirectStream:
     """
 
     def __init__(
-        self, path: Path, offset: int, *, digest: xxhash.xxh3_64 | None = None, read_back: bool = False
+        self,
+        path: Path,
+        offset: int,
+        *,
+        digest: xxhash.xxh3_64 | None = None,
+        read_back: bool = False,
     ) -> None:
         """Open the file to write from `offset` on.
 
@@ -41,17 +46,25 @@ class DirectStream:
             read_back: whether each buffer, once written, is read back from disk and compared; buffers are half as large
                 then, so that the memory for reading is included in `STREAM_BYTES`.
         """
-        self._path, self._offset, self._digest = path, offset, digest
+        self._path = path
+        self._offset = offset
+        self._digest = digest
         self._file = open_direct(path, os.O_RDWR if read_back else os.O_WRONLY)
-        self._writers, self._hasher = ThreadPoolExecutor(_WRITERS), ThreadPoolExecutor(1)
+        self._writers = ThreadPoolExecutor(_WRITERS)
+        self._hasher = ThreadPoolExecutor(1)
         self._size = BUFFER_BYTES // 2 if read_back else BUFFER_BYTES
         memory = aligned_empty(DEPTH * self._size).reshape(DEPTH, self._size)
         # In the order of their last use, each with the work that has to end before the next one.
-        self._buffers = deque[tuple[Bytes, list[Future[None]]]]((row, []) for row in memory)
-        self._work, self._spare = self._write, deque[Bytes]()
+        self._buffers = deque[tuple[Bytes, list[Future[None]]]](
+            (row, []) for row in memory
+        )
+        self._work = self._write
+        self._spare = deque[Bytes]()
         if read_back:
             self._work = self._write_and_compare
-            self._spare.extend(aligned_empty(_WRITERS * self._size).reshape(_WRITERS, self._size))
+            self._spare.extend(
+                aligned_empty(_WRITERS * self._size).reshape(_WRITERS, self._size)
+            )
         self._current: Bytes | None = None
         self._used = 0
 
@@ -59,7 +72,11 @@ class DirectStream:
         """Return the free part of the current buffer, never empty, to fill with the next bytes."""
         if self._current is None:
             # The last used of those that are free, so that memory that the disk's speed does not need stays untouched.
-            free = (at for at, (_, work) in reversed([*enumerate(self._buffers)]) if all(one.done() for one in work))
+            free = (
+                at
+                for at, (_, work) in reversed([*enumerate(self._buffers)])
+                if all(one.done() for one in work)
+            )
             at = next(free, 0)
             self._current, under_way = self._buffers[at]
             del self._buffers[at]
@@ -75,17 +92,21 @@ class DirectStream:
 
     def flush(self) -> None:
         """Begin to write the current buffer; if it is not full, no more bytes may follow."""
-        memory, used = self._current, self._used
+        memory = self._current
+        used = self._used
         if memory is None:
             return
         whole = memory[: padded(used)]
-        whole[used:] = 0  # direct I/O takes whole pages: the file is up to a page longer than its content
+        whole[used:] = (
+            0  # direct I/O takes whole pages: the file is up to a page longer than its content
+        )
         work = [self._writers.submit(self._work, whole, self._offset)]
         if self._digest is not None:
             work.append(self._hasher.submit(self._digest.update, memory[:used].data))
         self._buffers.append((memory, work))
         self._offset += used
-        self._current, self._used = None, 0
+        self._current = None
+        self._used = 0
 
     def write(self, data: Bytes) -> None:
         """Append a copy of flat `data`."""
@@ -102,7 +123,9 @@ class DirectStream:
         for threads in (self._writers, self._hasher):
             threads.shutdown(cancel_futures=cancel)
         os.close(self._file)
-        ended = [work for _, under_way in self._buffers if not cancel for work in under_way]
+        ended = [
+            work for _, under_way in self._buffers if not cancel for work in under_way
+        ]
         self._buffers.clear()
         self._spare.clear()
         self._current = None
@@ -114,7 +137,9 @@ class DirectStream:
 
     def _write_and_compare(self, data: Bytes, offset: int) -> None:
         self._write(data, offset)
-        if not fcntl.fcntl(self._file, fcntl.F_GETFL) & os.O_DIRECT:  # the read is not to find the page cache's copy
+        if (
+            not fcntl.fcntl(self._file, fcntl.F_GETFL) & os.O_DIRECT
+        ):  # the read is not to find the page cache's copy
             os.fdatasync(self._file)
             os.posix_fadvise(self._file, offset, len(data), os.POSIX_FADV_DONTNEED)
         memory = self._spare.pop()
@@ -122,5 +147,7 @@ class DirectStream:
         read_at(self._file, found, offset, self._path)
         if not np.array_equal(found.view(np.uint64), data.view(np.uint64)):
             fault = f"{self._path.name} reads back other than it was written, in the {len(data)} bytes from {offset} on"
-            raise DataIOError(fault, path=str(self._path), offset=offset, fix="check the device")
+            raise DataIOError(
+                fault, path=str(self._path), offset=offset, fix="check the device"
+            )
         self._spare.append(memory)

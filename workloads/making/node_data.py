@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from workloads import _native
+from workloads.arraytypes import Array, Float32Array, Int64Array
 from workloads.direct_files import small_maps
 from workloads.errors import InputError, check_choice, require
 from workloads.kronecker import Progress
@@ -25,11 +26,11 @@ _SWEEPS = 10
 # Length of the class centres in units of the noise: a single row reveals its class most of the time, not always.
 SIGNAL = 3.0
 _BASE_NOISE = 0.1
-_CENTRE_IDS = 1 << 62  # beyond any node's id, so that no node shares its draws with a centre
+_CENTRE_IDS = (
+    1 << 62
+)  # beyond any node's id, so that no node shares its draws with a centre
 _PROJECTION_IDS = 1 << 61
 _CHUNK_BYTES = 16 << 20
-
-IntArray = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True)
@@ -40,18 +41,25 @@ class NodeDataSpec:
     dtype: str = "float32"  # or `float16`
     classes: int = 16
     labels: str = "homophilous"  # communities of the graph, so that labels agree along edges; or `random`
-    features: str = "learnable"  # the class's centre plus noise; or `random`, noise alone
+    features: str = (
+        "learnable"  # the class's centre plus noise; or `random`, noise alone
+    )
 
     def check(self) -> None:
         """Check the settings; raises InputError with the option, its value and its valid values."""
-        require(self.dim >= 1, f"--dim is {self.dim}", "give at least 1")
-        require(1 <= self.classes <= MAX_CLASSES, f"--classes is {self.classes}", f"give 1 to {MAX_CLASSES}")
+        fault = f"--dim is {self.dim}"
+        require(self.dim >= 1, fault, "give at least 1")
+        fault = f"--classes is {self.classes}"
+        fix = f"give 1 to {MAX_CLASSES}"
+        require(1 <= self.classes <= MAX_CLASSES, fault, fix)
         check_choice("--dtype", self.dtype, ("float32", "float16"))
         check_choice("--labels", self.labels, ("homophilous", "random"))
         check_choice("--features", self.features, ("learnable", "random"))
 
 
-def make_labels(spec: NodeDataSpec, seed: int, indptr: IntArray, indices: npt.NDArray[Any]) -> IntArray:
+def make_labels(
+    spec: NodeDataSpec, seed: int, indptr: Int64Array, indices: Array
+) -> Int64Array:
     """Make labels, int64 [N] in [0, classes), of the graph with in-neighbours `indices` (may be memory-mapped)."""
     if spec.labels == "random":
         return random_labels(indptr.shape[0] - 1, spec.classes, seed)
@@ -61,7 +69,7 @@ def make_labels(spec: NodeDataSpec, seed: int, indptr: IntArray, indices: npt.ND
 def generate_features(
     writer: DatasetWriter,
     spec: NodeDataSpec,
-    labels: IntArray,
+    labels: Int64Array,
     num_classes: int,
     seed: int,
     salt: Salt | None,
@@ -81,37 +89,49 @@ def generate_features(
     salt = salt or Salt.of_root(writer.path.parent)
     writer.salt = salt.digest
     threads = len(os.sched_getaffinity(0))
-    options: dict[str, Any] = {"dtype": spec.dtype, "seed": seed, "salt": salt, "threads": threads}
+    options: dict[str, Any] = {
+        "dtype": spec.dtype,
+        "seed": seed,
+        "salt": salt,
+        "threads": threads,
+    }
     if spec.features == "random":
         source = FeatureSource.random(num_nodes, spec.dim, **options)
     elif base_features is not None:
         source = FeatureSource.of_base(base_features, num_nodes, spec.dim, **options)
     else:
         source = FeatureSource.of_classes(labels, num_classes, spec.dim, **options)
-    write_features(writer, (num_nodes, spec.dim), source.dtype, source.chunks(), progress)
+    write_features(
+        writer, (num_nodes, spec.dim), source.dtype, source.chunks(), progress
+    )
 
 
 def write_features(
     writer: DatasetWriter,
     shape: tuple[int, int],
     dtype: np.dtype[Any],
-    chunks: Iterable[npt.NDArray[Any]],
+    chunks: Iterable[Array],
     progress: Progress,
 ) -> None:
     """Write `features` of shape [N, D] from chunks of their rows in order; raises InputError where there are more or
     fewer rows than nodes."""
-    done, num_nodes = 0, shape[0]
+    done = 0
+    num_nodes = shape[0]
     with PartWriter(writer, "features", dtype, shape) as stream:
         for rows in chunks:
             done += rows.shape[0]
             if done > num_nodes:
-                raise InputError(f"there are more feature rows than the {num_nodes} nodes", "give a row for each node")
+                raise InputError(
+                    f"there are more feature rows than the {num_nodes} nodes",
+                    "give a row for each node",
+                )
             stream.write(rows)
             progress("writing features", done / num_nodes)
-        require(done >= num_nodes, f"there are {done} feature rows for {num_nodes} nodes", "give a row for each node")
+        fault = f"there are {done} feature rows for {num_nodes} nodes"
+        require(done >= num_nodes, fault, "give a row for each node")
 
 
-def write_ids(writer: DatasetWriter, ids: Iterable[IntArray], num_nodes: int) -> None:
+def write_ids(writer: DatasetWriter, ids: Iterable[Int64Array], num_nodes: int) -> None:
     """Write `ids`, the nodes' original ids, from chunks of int64 in the order of the nodes."""
     with writer.stream("ids", np.int64, num_nodes) as stream:
         for chunk in ids:
@@ -122,14 +142,23 @@ def check_fractions(train: float, valid: float, test: float) -> None:
     """Check the shares of train, valid and test; raises InputError where one is outside [0, 1], train is 0, or they
     exceed 1 together."""
     for name, value in (("train", train), ("valid", valid), ("test", test)):
-        require(0 <= value <= 1, f"--{name}-fraction is {value}, which is not in [0, 1]", "give a share like 0.01")
-    require(train != 0, "--train-fraction is 0, so that nothing could be trained", "give a share like 0.01")
+        fault = f"--{name}-fraction is {value}, which is not in [0, 1]"
+        require(0 <= value <= 1, fault, "give a share like 0.01")
+    require(
+        train != 0,
+        "--train-fraction is 0, so that nothing could be trained",
+        "give a share like 0.01",
+    )
     total = train + valid + test
-    fault = f"--train-fraction, --valid-fraction and --test-fraction are {total:g} together"
+    fault = (
+        f"--train-fraction, --valid-fraction and --test-fraction are {total:g} together"
+    )
     require(total <= 1 + 1e-9, fault, "stay below 1")
 
 
-def draw_splits(labels: IntArray, fractions: tuple[float, float, float], seed: int) -> Iterator[tuple[IntArray, ...]]:
+def draw_splits(
+    labels: Int64Array, fractions: tuple[float, float, float], seed: int
+) -> Iterator[tuple[Int64Array, ...]]:
     """Draw ascending ids of train, valid and test for some nodes at a time, with `fractions` as shares of the labelled
     nodes: `labels`, int64 [N] (may be memory-mapped), -1 for unlabelled."""
     bounds = np.cumsum(fractions)
@@ -146,16 +175,26 @@ def draw_splits(labels: IntArray, fractions: tuple[float, float, float], seed: i
         ends = np.minimum(np.cumsum(np.maximum(wanted - given, 0)), known.shape[0])
         begins = np.concatenate([[0], ends[:-1]])
         given += ends - begins
-        yield tuple(np.sort(order[begin:end]) for begin, end in zip(begins, ends, strict=True))
+        yield tuple(
+            np.sort(order[begin:end]) for begin, end in zip(begins, ends, strict=True)
+        )
 
 
-def write_splits(writer: DatasetWriter, labels: IntArray, fractions: tuple[float, float, float], seed: int) -> None:
+def write_splits(
+    writer: DatasetWriter,
+    labels: Int64Array,
+    fractions: tuple[float, float, float],
+    seed: int,
+) -> None:
     """Draw the splits by `draw_splits` and write `train`, `valid` and `test`; raises InputError where no node has a
     label."""
     chunks = zip(*draw_splits(labels, fractions, seed), strict=True)
     train, valid, test = (np.concatenate(part).astype(np.int64) for part in chunks)
     if train.shape[0] == 0:
-        raise InputError("no node has a label, so there is nothing to train on", "use --labels random or homophilous")
+        raise InputError(
+            "no node has a label, so there is nothing to train on",
+            "use --labels random or homophilous",
+        )
     writer.write("train", train)
     writer.write("valid", valid)
     writer.write("test", test)
@@ -171,8 +210,8 @@ class FeatureSource:
     def __init__(
         self,
         num_nodes: int,
-        centres: npt.NDArray[np.float32],
-        group: Callable[[IntArray], IntArray],
+        centres: Float32Array,
+        group: Callable[[Int64Array], Int64Array],
         *,
         dtype: npt.DTypeLike = "float32",
         seed: int = 0,
@@ -185,27 +224,36 @@ class FeatureSource:
         `group` gives the groups of node ids, int64 [n], each below G; `noise` is the factor of the noise, `threads` the
         number of threads that fill rows. Datasets without a `salt` are those of older Outcores.
         """
-        self.num_nodes, self.dim, self.dtype = num_nodes, int(centres.shape[1]), np.dtype(dtype)
-        require(self.dtype in (np.float32, np.float16), f"features cannot be {self.dtype}", "use float32 or float16")
+        self.num_nodes = num_nodes
+        self.dim = int(centres.shape[1])
+        self.dtype = np.dtype(dtype)
+        fault = f"features cannot be {self.dtype}"
+        require(self.dtype in (np.float32, np.float16), fault, "use float32 or float16")
         self._centres = np.ascontiguousarray(centres, dtype=np.float32)
         self._key = seed if salt is None else salt.key(seed)
-        self._group, self._noise, self._threads = group, noise, max(1, threads)
+        self._group = group
+        self._noise = noise
+        self._threads = max(1, threads)
 
     @classmethod
-    def of_classes(cls, labels: IntArray, num_classes: int, dim: int, **options: Any) -> FeatureSource:
+    def of_classes(
+        cls, labels: Int64Array, num_classes: int, dim: int, **options: Any
+    ) -> FeatureSource:
         """Make rows [N, dim] of class centres plus noise; a node without label (`labels`, int64 [N], is negative) gets
         noise alone. `options`: `dtype`, `seed`, `salt`, `threads`."""
         centres = class_centres(num_classes, dim, int(options.get("seed", 0)))
         with_none = np.concatenate([centres, np.zeros((1, dim), dtype=np.float32)])
 
-        def group(ids: IntArray) -> IntArray:
+        def group(ids: Int64Array) -> Int64Array:
             found = np.asarray(labels[ids], dtype=np.int64)
             return np.where(found < 0, num_classes, found)
 
         return cls(labels.shape[0], with_none, group, **options)
 
     @classmethod
-    def of_base(cls, base_features: Any, num_nodes: int, dim: int, **options: Any) -> FeatureSource:
+    def of_base(
+        cls, base_features: Any, num_nodes: int, dim: int, **options: Any
+    ) -> FeatureSource:
         """Make rows [num_nodes, dim] of base rows plus a little noise; node v is a copy of base node `v % base nodes`.
 
         `base_features` is [B, D0], dense or scipy sparse; where D0 differs from `dim`, it is projected by a random
@@ -213,26 +261,41 @@ class FeatureSource:
         `salt`, `threads`.
         """
         table = projected(base_features, dim, int(options.get("seed", 0)))
-        return cls(num_nodes, table, lambda ids: ids % table.shape[0], noise=_BASE_NOISE, **options)
+        return cls(
+            num_nodes,
+            table,
+            lambda ids: ids % table.shape[0],
+            noise=_BASE_NOISE,
+            **options,
+        )
 
     @classmethod
     def random(cls, num_nodes: int, dim: int, **options: Any) -> FeatureSource:
         """Make rows of noise alone."""
-        return cls(num_nodes, np.zeros((1, dim), dtype=np.float32), np.zeros_like, **options)
+        return cls(
+            num_nodes, np.zeros((1, dim), dtype=np.float32), np.zeros_like, **options
+        )
 
-    def rows(self, ids: IntArray, out: npt.NDArray[Any] | None = None) -> npt.NDArray[Any]:
+    def rows(self, ids: Int64Array, out: Array | None = None) -> Array:
         """Compute the rows of nodes `ids` (int64 [n], any order) as [n, D], into `out` where given."""
         ids = np.ascontiguousarray(ids, dtype=np.int64)
         if out is None:
             out = np.empty((ids.shape[0], self.dim), dtype=self.dtype)
-        arguments = (self._centres, self._group(ids), ids, self._key, self._noise, self._threads)
+        arguments = (
+            self._centres,
+            self._group(ids),
+            ids,
+            self._key,
+            self._noise,
+            self._threads,
+        )
         if self.dtype == np.float32:
             _native.feature_rows32(*arguments, out)
         else:
             _native.feature_rows16(*arguments, out.view(np.uint16))
         return out
 
-    def chunks(self, chunk_bytes: int = _CHUNK_BYTES) -> Iterator[npt.NDArray[Any]]:
+    def chunks(self, chunk_bytes: int = _CHUNK_BYTES) -> Iterator[Array]:
         """Yield all rows in order, in arrays of about `chunk_bytes`; the next chunk overwrites the last one."""
         step = max(1, chunk_bytes // (self.dim * self.dtype.itemsize))
         buffer = np.empty((min(step, self.num_nodes), self.dim), dtype=self.dtype)
@@ -241,7 +304,9 @@ class FeatureSource:
             yield self.rows(ids, buffer[: ids.shape[0]])
 
 
-def community_labels(indptr: IntArray, indices: npt.NDArray[Any], num_classes: int, seed: int) -> IntArray:
+def community_labels(
+    indptr: Int64Array, indices: Array, num_classes: int, seed: int
+) -> Int64Array:
     """Label nodes by communities of about equal size, int64 [N], so that labels agree along edges.
 
     Nodes are streamed in random order (by `seed`), each placed with most of its in-neighbours, weighted by the
@@ -254,27 +319,36 @@ def community_labels(indptr: IntArray, indices: npt.NDArray[Any], num_classes: i
     return out
 
 
-def random_labels(num_nodes: int, num_classes: int, seed: int, first: int = 0) -> IntArray:
+def random_labels(
+    num_nodes: int, num_classes: int, seed: int, first: int = 0
+) -> Int64Array:
     """Draw uniform labels of nodes [first, first + num_nodes), int64; any range can be drawn alone."""
     out = np.empty(num_nodes, dtype=np.int64)
     _native.random_labels(first, num_classes, seed, out)
     return out
 
 
-def class_centres(num_classes: int, dim: int, seed: int) -> npt.NDArray[np.float32]:
+def class_centres(num_classes: int, dim: int, seed: int) -> Float32Array:
     """Draw the class centres by counter, float32 [num_classes, dim], of length about `SIGNAL` for any `dim`."""
     ids = _CENTRE_IDS + np.arange(num_classes, dtype=np.int64)
-    return FeatureSource.random(0, dim, seed=seed).rows(ids) * np.float32(SIGNAL / np.sqrt(dim))
+    return FeatureSource.random(0, dim, seed=seed).rows(ids) * np.float32(
+        SIGNAL / np.sqrt(dim)
+    )
 
 
-def projected(features: Any, dim: int, seed: int) -> npt.NDArray[np.float32]:
+def projected(features: Any, dim: int, seed: int) -> Float32Array:
     """Project [B, D0] dense or sparse features to float32 [B, dim] of standard deviation 1."""
     if features.shape[1] == dim:
-        table = np.asarray(features.toarray() if hasattr(features, "toarray") else features, dtype=np.float32)
+        table = np.asarray(
+            features.toarray() if hasattr(features, "toarray") else features,
+            dtype=np.float32,
+        )
     else:
         ids = _PROJECTION_IDS + np.arange(features.shape[1], dtype=np.int64)
         draws = FeatureSource.random(0, dim, seed=seed).rows(ids)
         signs = np.where(draws < 0, np.float32(-1), np.float32(1))
         table = np.asarray(features @ signs, dtype=np.float32)
     deviation = float(table.std())
-    return np.ascontiguousarray(table / np.float32(deviation) if deviation > 0 else table)
+    return np.ascontiguousarray(
+        table / np.float32(deviation) if deviation > 0 else table
+    )

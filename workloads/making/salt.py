@@ -50,10 +50,14 @@ class Salt:
         try:
             content = Path(text).read_text(encoding="ascii").strip()
         except OSError as error:
-            raise InputError.from_os(error, "--salt is no salt and no readable file", fix) from None
+            raise InputError.from_os(
+                error, "--salt is no salt and no readable file", fix
+            ) from None
         except ValueError:
             content = ""
-        require(bool(_DIGITS.fullmatch(content)), "the file of --salt holds no salt", fix)
+        require(
+            bool(_DIGITS.fullmatch(content)), "the file of --salt holds no salt", fix
+        )
         return cls(bytes.fromhex(content))
 
     @classmethod
@@ -73,11 +77,17 @@ class Salt:
             content = file.read_text(encoding="ascii").strip()
         except OSError as error:
             fix = "choose another --data-root, or give --salt"
-            raise DatasetError.from_os(error, f"{file} cannot be read or written", fix) from None
+            fault = f"{file} cannot be read or written"
+            raise DatasetError.from_os(error, fault, fix) from None
         except ValueError:
             content = ""
         fault = f"{file} holds no salt"
-        require(bool(_DIGITS.fullmatch(content)), fault, "remove it, so that another is drawn", DatasetError)
+        require(
+            bool(_DIGITS.fullmatch(content)),
+            fault,
+            "remove it, so that another is drawn",
+            DatasetError,
+        )
         return cls(bytes.fromhex(content))
 
     @property

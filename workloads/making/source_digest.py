@@ -16,7 +16,9 @@ Stamp = tuple[int, int, int]
 """Inode, bytes and time of the last change (ns) of a file."""
 
 
-def source_digest(source: Path, progress: Callable[[str, float], None] = lambda stage, fraction: None) -> str:
+def source_digest(
+    source: Path, progress: Callable[[str, float], None] = lambda stage, fraction: None
+) -> str:
     """Return the XXH3 of a file, or of the names and contents of all files in a folder, 16 hexadecimal digits.
 
     Each byte is read, since a file may change while its size and time stay (`cp -p`, an edit in place). Links are
@@ -42,7 +44,10 @@ def source_stamp(source: Path) -> dict[str, Stamp]:
     """Return a stamp for each file of the source, by its name, that changes where the file is written or replaced;
     raises OSError."""
     found = [("", source.stat())] if source.is_file() else _files(source)
-    return {name: (status.st_ino, status.st_size, status.st_mtime_ns) for name, status in found}
+    return {
+        name: (status.st_ino, status.st_size, status.st_mtime_ns)
+        for name, status in found
+    }
 
 
 def _files(source: Path) -> Iterator[tuple[str, os.stat_result]]:

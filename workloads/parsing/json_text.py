@@ -14,15 +14,22 @@ def parse_json(content: str | bytes) -> Any:
     finite."""
     text = decoded(content)
     try:
-        return json.loads(text, object_pairs_hook=_unique, parse_constant=_not_finite, parse_float=_finite)
+        return json.loads(
+            text,
+            object_pairs_hook=_unique,
+            parse_constant=_not_finite,
+            parse_float=_finite,
+        )
     except json.JSONDecodeError as error:
-        raise ParseError(f"line {error.lineno}: {error.msg[0].lower()}{error.msg[1:]}") from error
+        fault = f"line {error.lineno}: {error.msg[0].lower()}{error.msg[1:]}"
+        raise ParseError(fault) from error
     except RecursionError as error:
         raise ParseError("it is nested too deeply") from error
     except ParseError:
         raise
     except ValueError as error:  # a whole number of more digits than Python reads
-        raise ParseError(str(error).partition(";")[0]) from error
+        fault = str(error).partition(";")[0]
+        raise ParseError(fault) from error
 
 
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

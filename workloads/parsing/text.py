@@ -15,7 +15,9 @@ def decoded(content: str | bytes) -> str:
         return content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         line = content.count(b"\n", 0, error.start) + 1
-        raise ParseError(f"line {line}: it is not UTF-8, save it in that encoding") from error
+        raise ParseError(
+            f"line {line}: it is not UTF-8, save it in that encoding"
+        ) from error
 
 
 def line_at(text: str, position: int) -> int:

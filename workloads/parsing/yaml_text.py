@@ -48,12 +48,14 @@ def parse_yaml(content: str | bytes) -> Any:
     text = decoded(content)
     if found := _DIRECTIVE.search(text):
         line = line_at(text, found.start())
-        raise ParseError(f"line {line}: YAML {found[1]} is not supported, write it as YAML 1.2")
+        fault = f"line {line}: YAML {found[1]} is not supported, write it as YAML 1.2"
+        raise ParseError(fault)
     try:
         node = _compose(text)
         return None if node is None else _Construction().value(node, 0)
     except YAMLError as error:
-        raise ParseError(_reason(error, text)) from error
+        fault = _reason(error, text)
+        raise ParseError(fault) from error
     except RecursionError as error:
         raise ParseError("it is nested too deeply") from error
 
@@ -69,12 +71,16 @@ def _compose(text: str) -> Node | None:
         def resolve(self, kind: Any, value: Any, implicit: Any) -> Any:
             if kind is not ScalarNode or not implicit[0]:
                 return super().resolve(kind, value, implicit)
-            name = next((name for name, pattern in _CORE if pattern.fullmatch(value)), "str")
+            name = next(
+                (name for name, pattern in _CORE if pattern.fullmatch(value)), "str"
+            )
             return Tag(suffix=f"{_TAG}{'merge' if value == '<<' else name}")
 
     yaml = YAML(typ="safe", pure=True)
     yaml.Resolver = CoreSchema
-    yaml.composer.warn_double_anchors = False  # valid YAML: an alias is that of the anchor before it
+    yaml.composer.warn_double_anchors = (
+        False  # valid YAML: an alias is that of the anchor before it
+    )
     node: Node | None = yaml.compose(text)
     return node
 
@@ -90,7 +96,10 @@ class _Construction:
 
         self._count += 1
         if self._count > _MOST_VALUES:
-            _refuse(node, f"it has more than {_MOST_VALUES:,} values, its aliases written out")
+            _refuse(
+                node,
+                f"it has more than {_MOST_VALUES:,} values, its aliases written out",
+            )
         if depth > _DEEPEST:
             _refuse(node, f"it is nested more than {_DEEPEST} levels deep")
         if isinstance(node, ScalarNode):
@@ -108,7 +117,10 @@ class _Construction:
         for key_node, value_node in node.value:
             key = _key(key_node)
             if key in lines:
-                _refuse(key_node, f"the key {key!r} is in line {lines[key]} already, keep one of them")
+                _refuse(
+                    key_node,
+                    f"the key {key!r} is in line {lines[key]} already, keep one of them",
+                )
             lines[key] = key_node.start_mark.line + 1
             value = self.value(value_node, depth + 1)
             if key_node.tag == _MERGE:

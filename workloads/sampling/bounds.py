@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 
+from workloads.arraytypes import Int64Array
 from workloads.errors import require
-from workloads.sampling.batch import Int64
 from workloads.sampling.make import make_sampler, make_seed_plan
 from workloads.sampling.neighbor import NeighborSampler
 from workloads.workload import Workload
@@ -29,19 +29,25 @@ class BatchBounds:
     max_edges: int  # most edges of a batch, over all blocks
     max_nbytes: int  # most bytes of a batch's arrays
     largest: tuple[int, int]  # (epoch, batch) of the batch with the most nodes
-    nodes_by_batch: Int64  # [epochs, num_batches]
-    edges_by_batch: Int64  # [epochs, num_batches]
+    nodes_by_batch: Int64Array  # [epochs, num_batches]
+    edges_by_batch: Int64Array  # [epochs, num_batches]
     scratch_bytes: int  # working memory of a sampler of one thread after these batches
 
     def plain(self) -> dict[str, Any]:
         """Return the bounds as plain data: lists in place of arrays and tuples."""
-        arrays = {"nodes_by_batch": self.nodes_by_batch.tolist(), "edges_by_batch": self.edges_by_batch.tolist()}
+        arrays = {
+            "nodes_by_batch": self.nodes_by_batch.tolist(),
+            "edges_by_batch": self.edges_by_batch.tolist(),
+        }
         return asdict(self) | arrays | {"largest": list(self.largest)}
 
     @classmethod
     def of_plain(cls, content: Mapping[str, Any]) -> BatchBounds:
         """Return the bounds that `plain` made into `content`."""
-        nodes, edges = (np.asarray(content[f"{name}_by_batch"], dtype=np.int64) for name in ("nodes", "edges"))
+        nodes, edges = (
+            np.asarray(content[f"{name}_by_batch"], dtype=np.int64)
+            for name in ("nodes", "edges")
+        )
         arrays = {"nodes_by_batch": nodes, "edges_by_batch": edges}
         return cls(**{**content, **arrays, "largest": tuple(content["largest"])})
 
@@ -52,7 +58,12 @@ _KEPT: dict[tuple[Hashable, ...], BatchBounds] = {}
 def _identity(workload: Workload) -> tuple[Hashable, ...]:
     # The layers because ShaDow has one block for each.
     of_rank = (workload.seed, workload.rank, workload.world, workload.partition)
-    return (workload.dataset.fingerprint, workload.sampler, workload.model.layers, *of_rank)
+    return (
+        workload.dataset.fingerprint,
+        workload.sampler,
+        workload.model.layers,
+        *of_rank,
+    )
 
 
 def keep_bounds(workload: Workload, bounds: BatchBounds) -> None:
@@ -74,18 +85,22 @@ def largest_batch(
     `epochs` counts warm-up too; `sampler` is one of this workload, None: a new one; `progress` is called with the task
     and its completed share. Raises InputError for no epoch.
     """
-    require(epochs >= 1, f"epochs is {epochs}", "give at least 1")
+    fault = f"epochs is {epochs}"
+    require(epochs >= 1, fault, "give at least 1")
     kept = _KEPT.get(_identity(workload))
     if kept is not None and len(kept.nodes_by_batch) >= epochs:
         return kept
     plan = make_seed_plan(workload)
     sampler = sampler or make_sampler(workload)
-    nodes, edges = (np.zeros((epochs, plan.num_batches), dtype=np.int64) for _ in range(2))
+    nodes, edges = (
+        np.zeros((epochs, plan.num_batches), dtype=np.int64) for _ in range(2)
+    )
     max_nbytes = 0
     for epoch in range(epochs):
         for index, seeds in enumerate(plan.batches(epoch)):
             batch = sampler.sample(epoch, index, seeds)
-            nodes[epoch, index], edges[epoch, index] = batch.num_nodes, batch.num_edges
+            nodes[epoch, index] = batch.num_nodes
+            edges[epoch, index] = batch.num_edges
             max_nbytes = max(max_nbytes, batch.nbytes)
             done = epoch * plan.num_batches + index + 1
             progress("sampling mini-batches for their sizes", done / nodes.size)
@@ -130,5 +145,7 @@ def batch_bounds(workload: Workload) -> Bounds:
         sizes = (exact.max_edges, exact.max_nbytes, exact.scratch_bytes)
         edges, sampled, scratch = (math.ceil(size * growth) for size in sizes)
         seed_bytes = 20 * len(workload.dataset.memmap("train"))
-        _FOUND[key] = Bounds(max_nodes, edges, sampled, scratch, int(nodes.shape[1]), seed_bytes)
+        _FOUND[key] = Bounds(
+            max_nodes, edges, sampled, scratch, int(nodes.shape[1]), seed_bytes
+        )
         return _FOUND[key]

@@ -12,9 +12,9 @@ from typing import Any
 
 import numpy as np
 import xxhash
-from numpy.typing import NDArray
 
 from workloads import _native
+from workloads.arraytypes import Array, IntegerArray
 from workloads.errors import InputError, require
 from workloads.sampling.batch import SampledBatch
 
@@ -24,10 +24,19 @@ _CHUNK_BYTES = 256 << 10
 
 def structure_digest(batch: SampledBatch) -> int:
     """Return the XXH3-64 over the epoch, index, nodes, blocks and labels of a batch, in [0, 2^64)."""
-    return _native.structure_digest(batch.epoch, batch.index, batch.num_seeds, batch.nodes, batch.blocks, batch.labels)
+    return _native.structure_digest(
+        batch.epoch,
+        batch.index,
+        batch.num_seeds,
+        batch.nodes,
+        batch.blocks,
+        batch.labels,
+    )
 
 
-def feature_digest(batch: SampledBatch, table: NDArray[Any], rows: NDArray[np.integer] | None = None) -> int:
+def feature_digest(
+    batch: SampledBatch, table: Array, rows: IntegerArray | None = None
+) -> int:
     """Return the XXH3-64 over the feature rows of a batch in the order of its nodes, in [0, 2^64).
 
     `table` is float32 or float16 [m, D], and `rows` [num_nodes] the row of `table` that holds `batch.nodes[i]` (the
@@ -36,36 +45,49 @@ def feature_digest(batch: SampledBatch, table: NDArray[Any], rows: NDArray[np.in
     """
     count = batch.num_nodes
     if table.ndim != 2 or table.dtype not in (np.float32, np.float16):
-        raise InputError(f"the feature table is {table.dtype} {list(table.shape)}", "give float32 or float16 [m, D]")
+        fault = f"the feature table is {table.dtype} {list(table.shape)}"
+        raise InputError(fault, "give float32 or float16 [m, D]")
     if rows is None and len(table) < count:
-        raise InputError(f"the feature table has {len(table)} rows for {count} nodes", "give one for each node")
+        fault = f"the feature table has {len(table)} rows for {count} nodes"
+        raise InputError(fault, "give one for each node")
     if rows is not None:
         check_alias(rows, count, len(table))
-    gathered: NDArray[Any] | None = None
+    gathered: Array | None = None
 
-    def take(first: int, last: int) -> NDArray[Any]:
+    def take(first: int, last: int) -> Array:
         nonlocal gathered
         if rows is None:
             return table[first:last]
         if gathered is None:
-            gathered = np.empty((last - first, table.shape[1]), dtype=table.dtype)  # the first chunk is the longest
+            gathered = np.empty(
+                (last - first, table.shape[1]), dtype=table.dtype
+            )  # the first chunk is the longest
         # Rows are in range, as checked above; with mode="clip" numpy writes into `out` without a copy of its own.
-        return np.take(table, rows[first:last], axis=0, out=gathered[: last - first], mode="clip")
+        return np.take(
+            table, rows[first:last], axis=0, out=gathered[: last - first], mode="clip"
+        )
 
     return rows_digest(batch, table.shape[1], table.dtype, take)
 
 
-def check_alias(rows: NDArray[np.integer], count: int, slots: int) -> None:
+def check_alias(rows: IntegerArray, count: int, slots: int) -> None:
     """Check that an alias list names a row of a table with `slots` rows for each of `count` nodes; raises InputError if
     not."""
-    require(len(rows) == count, f"there are {len(rows)} alias rows for {count} nodes", "give one for each node")
+    fault = f"there are {len(rows)} alias rows for {count} nodes"
+    require(len(rows) == count, fault, "give one for each node")
     if count and (int(rows.min()) < 0 or int(rows.max()) >= slots):
-        raise InputError(
-            f"alias rows run from {rows.min()} to {rows.max()} in a table of {slots}", "give rows of the table"
+        fault = (
+            f"alias rows run from {rows.min()} to {rows.max()} in a table of {slots}"
         )
+        raise InputError(fault, "give rows of the table")
 
 
-def rows_digest(batch: SampledBatch, dim: int, dtype: np.dtype[Any], take: Callable[[int, int], NDArray[Any]]) -> int:
+def rows_digest(
+    batch: SampledBatch,
+    dim: int,
+    dtype: np.dtype[Any],
+    take: Callable[[int, int], Array],
+) -> int:
     """Return the XXH3-64 over the feature rows of a batch that a function gives, in [0, 2^64).
 
     Args:
@@ -79,7 +101,11 @@ def rows_digest(batch: SampledBatch, dim: int, dtype: np.dtype[Any], take: Calla
     digest.update(_words(batch.epoch, batch.index, count, dim, dtype.itemsize))
     chunk = max(1, _CHUNK_BYTES // max(1, dim * dtype.itemsize))
     for first in range(0, count, chunk):
-        _update(digest, take(first, min(first + chunk, count)), "<f4" if dtype == np.float32 else "<f2")
+        _update(
+            digest,
+            take(first, min(first + chunk, count)),
+            "<f4" if dtype == np.float32 else "<f2",
+        )
     return digest.intdigest()
 
 
@@ -109,7 +135,7 @@ def _words(*values: int) -> bytes:
     return struct.pack(f"<{len(values)}q", *values)
 
 
-def _update(digest: xxhash.xxh3_64, array: NDArray[Any], dtype: str) -> None:
+def _update(digest: xxhash.xxh3_64, array: Array, dtype: str) -> None:
     contiguous = np.ascontiguousarray(array, dtype=dtype)
     if contiguous.size:
         digest.update(contiguous.data)

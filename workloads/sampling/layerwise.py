@@ -31,5 +31,9 @@ class LayerwiseSampler(NeighborSampler):
 
 
 SAMPLER = SamplerKind(
-    "layer-wise", lambda workload, **others: LayerwiseSampler(**others), (60, 40), replacement=False, by_layer=True
+    "layer-wise",
+    lambda workload, **others: LayerwiseSampler(**others),
+    (60, 40),
+    replacement=False,
+    by_layer=True,
 )

@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any, ClassVar
 
+from workloads.arraytypes import Int64Array
 from workloads.errors import require
-from workloads.sampling.batch import Int64, SampledBatch
+from workloads.sampling.batch import SampledBatch
 from workloads.sampling.listing import SamplerKind
 from workloads.sampling.neighbor import NeighborSampler
 
@@ -27,16 +28,27 @@ class ShadowSampler(NeighborSampler):
     kind: ClassVar[str] = "shadow"
 
     def __init__(self, *arguments: Any, layers: int, **others: Any) -> None:
-        require(layers >= 1, f"layers is {layers}", "a model needs at least one")
+        fault = f"layers is {layers}"
+        require(layers >= 1, fault, "a model needs at least one")
         super().__init__(*arguments, **others)
         self._layers = layers
 
-    def sample(self, epoch: int, batch: int, seeds: Int64, *, local_seeds: Int64 | None = None) -> SampledBatch:
+    def sample(
+        self,
+        epoch: int,
+        batch: int,
+        seeds: Int64Array,
+        *,
+        local_seeds: Int64Array | None = None,
+    ) -> SampledBatch:
         """Sample one mini-batch, as `NeighborSampler.sample`; all its blocks are the same one."""
         sampled = super().sample(epoch, batch, seeds, local_seeds=local_seeds)
         return replace(sampled, blocks=sampled.blocks * self._layers)
 
 
 SAMPLER = SamplerKind(
-    "shadow", lambda workload, **more: ShadowSampler(**more, layers=workload.model.layers), (5, 3), one_subgraph=True
+    "shadow",
+    lambda workload, **more: ShadowSampler(**more, layers=workload.model.layers),
+    (5, 3),
+    one_subgraph=True,
 )
