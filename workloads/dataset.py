@@ -1,4 +1,5 @@
-"""The on-disk dataset: open it, read its parts, verify them, list the datasets of a folder."""
+"""The on-disk dataset: open it, read its parts, verify them, list the datasets of a
+folder."""
 
 from __future__ import annotations
 
@@ -33,16 +34,21 @@ class Dataset:
         path, name: folder of the dataset, and the folder's name.
         num_nodes, num_edges: numbers of nodes, N, and of directed edges, E.
         dim: number of feature columns, D.
-        num_classes: number of classes: labels are in [0, num_classes), or -1 for an unlabelled node.
+        num_classes: number of classes: labels are in [0, num_classes), or -1 for an
+            unlabelled node.
         feature_dtype: element type of the feature rows, float32 or float16.
         index_dtype: element type of the neighbour lists, int32 or int64.
         row_bytes: bytes of one feature row.
-        feature_bytes, topology_bytes: bytes of the feature table and of the neighbour lists (the data of `indices`).
+        feature_bytes, topology_bytes: bytes of the feature table and of the neighbour
+            lists (the data of `indices`).
         total_bytes: bytes of all `.npy` files.
-        content: digest of the content, 16 hexadecimal digits, equal for equal bytes under any name or path.
-        fingerprint: digest of the workload, 16 hexadecimal digits: `content`, but equal for every salt of generated
-            features, whose values decide no read and no time.
-        origin: `generated (KIND)`, `imported (FORMAT)`, or `unknown` for a dataset that other code wrote.
+        content: digest of the content, 16 hexadecimal digits, equal for equal bytes
+            under any name or path.
+        fingerprint: digest of the workload, 16 hexadecimal digits: `content`, but equal
+            for every salt of generated features, whose values decide no read and no
+            time.
+        origin: `generated (KIND)`, `imported (FORMAT)`, or `unknown` for a dataset that
+            other code wrote.
     """
 
     def __init__(self, path: Path, manifest: Manifest) -> None:
@@ -74,17 +80,20 @@ class Dataset:
 
     @property
     def salt(self) -> str:
-        """Digest of the salt of generated features; `none` for those of an older Outcore, which a worker can compute;
-        empty for features that were not generated."""
+        """Digest of the salt of generated features; `none` for those of an older
+        Outcore, which a worker can compute; empty for features that were not
+        generated."""
         without = "none" if self.manifest.generates_features else ""
         return self.manifest.salt or without
 
     @classmethod
     def open(cls, path: Path | str) -> Dataset:
-        """Open the dataset in folder `path` after cheap checks (manifest, file sizes, headers).
+        """Open the dataset in folder `path` after cheap checks (manifest, file sizes,
+        headers).
 
         Raises:
-            DatasetError: no dataset is there, its manifest is invalid, or a file's size or header differs from it.
+            DatasetError: no dataset is there, its manifest is invalid, or a file's size
+                or header differs from it.
         """
         folder = Path(path)
         if not folder.is_dir():
@@ -103,7 +112,8 @@ class Dataset:
         return self.path / f"{part}.npy"
 
     def data_offset(self, part: Part) -> int:
-        """Return the offset in bytes of the first element in the part's file, a multiple of 4096."""
+        """Return the offset in bytes of the first element in the part's file, a
+        multiple of 4096."""
         return self.manifest.files[part].data_offset
 
     def memmap(self, part: Part) -> Array:
@@ -132,15 +142,18 @@ class Dataset:
         """Return the ids that nodes had in the imported graph.
 
         Args:
-            nodes: ids of nodes in this dataset, integers in [0, N) of any shape, such as `n_id` of a mini-batch.
+            nodes: ids of nodes in this dataset, integers in [0, N) of any shape, such
+                as `n_id` of a mini-batch.
 
         Returns:
-            int64 of the same shape, read from the mapped part `ids`. In a dataset without that part nodes kept their
+            int64 of the same shape, read from the mapped part `ids`. In a dataset
+                without that part nodes kept their
             numbers, and these are returned.
 
         Raises:
             InputError: a node is not in the graph.
-            DatasetError: an older import numbered the nodes anew and did not keep their ids.
+            DatasetError: an older import numbered the nodes anew and did not keep their
+                ids.
         """
         self._require_ids()
         wanted = _integers(nodes, "nodes")
@@ -153,7 +166,8 @@ class Dataset:
         return found
 
     def nodes_of(self, original_ids: npt.ArrayLike) -> Int64Array:
-        """Return the nodes that had these ids in the imported graph, the inverse of `original_ids`.
+        """Return the nodes that had these ids in the imported graph, the inverse of
+        `original_ids`.
 
         Args:
             original_ids: integers [n], such as the ids beside a user's own labels.
@@ -171,9 +185,8 @@ class Dataset:
             self._check_nodes(originals)
             return originals.copy()
         wanted = distinct(originals)
-        nodes = np.full(
-            len(wanted) + 1, -1, dtype=np.int64
-        )  # the last stands for ids that are not wanted
+        # the last stands for ids that are not wanted
+        nodes = np.full(len(wanted) + 1, -1, dtype=np.int64)
         times = np.zeros(len(wanted) + 1, dtype=np.int64)
         mapped = self.memmap("ids")
         with small_maps(mapped):
@@ -194,7 +207,10 @@ class Dataset:
         return nodes[np.searchsorted(wanted, originals)]
 
     def _require_ids(self) -> None:
-        fault = f"the nodes of {self.name} were numbered anew, and the older Outcore that did so kept no original ids"
+        fault = (
+            f"the nodes of {self.name} were numbered anew, and the older Outcore that "
+            "did so kept no original ids"
+        )
         require(
             not self.manifest.lost_ids,
             fault,
@@ -209,9 +225,11 @@ class Dataset:
             require(0 <= node < self.num_nodes, fault, fix)
 
     def verify(self, progress: Callable[[str, float], None] | None = None) -> list[str]:
-        """Verify every byte: sizes, headers, XXH3, monotone `indptr`, ids and labels in range.
+        """Verify every byte: sizes, headers, XXH3, monotone `indptr`, ids and labels in
+        range.
 
-        `progress` is called with the part's name and the fraction of bytes read. Returns one sentence for each fault.
+        `progress` is called with the part's name and the fraction of bytes read.
+        Returns one sentence for each fault.
         """
         found: dict[Part, str] = {}
         faults: list[str] = []
@@ -263,7 +281,8 @@ class Dataset:
             entry.data_offset,
         ):
             return (
-                f"{path} is another file than the manifest's: {dtype} {shape} at offset {offset}, "
+                f"{path} is another file than the manifest's: {dtype} {shape} at "
+                f"offset {offset}, "
                 f"expected {entry.dtype} {entry.shape} at {entry.data_offset}"
             )
         return None
@@ -276,13 +295,15 @@ class Dataset:
         return f"{self.file(part)} is corrupted: XXH3 {found}, {expected} expected"
 
     def _content_faults(self, sound: set[Part]) -> list[str]:
-        """Find faults inside files with the right digest, from a broken importer or generator or a forged manifest."""
+        """Find faults inside files with the right digest, from a broken importer or
+        generator or a forged manifest."""
         faults: list[str] = []
         if "indptr" in sound:
             indptr = self.memmap("indptr")
             if int(indptr[0]) != 0 or int(indptr[-1]) != self.num_edges:
                 faults.append(
-                    f"{self.file('indptr')} runs from {indptr[0]} to {indptr[-1]}, not 0 to {self.num_edges}"
+                    f"{self.file('indptr')} runs from {indptr[0]} to {indptr[-1]}, "
+                    f"not 0 to {self.num_edges}"
                 )
             for start in range(0, self.num_nodes, _CHECK_CHUNK):
                 chunk = indptr[start : start + _CHECK_CHUNK + 1]
@@ -310,7 +331,10 @@ class Dataset:
                 bad = (chunk < low) | (chunk >= high)
                 if bool(bad.any()):
                     at = int(np.argmax(bad))
-                    return f"{self.file(part)} holds {chunk[at]} at position {start + at}, outside [{low}, {high})"
+                    return (
+                        f"{self.file(part)} holds {chunk[at]} at position "
+                        f"{start + at}, outside [{low}, {high})"
+                    )
         return None
 
     def _split_faults(self) -> list[str]:
@@ -362,7 +386,8 @@ def _integers(values: npt.ArrayLike, what: str) -> Int64Array:
 
 
 def list_datasets(root: Path | str) -> list[Dataset]:
-    """List the datasets directly under `root`, by name, without other folders and damaged datasets."""
+    """List the datasets directly under `root`, by name, without other folders and
+    damaged datasets."""
     folder = Path(root)
     if not folder.is_dir():
         return []
@@ -375,8 +400,9 @@ def list_datasets(root: Path | str) -> list[Dataset]:
 
 
 def find_dataset(name: str, root: Path | str) -> Dataset:
-    """Open a dataset by its name under `root`, or by the path of its folder; raises DatasetError where there is none
-    (the fix offers the nearest name) or it is damaged."""
+    """Open a dataset by its name under `root`, or by the path of its folder; raises
+    DatasetError where there is none (the fix offers the nearest name) or it is
+    damaged."""
     under = Path(root) / name
     path = Path(name)
     for folder in (under, path):

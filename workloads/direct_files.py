@@ -1,5 +1,5 @@
-"""Direct I/O of whole pages (errors name file and offset), page-aligned private memory, and maps of files whose touched
-pages are unmapped during a scan."""
+"""Direct I/O of whole pages (errors name file and offset), page-aligned private memory,
+and maps of files whose touched pages are unmapped during a scan."""
 
 from __future__ import annotations
 
@@ -20,7 +20,8 @@ from workloads.errors import DataIOError, fault_of
 
 PAGE = 4096
 N = TypeVar("N", int, Int64Array)
-_EVERY_S = 0.002  # cached pages are mapped 16 at a time, so a gigabyte comes back in a tenth of a second
+# cached pages are mapped 16 at a time, so a gigabyte comes back in a tenth of a second
+_EVERY_S = 0.002
 _SMALL_BYTES = 64 << 20
 _HUGE_PAGE_BYTES = 2 << 20
 
@@ -31,8 +32,8 @@ def padded(nbytes: N, to: int = PAGE) -> N:
 
 
 def open_direct(path: Path, flags: int) -> int:
-    """Open a file for direct I/O, or buffered if the file system has none; raises DataIOError where it cannot be
-    opened."""
+    """Open a file for direct I/O, or buffered if the file system has none; raises
+    DataIOError where it cannot be opened."""
     with io_errors(path, writing=flags & os.O_ACCMODE != os.O_RDONLY):
         try:
             return os.open(path, flags | os.O_CLOEXEC | os.O_DIRECT, 0o644)
@@ -43,8 +44,8 @@ def open_direct(path: Path, flags: int) -> int:
 
 
 def write_at(handle: int, data: UInt8Array, offset: int, path: Path) -> None:
-    """Write page-aligned memory of whole pages at a page of the file; raises DataIOError, with file and offset, where
-    it fails."""
+    """Write page-aligned memory of whole pages at a page of the file; raises
+    DataIOError, with file and offset, where it fails."""
     done = 0
     buffered = False
     while done < data.nbytes:
@@ -60,7 +61,8 @@ def write_at(handle: int, data: UInt8Array, offset: int, path: Path) -> None:
                 handle, fcntl.F_SETFL, fcntl.fcntl(handle, fcntl.F_GETFL) & ~os.O_DIRECT
             )
             continue
-        # A direct write must continue at a page: repeat a page that was written in part.
+        # A direct write must continue at a page: repeat a page that was written in
+        # part.
         whole = wrote if done + wrote == data.nbytes else wrote // PAGE * PAGE
         if whole == 0:
             raise io_failed(path, offset + done, errno.ENOSPC, writing=True)
@@ -68,7 +70,8 @@ def write_at(handle: int, data: UInt8Array, offset: int, path: Path) -> None:
 
 
 def read_at(handle: int, data: UInt8Array, offset: int, path: Path) -> None:
-    """Read whole pages into page-aligned memory; raises DataIOError where that fails or the file ends early."""
+    """Read whole pages into page-aligned memory; raises DataIOError where that fails or
+    the file ends early."""
     done = 0
     while done < data.nbytes:
         with io_errors(path, offset + done):
@@ -86,7 +89,10 @@ def io_failed(
     fix = "verify the dataset with `outcore data verify`"
     if code:
         reason, fix = fault_of(code, "" if writing else "check the device")
-    message = f"{'writing' if writing else 'reading'} {path} failed at offset {offset}: {reason}"
+    message = (
+        f"{'writing' if writing else 'reading'} {path} failed at offset {offset}: "
+        f"{reason}"
+    )
     return DataIOError(message, path=str(path), offset=offset, errno=code, fix=fix)
 
 
@@ -100,7 +106,8 @@ def cannot_open(path: Path, code: int) -> DataIOError:
 
 @contextmanager
 def io_errors(path: Path, offset: int = 0, *, writing: bool = False) -> Iterator[None]:
-    """Raise DataIOError in place of the body's OSError: reading or writing the file failed at `offset`."""
+    """Raise DataIOError in place of the body's OSError: reading or writing the file
+    failed at `offset`."""
     try:
         yield
     except OSError as error:
@@ -114,10 +121,12 @@ def io_errors(path: Path, offset: int = 0, *, writing: bool = False) -> Iterator
 
 
 def aligned_empty(nbytes: int, alignment: int = 4096) -> UInt8Array:
-    """Allocate zeroed private uint8 [nbytes] at a multiple of `alignment`; pages are committed when first touched.
+    """Allocate zeroed private uint8 [nbytes] at a multiple of `alignment`; pages are
+    committed when first touched.
 
-    From 2 MiB on, requests huge pages for the whole ones inside, at no more memory: a large direct read then spans few
-    physical segments, instead of one per 4 KiB, over which devices split requests.
+    From 2 MiB on, requests huge pages for the whole ones inside, at no more memory: a
+    large direct read then spans few physical segments, instead of one per 4 KiB, over
+    which devices split requests.
     """
     huge = nbytes >= _HUGE_PAGE_BYTES
     alignment = max(alignment, _HUGE_PAGE_BYTES if huge else 1)
@@ -137,8 +146,8 @@ def aligned_empty(nbytes: int, alignment: int = 4096) -> UInt8Array:
 
 
 def read_ahead(part: Array) -> None:
-    """Begin to read a contiguous part of a memory map into the page cache, at once instead of page by page; other
-    arrays are left alone."""
+    """Begin to read a contiguous part of a memory map into the page cache, at once
+    instead of page by page; other arrays are left alone."""
     if isinstance(part, np.memmap) and part.size:
         mapped: mmap.mmap = part._mmap  # type: ignore[attr-defined]
         begin = (
@@ -151,7 +160,8 @@ def read_ahead(part: Array) -> None:
 
 
 def advise_random(array: Any) -> None:
-    """Tell the kernel not to read ahead in a memory-mapped array; does nothing for an array in memory."""
+    """Tell the kernel not to read ahead in a memory-mapped array; does nothing for an
+    array in memory."""
     mapping = getattr(array, "_mmap", None)
     if isinstance(mapping, mmap.mmap):
         mapping.madvise(mmap.MADV_RANDOM)
@@ -159,11 +169,13 @@ def advise_random(array: Any) -> None:
 
 @contextmanager
 def small_maps(*arrays: Any) -> Iterator[None]:
-    """Unmap the pages of memory maps every two milliseconds within the block; the page cache keeps them.
+    """Unmap the pages of memory maps every two milliseconds within the block; the page
+    cache keeps them.
 
-    A scan through a map adds every page to the process's resident set until the map is closed, so a graph of 100 GB
-    would seem to take 100 GB and, in a memory cgroup, would evict needed pages. Other arrays and small maps are left
-    alone. Native loops may read meanwhile: an unmapped page comes back at the next touch.
+    A scan through a map adds every page to the process's resident set until the map is
+    closed, so a graph of 100 GB would seem to take 100 GB and, in a memory cgroup,
+    would evict needed pages. Other arrays and small maps are left alone. Native loops
+    may read meanwhile: an unmapped page comes back at the next touch.
     """
     large = [
         array

@@ -15,14 +15,20 @@ _DEVICE = "check the device (`dmesg` has the kernel's messages)"
 
 def _open_files() -> tuple[str, str]:
     limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-    fix = f"raise it: `ulimit -n {max(4096, 4 * limit)}`, in a new shell if this one may not"
+    fix = (
+        f"raise it: `ulimit -n {max(4096, 4 * limit)}`, in a new shell if this one may "
+        "not"
+    )
     return f"too many open files: a process may have {limit} here (`ulimit -n`)", fix
 
 
 def _memory() -> tuple[str, str]:
     locked, _ = resource.getrlimit(resource.RLIMIT_MEMLOCK)
     allowed = "any" if locked == resource.RLIM_INFINITY else f"{locked >> 10} KiB of"
-    reason = f"the kernel gives no more memory (a process may lock {allowed} memory, `ulimit -l`)"
+    reason = (
+        f"the kernel gives no more memory (a process may lock {allowed} memory, "
+        "`ulimit -l`)"
+    )
     return reason, "free some memory, or raise the limit of locked memory"
 
 
@@ -34,7 +40,8 @@ def _file_size() -> tuple[str, str]:
             "choose a folder on another file system",
         )
     return (
-        f"the file is larger than the {limit} bytes that a process may write (`ulimit -f`)",
+        f"the file is larger than the {limit} bytes that a process may write "
+        "(`ulimit -f`)",
         "raise that limit",
     )
 
@@ -70,7 +77,8 @@ _OF_PLACE = dict.fromkeys((errno.EACCES, errno.EPERM), _MAY_NOT) | dict.fromkeys
 
 
 def fault_of(error: OSError | int, fix: str = "") -> tuple[str, str]:
-    """Return the cause of an error (or of its number) in words, and the fix for this cause.
+    """Return the cause of an error (or of its number) in words, and the fix for this
+    cause.
 
     `fix` is for errors of the place: a wrong path, a missing permission.
     """
@@ -84,12 +92,14 @@ def fault_of(error: OSError | int, fix: str = "") -> tuple[str, str]:
 
 
 def is_of_host(error: OSError) -> bool:
-    """Return whether the cause is a limit or a disk of the host, whatever file was opened."""
+    """Return whether the cause is a limit or a disk of the host, whatever file was
+    opened."""
     return error.errno in _CAUSES
 
 
 class OutcoreError(Exception):
-    """Error that a user can fix: `message` names the fault, with the value and its place, and `fix` the remedy."""
+    """Error that a user can fix: `message` names the fault, with the value and its
+    place, and `fix` the remedy."""
 
     kind = "error"
     exit_code = 2
@@ -101,8 +111,9 @@ class OutcoreError(Exception):
 
     @classmethod
     def from_os(cls, error: OSError, message: str, fix: str = "") -> Self:
-        """Return the error for a refusal of the system: its reason follows `message`, and `fix` is for a wrong place
-        or permission; other causes, like a full disk, have their own fix."""
+        """Return the error for a refusal of the system: its reason follows `message`,
+        and `fix` is for a wrong place or permission; other causes, like a full disk,
+        have their own fix."""
         reason, own = fault_of(error, fix)
         return cls(f"{message}: {reason}", own)
 
@@ -129,7 +140,8 @@ def require(
 
 
 def check_choice(option: str, value: str, choices: tuple[str, ...]) -> None:
-    """Check that an option has one of its values; raises InputError with the option, its value and its valid values."""
+    """Check that an option has one of its values; raises InputError with the option,
+    its value and its valid values."""
     fault = f"{option} is {value!r}"
     fix = f"choose {', '.join(choices[:-1])} or {choices[-1]}"
     require(value in choices, fault, fix)
@@ -148,7 +160,8 @@ class BudgetError(OutcoreError):
 
 
 class HostError(OutcoreError):
-    """Host that lacks a capability of the run; the fix is the command that repairs the host."""
+    """Host that lacks a capability of the run; the fix is the command that repairs the
+    host."""
 
     kind = "host"
     exit_code = 3
@@ -178,7 +191,8 @@ class DataIOError(OutcoreError):
     def of(
         cls, error: OSError, message: str, path: object, fix: str = ""
     ) -> DataIOError:
-        """Return the error for a failed call on `path`; reason and fix are those of `from_os`."""
+        """Return the error for a failed call on `path`; reason and fix are those of
+        `from_os`."""
         reason, own = fault_of(error, fix)
         return cls(
             f"{message}: {reason}", path=str(path), errno=error.errno or 0, fix=own

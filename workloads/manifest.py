@@ -1,4 +1,5 @@
-"""Manifest of a dataset, `dataset.json`: content of the folder, recipe, and a digest for every file."""
+"""Manifest of a dataset, `dataset.json`: content of the folder, recipe, and a digest
+for every file."""
 
 from __future__ import annotations
 
@@ -26,23 +27,28 @@ Part = Literal[
     "ids",
 ]
 OPTIONAL: tuple[Part, ...] = ("edge_weight", "ids")
-"""Parts that a dataset may lack: `edge_weight`, [E] in the order of `indices`; `ids`, [N], original ids of the nodes,
+"""Parts that a dataset may lack: `edge_weight`, [E] in the order of `indices`; `ids`,
+[N], original ids of the nodes,
 kept by an import that numbers the nodes anew."""
 PARTS: tuple[Part, ...] = tuple(part for part in get_args(Part) if part not in OPTIONAL)
 MANIFEST_NAME = "dataset.json"
 RENUMBERED = "ids numbered anew"
-"""Begin of the note of an import that numbered the nodes anew; before `ids`, nothing kept their original ids."""
+"""Begin of the note of an import that numbered the nodes anew; before `ids`, nothing
+kept their original ids."""
 FEATURES_GENERATED = "features generated"
 """Begin of the note of an import that generated the features."""
 SALT = "salt"
-"""Key of a recipe with the digest of the salt of generated features; older datasets have none."""
+"""Key of a recipe with the digest of the salt of generated features; older datasets
+have none."""
 FORMAT_VERSION = 1
 MAX_NODES = 3 * 10**9
-"""Most nodes of a dataset: where neighbour lists are made, a pair of ids has to fit 63 bits."""
+"""Most nodes of a dataset: where neighbour lists are made, a pair of ids has to fit 63
+bits."""
 MAX_CLASSES = 1 << 20
 """Most classes of labels that are generated or imported."""
 ALIGNMENT = 4096
-"""Bytes to whose multiple headers are padded, so that direct reads of the data start aligned on every disk."""
+"""Bytes to whose multiple headers are padded, so that direct reads of the data start
+aligned on every disk."""
 
 # Valid dtypes of each part; rank 1 for all but `features`.
 ALLOWED_DTYPES: Mapping[Part, tuple[str, ...]] = {
@@ -53,10 +59,8 @@ ALLOWED_DTYPES: Mapping[Part, tuple[str, ...]] = {
     "ids": ("int64",),
 }
 _MAKE_AGAIN = "make or import it again"
-_NAMES = (
-    "base",
-    "source",
-)  # settings of a recipe whose content another setting has, as a digest
+# settings of a recipe whose content another setting has, as a digest
+_NAMES = ("base", "source")
 
 
 class FileEntry(BaseModel, extra="forbid", frozen=True):
@@ -66,7 +70,8 @@ class FileEntry(BaseModel, extra="forbid", frozen=True):
     shape: tuple[int, ...]
     data_offset: int  # bytes of the padded header, a multiple of 4096
     bytes: int  # of the whole file
-    xxh3: str  # XXH3-64 of the whole file, 16 hexadecimal digits (as `xxhsum -H3` prints it)
+    # XXH3-64 of the whole file, 16 hexadecimal digits (as `xxhsum -H3` prints it)
+    xxh3: str
 
     def memmap(self, path: Path) -> Array:
         """Map the data of the file read-only (an ordinary array where it is empty)."""
@@ -87,16 +92,16 @@ class Manifest(BaseModel, extra="forbid", frozen=True):
     dim: int = Field(ge=1)
     feature_dtype: str
     index_dtype: str
-    num_classes: int = Field(
-        ge=1
-    )  # labels are in [0, num_classes), or -1 for an unlabelled node
+    # labels are in [0, num_classes), or -1 for an unlabelled node
+    num_classes: int = Field(ge=1)
     files: dict[Part, FileEntry]
-    # To make the dataset again: equal recipes give equal bytes. `salt`: digest of the salt of generated features.
+    # To make the dataset again: equal recipes give equal bytes. `salt`: digest of the
+    # salt of generated features.
     recipe: dict[str, Any] = Field(default_factory=dict)
-    notes: tuple[
-        str, ...
-    ] = ()  # remarks for users (duplicate edges removed, features generated, ...)
-    # Degree skew, clustering and homophily, of `result` and, after an expansion, of `base`.
+    # remarks for users (duplicate edges removed, features generated, ...)
+    notes: tuple[str, ...] = ()
+    # Degree skew, clustering and homophily, of `result` and, after an expansion, of
+    # `base`.
     stats: dict[str, dict[str, float | int | None]] = Field(default_factory=dict)
     created: str = ""
 
@@ -107,7 +112,8 @@ class Manifest(BaseModel, extra="forbid", frozen=True):
 
     @property
     def lost_ids(self) -> bool:
-        """Whether the nodes were numbered anew by an older Outcore, which did not keep their original ids."""
+        """Whether the nodes were numbered anew by an older Outcore, which did not keep
+        their original ids."""
         renumbered = any(note.startswith(RENUMBERED) for note in self.notes)
         return renumbered and "ids" not in self.files
 
@@ -129,13 +135,15 @@ class Manifest(BaseModel, extra="forbid", frozen=True):
 
     @property
     def content(self) -> str:
-        """Digest of counts and files, 16 hexadecimal digits: equal for datasets of equal bytes."""
+        """Digest of counts and files, 16 hexadecimal digits: equal for datasets of
+        equal bytes."""
         return self._digest({part: self.files[part].xxh3 for part in self.parts})
 
     @property
     def fingerprint(self) -> str:
-        """Digest of the workload, 16 hexadecimal digits: `content`, but salted features count by their recipe, so that
-        it is equal for every salt. Names of a base or a source do not count, their digests do."""
+        """Digest of the workload, 16 hexadecimal digits: `content`, but salted features
+        count by their recipe, so that it is equal for every salt. Names of a base or a
+        source do not count, their digests do."""
         if not self.salt:
             return self.content
         settings = {
@@ -166,8 +174,8 @@ class Manifest(BaseModel, extra="forbid", frozen=True):
 
     @classmethod
     def read(cls, folder: Path) -> Manifest:
-        """Read and check `dataset.json` of `folder`; raises DatasetError where it is missing, of another version, or
-        not a manifest."""
+        """Read and check `dataset.json` of `folder`; raises DatasetError where it is
+        missing, of another version, or not a manifest."""
         path = folder / MANIFEST_NAME
         try:
             raw = json.loads(path.read_text(encoding="utf-8"))
@@ -186,7 +194,10 @@ class Manifest(BaseModel, extra="forbid", frozen=True):
             isinstance(raw, dict)
             and raw.get("version", FORMAT_VERSION) != FORMAT_VERSION
         ):
-            fault = f"{path} has format version {raw['version']}, this Outcore reads version {FORMAT_VERSION}"
+            fault = (
+                f"{path} has format version {raw['version']}, this Outcore reads "
+                f"version {FORMAT_VERSION}"
+            )
             raise DatasetError(fault, _MAKE_AGAIN)
         try:
             manifest = cls.model_validate(raw)
@@ -199,7 +210,8 @@ class Manifest(BaseModel, extra="forbid", frozen=True):
         return manifest
 
     def check(self, path: Path) -> None:
-        """Check that counts, dtypes and file entries agree with each other; raises DatasetError where they differ."""
+        """Check that counts, dtypes and file entries agree with each other; raises
+        DatasetError where they differ."""
         shapes: dict[Part, tuple[int, ...]] = {
             "indptr": (self.num_nodes + 1,),
             "indices": (self.num_edges,),

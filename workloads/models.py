@@ -1,7 +1,8 @@
-"""GraphSAGE, GCN and GAT on blocks, with the semantics of PyG's layers, over fused products (`workloads.sparse`).
+"""GraphSAGE, GCN and GAT on blocks, with the semantics of PyG's layers, over fused
+products (`workloads.sparse`).
 
-No layer makes a tensor of edges x features or imports torch_geometric. Initial weights are drawn on the processor from
-a separate generator, so they depend on the seed alone.
+No layer makes a tensor of edges x features or imports torch_geometric. Initial weights
+are drawn on the processor from a separate generator, so they depend on the seed alone.
 """
 
 from __future__ import annotations
@@ -27,9 +28,11 @@ from workloads.workload import ModelSpec
 class Layer(nn.Module):
     """One convolution over a block.
 
-    `forward(x, block, rows)` takes `x` float32 [num_src, in_dim], or a table with source i in row `rows[i]` (int64
-    [num_src]), and returns [num_dst, out_dim]. `from_aggregated(x)`, where the layer has it, computes nodes' new rows
-    from aggregates made beforehand, float32 [n, width of `aggregated_width`]. `self_loops`: as for `Graph.arrays`.
+    `forward(x, block, rows)` takes `x` float32 [num_src, in_dim], or a table with
+    source i in row `rows[i]` (int64 [num_src]), and returns [num_dst, out_dim].
+    `from_aggregated(x)`, where the layer has it, computes nodes' new rows from
+    aggregates made beforehand, float32 [n, width of `aggregated_width`]. `self_loops`:
+    as for `Graph.arrays`.
     """
 
     self_loops = False
@@ -41,7 +44,8 @@ class Layer(nn.Module):
 
 
 class SageLayer(Layer):
-    """PyG's `SAGEConv` (mean): `W_agg mean(neighbours) + b + W_root own`. A destination without edges has mean 0."""
+    """PyG's `SAGEConv` (mean): `W_agg mean(neighbours) + b + W_root own`. A destination
+    without edges has mean 0."""
 
     def __init__(self, in_dim: int, out_dim: int, generator: torch.Generator) -> None:
         super().__init__(in_dim, out_dim)
@@ -77,9 +81,11 @@ class SageLayer(Layer):
 class GcnLayer(Layer):
     """PyG's `GCNConv` on a block, as PyG's own users run it on a sampled subgraph.
 
-    The block is read as a square graph over its sources: degrees are in-degrees inside the block plus one self-loop
-    (an edge of a node to itself counts as that loop), so a source that is no destination has degree 1. Each edge weighs
-    `1 / sqrt(degree of source x degree of destination)`. Where the block is the whole graph this is `GCNConv`.
+    The block is read as a square graph over its sources: degrees are in-degrees inside
+    the block plus one self-loop (an edge of a node to itself counts as that loop), so a
+    source that is no destination has degree 1. Each edge weighs
+    `1 / sqrt(degree of source x degree of destination)`. Where the block is the whole
+    graph this is `GCNConv`.
     """
 
     self_loops = True
@@ -109,14 +115,17 @@ class GcnLayer(Layer):
         )
 
     def from_aggregated(self, x: Tensor) -> Tensor:
-        """Compute nodes' new rows from the normalised sum over the neighbours and the node itself."""
+        """Compute nodes' new rows from the normalised sum over the neighbours and the
+        node itself."""
         return torch.addmm(self.bias, x, self.weight.t())
 
 
 class GatLayer(Layer):
-    """PyG's `GATConv`: self-loops, LeakyReLU(0.2) scores, softmax over in-edges; heads concatenated or averaged.
+    """PyG's `GATConv`: self-loops, LeakyReLU(0.2) scores, softmax over in-edges; heads
+    concatenated or averaged.
 
-    `out_dim` is the output width: `heads x width` for concatenated heads, `width` for averaged heads.
+    `out_dim` is the output width: `heads x width` for concatenated heads, `width` for
+    averaged heads.
     """
 
     self_loops = True
@@ -148,7 +157,8 @@ class GatLayer(Layer):
         graph = Graph.from_block(block, x.device, self_loops=self.self_loops)
         x = x if rows is None else torch.index_select(x, 0, rows)
         h = (x @ self.weight.t()).view(graph.num_src, self.heads, self.width)
-        # a . (W x) = (W' a) . x: the scores come from one narrow product, not from a pass over every head's rows.
+        # a . (W x) = (W' a) . x: the scores come from one narrow product, not from a
+        # pass over every head's rows.
         vectors = torch.stack([self.source_attention, self.destination_attention])
         narrow = (
             self.weight.view(self.heads, self.width, self.in_dim) * vectors[..., None]
@@ -159,7 +169,8 @@ class GatLayer(Layer):
 
 
 class Model(nn.Module):
-    """Layers over the blocks of a mini-batch, input layer first; ReLU (GAT: ELU) and dropout between them."""
+    """Layers over the blocks of a mini-batch, input layer first; ReLU (GAT: ELU) and
+    dropout between them."""
 
     def __init__(self, layers: Sequence[Layer], elu: bool, dropout: float) -> None:
         super().__init__()
@@ -178,9 +189,10 @@ class Model(nn.Module):
         """Compute the scores of the seed nodes, float32 [num_seeds, num_classes].
 
         Args:
-            table, rows, first_layer_aggregated: as for `Trainer.step`; float16 rows are converted to float32 first.
-            blocks: one block a layer, or its graph, input layer first; from the second layer on where the first is
-                aggregated.
+            table, rows, first_layer_aggregated: as for `Trainer.step`; float16 rows are
+                converted to float32 first.
+            blocks: one block a layer, or its graph, input layer first; from the second
+                layer on where the first is aggregated.
             generator: generator of the dropout; None: no dropout (evaluation).
 
         Raises:
@@ -208,7 +220,8 @@ class Model(nn.Module):
         return x
 
     def looping(self, first_layer_aggregated: bool = False) -> list[bool]:
-        """Return whether each layer that reads a block adds self-loops to it, input layer first."""
+        """Return whether each layer that reads a block adds self-loops to it, input
+        layer first."""
         layers = list(self.layers)[int(first_layer_aggregated) :]
         return [bool(layer.self_loops) for layer in layers]
 
@@ -223,7 +236,8 @@ class Model(nn.Module):
 def check_hops(
     layers: int, blocks: Sequence[Block | Graph], first_layer_aggregated: bool
 ) -> None:
-    """Check that a batch has a hop for every layer but an aggregated one; raises InputError where it has not."""
+    """Check that a batch has a hop for every layer but an aggregated one; raises
+    InputError where it has not."""
     beside = " beside the aggregated one" if first_layer_aggregated else ""
     fault = f"the model has {layers} layers and the batch {len(blocks)} hops{beside}"
     require(
@@ -239,17 +253,20 @@ def layer_widths(spec: ModelSpec, in_dim: int, num_classes: int) -> list[int]:
 
 
 def aggregated_width(spec: ModelSpec, dim: int) -> int:
-    """Return the width of a node's row with the first layer aggregated beforehand (`+pp`; PaGraph, section 4.4).
+    """Return the width of a node's row with the first layer aggregated beforehand
+    (`+pp`; PaGraph, section 4.4).
 
-    GraphSAGE: `2 dim`, the own row and the mean over all in-neighbours. GCN: `dim`, the normalised sum. Raises
-    InputError for a model without such a form: attention weighs neighbours by parameters that training changes.
+    GraphSAGE: `2 dim`, the own row and the mean over all in-neighbours. GCN: `dim`, the
+    normalised sum. Raises InputError for a model without such a form: attention weighs
+    neighbours by parameters that training changes.
     """
     if spec.name == "sage":
         return 2 * dim
     if spec.name == "gcn":
         return dim
     raise InputError(
-        f"{spec.name}'s first layer cannot be aggregated beforehand: its weights of the neighbours are learned",
+        f"{spec.name}'s first layer cannot be aggregated beforehand: its weights "
+        "of the neighbours are learned",
         "use sage or gcn, or a system without first-layer preprocessing",
     )
 
@@ -261,16 +278,19 @@ def first_layer_rows(
     features: npt.NDArray[np.floating[Any]],
     nodes: Int64Array,
 ) -> Float32Array:
-    """Compute the first layer's aggregate of `nodes` over all their in-neighbours, in plain code as an oracle: float32
-    [n, aggregated_width], summed in float64.
+    """Compute the first layer's aggregate of `nodes` over all their in-neighbours, in
+    plain code as an oracle: float32 [n, aggregated_width], summed in float64.
 
-    GraphSAGE: [own row, mean over the neighbour list]; a repeated edge counts twice, an empty list gives 0. The first
-    layer computes the same from a block with fan-out -1, so a `+pp` model equals the original model wherever its first
-    layer sees whole lists. GCN: the sum over the list and the node itself, weighted as in `GcnLayer` with degrees of
-    the whole graph; equal to a block's where the block is the whole graph, else the block approximates `+pp`.
+    GraphSAGE: [own row, mean over the neighbour list]; a repeated edge counts twice, an
+    empty list gives 0. The first layer computes the same from a block with fan-out -1,
+    so a `+pp` model equals the original model wherever its first layer sees whole
+    lists. GCN: the sum over the list and the node itself, weighted as in `GcnLayer`
+    with degrees of the whole graph; equal to a block's where the block is the whole
+    graph, else the block approximates `+pp`.
 
     Args:
-        spec: model; raises InputError where its first layer cannot be aggregated beforehand.
+        spec: model; raises InputError where its first layer cannot be aggregated
+            beforehand.
         indptr, indices, features: the graph, [N + 1], [E] and [N, dim].
         nodes: int64 [n].
     """
@@ -308,7 +328,8 @@ def make_model(spec: ModelSpec, in_dim: int, num_classes: int, seed: int = 0) ->
         seed: seed of the weights, on which alone they depend.
 
     Raises:
-        InputError: the model is unknown, has no layer, or its heads do not divide its hidden width.
+        InputError: the model is unknown, has no layer, or its heads do not divide its
+            hidden width.
     """
     fault = f"layers is {spec.layers}"
     require(spec.layers >= 1, fault, "a model needs at least one")
@@ -330,7 +351,8 @@ def make_model(spec: ModelSpec, in_dim: int, num_classes: int, seed: int = 0) ->
 
 
 def _aggregate_first(graph: Graph, in_dim: int, out_dim: int) -> bool:
-    """Return whether to sum rows before the product: less work than the product of every source."""
+    """Return whether to sum rows before the product: less work than the product of
+    every source."""
     sums_first = graph.num_dst * in_dim * out_dim + graph.drawn_edges * in_dim
     products_first = graph.num_src * in_dim * out_dim + graph.drawn_edges * out_dim
     return sums_first <= products_first

@@ -1,4 +1,5 @@
-"""Plain `.npy` files with headers padded to 4096 bytes: numpy opens them, and direct reads of the data are aligned."""
+"""Plain `.npy` files with headers padded to 4096 bytes: numpy opens them, and direct
+reads of the data are aligned."""
 
 from __future__ import annotations
 
@@ -34,7 +35,8 @@ def padded_header(
 
 
 def write_all(file: io.FileIO, array: npt.NDArray[np.generic]) -> memoryview:
-    """Write the whole array to an unbuffered file, which may accept less at a time; return its bytes."""
+    """Write the whole array to an unbuffered file, which may accept less at a time;
+    return its bytes."""
     data = left = np.ascontiguousarray(array).reshape(-1).view(np.uint8).data
     while len(left):
         left = left[file.write(left) :]
@@ -42,8 +44,9 @@ def write_all(file: io.FileIO, array: npt.NDArray[np.generic]) -> memoryview:
 
 
 def read_header(file: IO[bytes]) -> tuple[np.dtype[Any], tuple[int, ...]]:
-    """Read element type and shape of a `.npy` file from its beginning; leaves `file` at the data. Raises ValueError
-    where it is no `.npy` file, TypeError where it is in Fortran order or holds Python objects."""
+    """Read element type and shape of a `.npy` file from its beginning; leaves `file` at
+    the data. Raises ValueError where it is no `.npy` file, TypeError where it is in
+    Fortran order or holds Python objects."""
     version = npy_format.read_magic(file)
     if version not in ((1, 0), (2, 0)):
         raise ValueError(f"npy version {version[0]}.{version[1]} is not supported")
@@ -66,7 +69,8 @@ def read_header(file: IO[bytes]) -> tuple[np.dtype[Any], tuple[int, ...]]:
 def file_digest(path: Path) -> str:
     """Return the XXH3-64 of a file, 16 hexadecimal digits.
 
-    Reads 8 MiB at a time and drops them from the page cache, which a table larger than memory would otherwise fill.
+    Reads 8 MiB at a time and drops them from the page cache, which a table larger than
+    memory would otherwise fill.
     """
     digest = xxhash.xxh3_64()
     buffer = memoryview(bytearray(HASH_CHUNK_BYTES))

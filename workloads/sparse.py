@@ -1,7 +1,9 @@
-"""Sparse products over one block: neighbourhood sums, their gradients and edge dot products.
+"""Sparse products over one block: neighbourhood sums, their gradients and edge dot
+products.
 
-No tensor of edges x features is ever made: sums run row by row of the block (`torch.embedding_bag`, which on the
-processor is FBGEMM's prefetching kernel, on CUDA one thread block a row), and edge dot products run in chunks of edges.
+No tensor of edges x features is ever made: sums run row by row of the block
+(`torch.embedding_bag`, which on the processor is FBGEMM's prefetching kernel, on CUDA
+one thread block a row), and edge dot products run in chunks of edges.
 """
 
 from __future__ import annotations
@@ -22,15 +24,17 @@ from workloads.sampling.batch import Block
 
 _SUM = 0
 SLOPE = 0.2  # of the LeakyReLU over attention scores, below zero
-# Edges whose two rows are gathered at once for a dot product: 4,096 x 256 floats are 4 MiB, which stay in the L2/L3.
+# Edges whose two rows are gathered at once for a dot product: 4,096 x 256 floats are 4
+# MiB, which stay in the L2/L3.
 CHUNK_EDGES = 4096
 # Bytes of rows gathered at once on a device, where each chunk takes three launches.
 _DEVICE_CHUNK_BYTES = 64 << 20
 
 
 class Graph:
-    """A block as tensors on one device: CSR by destination (int32 `indptr` [num_dst + 1], `indices` [num_edges] among
-    the sources), and by source once a gradient needs it. `drawn_edges`: edges of the block, without added self-loops.
+    """A block as tensors on one device: CSR by destination (int32 `indptr` [num_dst +
+    1], `indices` [num_edges] among the sources), and by source once a gradient needs
+    it. `drawn_edges`: edges of the block, without added self-loops.
     """
 
     def __init__(self, block: Block, indptr: Tensor, indices: Tensor) -> None:
@@ -45,8 +49,8 @@ class Graph:
     def arrays(
         block: Block, *, self_loops: bool = False
     ) -> tuple[Int32Array, Int32Array]:
-        """Return `indptr` and `indices` of a block's graph on the host; with `self_loops`, each destination's last edge
-        is its only one from itself."""
+        """Return `indptr` and `indices` of a block's graph on the host; with
+        `self_loops`, each destination's last edge is its only one from itself."""
         if self_loops:
             return _native.with_self_loops(block.indptr, block.indices)
         return block.indptr.astype(np.int32), np.ascontiguousarray(block.indices)
@@ -82,10 +86,12 @@ class Graph:
 
     @cached_property
     def by_source(self) -> tuple[Tensor, Tensor, Tensor]:
-        """Transpose: int32 (indptr [num_src + 1], destinations [num_edges], edge of each entry [num_edges])."""
+        """Transpose: int32 (indptr [num_src + 1], destinations [num_edges], edge of
+        each entry [num_edges])."""
         sources, order = torch.sort(self.indices, stable=True)
         order = order.to(torch.int32)
-        # Of sorted numbers, without waiting for the device: `bincount` asks it for the largest.
+        # Of sorted numbers, without waiting for the device: `bincount` asks it for the
+        # largest.
         indptr = torch._convert_indices_from_coo_to_csr(
             sources, self.num_src, out_int32=True
         )
@@ -95,8 +101,9 @@ class Graph:
 def row_sums(
     x: Tensor, indptr: Tensor, indices: Tensor, weights: Tensor | None = None
 ) -> Tensor:
-    """Sum for each row i of the result, float [n, dim], the rows `indices[indptr[i]:indptr[i + 1]]` of `x`, with
-    weights if given; a row without entries is zero.
+    """Sum for each row i of the result, float [n, dim], the rows
+    `indices[indptr[i]:indptr[i + 1]]` of `x`, with weights if given; a row without
+    entries is zero.
 
     Args:
         x: float [rows, dim], contiguous.
@@ -109,7 +116,8 @@ def row_sums(
 
 
 class _Neighbourhood(torch.autograd.Function):
-    """(weighted neighbour sum, own row) of every destination; one gradient for both, added in place."""
+    """(weighted neighbour sum, own row) of every destination; one gradient for both,
+    added in place."""
 
     @staticmethod
     def forward(
@@ -167,8 +175,8 @@ def neighbourhood(
     weights: Tensor | None = None,
     scale: Tensor | None = None,
 ) -> tuple[Tensor, Tensor]:
-    """Compute the neighbour sum and the own row of every destination, [num_dst, dim] each; arguments as for
-    `neighbour_sum`."""
+    """Compute the neighbour sum and the own row of every destination, [num_dst, dim]
+    each; arguments as for `neighbour_sum`."""
     total, own = _Neighbourhood.apply(x, graph, rows, weights, scale, True)  # type: ignore[no-untyped-call]
     return total, own
 
@@ -184,21 +192,25 @@ def neighbour_sum(
     """Compute the neighbour sum of every destination, [num_dst, dim].
 
     Args:
-        x: float [num_src, dim]; with `rows`, a table whose row `rows[i]` is source i (then without gradient): the sum
-            reads the table itself, so the sources' rows are never gathered into a tensor of their own.
+        x: float [num_src, dim]; with `rows`, a table whose row `rows[i]` is source i
+            (then without gradient): the sum reads the table itself, so the sources'
+            rows are never gathered into a tensor of their own.
         graph: the block.
         rows: int64 [num_src], the node alias list.
         weights: [num_edges], weight of each edge, constant.
-        scale: [num_dst], factor of each sum (one over the degree gives the mean), constant.
+        scale: [num_dst], factor of each sum (one over the degree gives the mean),
+            constant.
     """
     total, _ = _Neighbourhood.apply(x, graph, rows, weights, scale, False)  # type: ignore[no-untyped-call]
     return total  # type: ignore[no-any-return]
 
 
 class _Relu(torch.autograd.Function):
-    """ReLU in place, and in the backward pass of the incoming gradient: saves `hidden` floats an input destination.
+    """ReLU in place, and in the backward pass of the incoming gradient: saves `hidden`
+    floats an input destination.
 
-    Valid between the layers here only: the next operation must neither keep nor share its gradient.
+    Valid between the layers here only: the next operation must neither keep nor share
+    its gradient.
     """
 
     @staticmethod
@@ -222,7 +234,8 @@ relu_: Callable[[Tensor], Tensor] = _Relu.apply
 
 
 class _Attention(torch.autograd.Function):
-    """Sum of the sources' rows, weighted by the softmax of LeakyReLU scores over the edges of each destination."""
+    """Sum of the sources' rows, weighted by the softmax of LeakyReLU scores over the
+    edges of each destination."""
 
     @staticmethod
     def forward(ctx: Any, h: Tensor, ends: Tensor, graph: Graph) -> Tensor:
@@ -262,14 +275,16 @@ def attend(h: Tensor, ends: Tensor, graph: Graph) -> Tensor:
 
     Args:
         h: float [num_src, heads, width].
-        ends: [num_src, 2 heads], a node's part in the score of an edge by head: as its source, then as its destination.
+        ends: [num_src, 2 heads], a node's part in the score of an edge by head: as its
+            source, then as its destination.
         graph: the block, with an edge to each destination at least.
     """
     return _Attention.apply(h, ends, graph)  # type: ignore[no-any-return, no-untyped-call]
 
 
 def _segments(values: Tensor, graph: Graph, how: str) -> Tensor:
-    """Reduce values of edges, [num_edges, heads], to their destinations: [num_dst, heads]."""
+    """Reduce values of edges, [num_edges, heads], to their destinations: [num_dst,
+    heads]."""
     return torch.segment_reduce(values, how, offsets=graph.indptr, axis=0, unsafe=True)
 
 
@@ -279,7 +294,8 @@ def _of_edges(values: Tensor, graph: Graph) -> Tensor:
 
 
 def _per_head(x: Tensor, alpha: Tensor, indptr: Tensor, indices: Tensor) -> Tensor:
-    """Sum the rows of `x`, [rows, heads, width], for each head with its own weights, [edges, heads]."""
+    """Sum the rows of `x`, [rows, heads, width], for each head with its own weights,
+    [edges, heads]."""
     rows, heads, width = x.shape
     flat = x.reshape(rows * heads, width)
     out = x.new_empty(indptr.shape[0] - 1, heads, width)
@@ -291,7 +307,8 @@ def _per_head(x: Tensor, alpha: Tensor, indptr: Tensor, indices: Tensor) -> Tens
 
 
 def edge_dots(dst_rows: Tensor, src_rows: Tensor, graph: Graph) -> Tensor:
-    """Compute the dot product of both ends' rows for each edge and head: [num_edges, heads], in chunks of edges."""
+    """Compute the dot product of both ends' rows for each edge and head: [num_edges,
+    heads], in chunks of edges."""
     out = dst_rows.new_empty(graph.num_edges, dst_rows.shape[1])
     step = CHUNK_EDGES
     if dst_rows.device.type != "cpu":

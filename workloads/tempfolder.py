@@ -1,4 +1,5 @@
-"""Temporary folders of writers: locked while the writer lives, removed by the next writer if it was killed."""
+"""Temporary folders of writers: locked while the writer lives, removed by the next
+writer if it was killed."""
 
 from __future__ import annotations
 
@@ -11,7 +12,8 @@ from pathlib import Path
 
 
 def free_bytes(folder: Path) -> int:
-    """Return the bytes that this user may still write under `folder` (which need not exist yet)."""
+    """Return the bytes that this user may still write under `folder` (which need not
+    exist yet)."""
     place = next(
         place for place in (folder, *folder.absolute().parents) if place.exists()
     )
@@ -19,10 +21,11 @@ def free_bytes(folder: Path) -> int:
 
 
 class TemporaryFolder:
-    """Context manager of a private temporary folder under `root`, for what will be called `name`.
+    """Context manager of a private temporary folder under `root`, for what will be
+    called `name`.
 
-    Removed at the end, unless renamed by then, and by the next one under `root` where this process was killed. Another
-    one may be made in it.
+    Removed at the end, unless renamed by then, and by the next one under `root` where
+    this process was killed. Another one may be made in it.
     """
 
     def __init__(self, root: Path, name: str) -> None:
@@ -36,7 +39,8 @@ class TemporaryFolder:
         return self._path
 
     def _make(self) -> bool:
-        """Make and lock a folder; return False where another process removed it in between, as one without a lock."""
+        """Make and lock a folder; return False where another process removed it in
+        between, as one without a lock."""
         self._path = Path(tempfile.mkdtemp(prefix=self._prefix, dir=self._root))
         try:
             self._lock = os.open(self._path, os.O_RDONLY | os.O_DIRECTORY)
@@ -62,7 +66,8 @@ class TemporaryFolder:
 def remove_stale(root: Path) -> list[Path]:
     """Remove the temporary folders of killed writers; return their paths.
 
-    A living writer holds a lock on its folder; process ids would mislead: containers share and kernels reuse them.
+    A living writer holds a lock on its folder; process ids would mislead: containers
+    share and kernels reuse them.
     """
     removed = []
     for path in root.glob(".*.outcore-tmp-*"):
@@ -80,12 +85,14 @@ def remove_stale(root: Path) -> list[Path]:
 
 
 def temporary_prefix(name: str) -> str:
-    """Return the first characters of the names of dataset `name`'s temporary folders."""
+    """Return the first characters of the names of dataset `name`'s temporary
+    folders."""
     return f".{name}.outcore-tmp-"
 
 
 def try_lock(handle: int) -> bool:
-    """Lock an open folder unless another process holds it; return whether this process holds it now."""
+    """Lock an open folder unless another process holds it; return whether this process
+    holds it now."""
     try:
         fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except (
@@ -96,7 +103,8 @@ def try_lock(handle: int) -> bool:
 
 
 def into_place(folder: Path, target: Path) -> bool:
-    """Rename a finished folder; return False where `target` is a file, or a folder with anything in it."""
+    """Rename a finished folder; return False where `target` is a file, or a folder with
+    anything in it."""
     try:
         folder.rename(target)
     except OSError as error:

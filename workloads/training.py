@@ -1,4 +1,5 @@
-"""The training step that every system shares: same model, same initial weights, same optimiser (rule 18)."""
+"""The training step that every system shares: same model, same initial weights, same
+optimiser (rule 18)."""
 
 from __future__ import annotations
 
@@ -31,7 +32,8 @@ from workloads.workload import ModelSpec
 
 @dataclass(frozen=True)
 class StepResult:
-    """Result of one step: mean loss over its seed nodes (nan where not computed), correct and seen seed nodes."""
+    """Result of one step: mean loss over its seed nodes (nan where not computed),
+    correct and seen seed nodes."""
 
     loss: float
     correct: int
@@ -39,9 +41,11 @@ class StepResult:
 
 
 class Adam:
-    """Adam with torch's defaults; torch's own class imports its compiler, a second and 100 MB before any data.
+    """Adam with torch's defaults; torch's own class imports its compiler, a second and
+    100 MB before any data.
 
-    The parameters become views of one tensor, so that a step takes eight operations, not eight a parameter.
+    The parameters become views of one tensor, so that a step takes eight operations,
+    not eight a parameter.
     """
 
     def __init__(self, parameters: Sequence[Tensor], learning_rate: float) -> None:
@@ -74,15 +78,17 @@ class Adam:
 class Trainer:
     """Trainer of one model on one accelerator.
 
-    On `cpu` and `cuda` it really trains: equal batches in equal order give the same loss curve, whatever system brought
-    the rows. On an emulated accelerator a step holds the compute lane for the modelled time.
+    On `cpu` and `cuda` it really trains: equal batches in equal order give the same
+    loss curve, whatever system brought the rows. On an emulated accelerator a step
+    holds the compute lane for the modelled time.
 
     Args:
         spec: model to train.
         in_dim, num_classes: width of a feature row and of the output.
         accelerator: device of the training.
         seed: seed of the run, on which alone initial weights and dropout depend.
-        group: ranks of the run, which take each step together with the mean of their gradients; None: one process.
+        group: ranks of the run, which take each step together with the mean of their
+            gradients; None: one process.
     """
 
     def __init__(
@@ -118,15 +124,18 @@ class Trainer:
 
         Args:
             batch: structure and labels of the mini-batch.
-            table: [slots, in_dim] float32 or float16 on the accelerator's device, or split between device and host (its
-                rows are then gathered, [num_nodes, in_dim], before the first layer); None where nothing is computed.
+            table: [slots, in_dim] float32 or float16 on the accelerator's device, or
+                split between device and host (its rows are then gathered, [num_nodes,
+                in_dim], before the first layer); None where nothing is computed.
             rows: int64 [num_nodes], table row of each node; None: node i is row i.
-            first_layer_aggregated: whether the rows are `aggregated_width` wide and hold the first layer's aggregates;
-                `batch` then has blocks for the later layers only.
+            first_layer_aggregated: whether the rows are `aggregated_width` wide and
+                hold the first layer's aggregates; `batch` then has blocks for the later
+                layers only.
 
         Raises:
-            InputError: the batch has another number of hops than the model layers, there is no table to train on, or
-                arithmetic of less than float32's precision is switched on.
+            InputError: the batch has another number of hops than the model layers,
+                there is no table to train on, or arithmetic of less than float32's
+                precision is switched on.
         """
         if isinstance(self.accelerator, EmulatedAccelerator):
             seconds, bus = self._modelled(
@@ -159,7 +168,8 @@ class Trainer:
             self._adam.step(gradients)
             correct = (scores.detach().argmax(1) == labels).sum()
             both = torch.stack([loss.detach().double(), correct.double()])
-        # One fetch for both; it waits for the compute stream, so the table's slots may be reused afterwards.
+        # One fetch for both; it waits for the compute stream, so the table's slots may
+        # be reused afterwards.
         values = self.accelerator.fetch(both)
         return StepResult(values[0], int(values[1]), batch.num_seeds)
 
@@ -167,8 +177,9 @@ class Trainer:
     def evaluate(
         self, batches: Iterable[tuple[SampledBatch, Table, Tensor | None]]
     ) -> float:
-        """Return the accuracy over the seed nodes of (batch, table, rows) batches, nan without batches; raises
-        InputError on an emulated accelerator, which computes nothing."""
+        """Return the accuracy over the seed nodes of (batch, table, rows) batches, nan
+        without batches; raises InputError on an emulated accelerator, which computes
+        nothing."""
         computes = self.model is not None
         fault = f"{self.accelerator.name} computes nothing, so it has no accuracy"
         require(computes, fault, "use device cpu or cuda")
@@ -186,7 +197,8 @@ class Trainer:
         rows: Tensor | None = None,
         first_layer_aggregated: bool = False,
     ) -> float | None:
-        """Return the emulated seconds of this `step` with nothing else on the lanes; None on real devices."""
+        """Return the emulated seconds of this `step` with nothing else on the lanes;
+        None on real devices."""
         if not isinstance(self.accelerator, EmulatedAccelerator):
             return None
         return self._modelled(
@@ -196,16 +208,16 @@ class Trainer:
     def layer_shapes(
         self, batch: SampledBatch, first_layer_aggregated: bool = False
     ) -> list[LayerShape]:
-        """Return the sizes of every layer of the model on this batch, input layer first; raises InputError where the
-        batch has another number of hops than the model layers."""
+        """Return the sizes of every layer of the model on this batch, input layer
+        first; raises InputError where the batch has another number of hops than the
+        model layers."""
         check_hops(self.spec.layers, batch.blocks, first_layer_aggregated)
         sizes = [
             (block.num_src, block.num_dst, block.num_edges) for block in batch.blocks
         ]
         if first_layer_aggregated:
-            aggregated_width(
-                self.spec, self._widths[0]
-            )  # rejects models that cannot aggregate beforehand
+            # rejects models that cannot aggregate beforehand
+            aggregated_width(self.spec, self._widths[0])
             sizes.insert(0, (batch.num_nodes, batch.num_nodes, 0))
         return [
             LayerShape(*size, *widths, aggregated=first_layer_aggregated and layer == 0)
@@ -222,7 +234,8 @@ class Trainer:
         rows: Tensor | None,
         first_layer_aggregated: bool,
     ) -> tuple[float, float]:
-        """Return the modelled seconds of the step, and the part of them in which it reads host memory over the bus."""
+        """Return the modelled seconds of the step, and the part of them in which it
+        reads host memory over the bus."""
         layers = self.layer_shapes(batch, first_layer_aggregated)
         seconds = step_cost(accelerator.profile, self.spec, layers).total
         if table is None:
@@ -236,7 +249,8 @@ class Trainer:
                 else table.split(rows)
             )
         elif accelerator.holds(table):
-            # Rows in order in device memory are used in place; others are gathered first.
+            # Rows in order in device memory are used in place; others are gathered
+            # first.
             on_device = 0 if rows is None else count
             by_zero_copy = 0
         else:
@@ -266,7 +280,10 @@ class Trainer:
             rows = None
         if first_layer_aggregated:
             width = aggregated_width(self.spec, self._widths[0])
-            fault = f"aggregated rows are {table.shape[1]} wide, and {self.spec.name} needs {width}"
+            fault = (
+                f"aggregated rows are {table.shape[1]} wide, and {self.spec.name} "
+                f"needs {width}"
+            )
             require(
                 table.shape[1] == width, fault, "make them as `first_layer_rows` does"
             )

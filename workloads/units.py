@@ -54,8 +54,9 @@ def _parse(
 
 
 def parse_bytes(text: str | int, what: str = "size") -> int:
-    """Parse bytes from `768MiB`, `2GB` or a plain number of bytes; raises InputError for another unit (a bare `M` or
-    `G` is refused: MB and MiB differ), and for a part of a byte."""
+    """Parse bytes from `768MiB`, `2GB` or a plain number of bytes; raises InputError
+    for another unit (a bare `M` or `G` is refused: MB and MiB differ), and for a part
+    of a byte."""
     match = _NUMBER.match(str(text))
     if match and match[2].upper() in ("", "B") and 0 < float(match[1]) % 1 < 1:
         fault = f"{what} is {text!r}, and bytes are whole"
@@ -67,9 +68,11 @@ def parse_bytes(text: str | int, what: str = "size") -> int:
 def parse_memory_bytes(
     text: str | int, what: str = "memory", *, share: bool = False
 ) -> int:
-    """Parse bytes of memory as `parse_bytes`; raises InputError for nothing, and for a number that lacks its unit.
+    """Parse bytes of memory as `parse_bytes`; raises InputError for nothing, and for a
+    number that lacks its unit.
 
-    `share`: a share of the features, like `0.25x`, is valid in its place, and named as the fix.
+    `share`: a share of the features, like `0.25x`, is valid in its place, and named as
+    the fix.
     """
     written = str(text).strip()
     found = _NUMBER.match(written.removesuffix("%"))
@@ -101,7 +104,8 @@ def parse_memory_bytes(
 
 
 def parse_count(text: str | int | float, what: str = "count") -> int:
-    """Parse a count from `2M`, `40M`, `1e6` or a plain number; raises InputError for another unit."""
+    """Parse a count from `2M`, `40M`, `1e6` or a plain number; raises InputError for
+    another unit."""
     return _parse(text, what, _COUNTS, "counts", "2M or 1e6", "2M or 1e6")
 
 

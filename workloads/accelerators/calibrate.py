@@ -1,4 +1,5 @@
-"""Calibration of a profile on a real device, by the operations of which training steps and copies consist."""
+"""Calibration of a profile on a real device, by the operations of which training steps
+and copies consist."""
 
 from __future__ import annotations
 
@@ -22,7 +23,8 @@ from workloads.workload import ModelSpec
 
 @dataclass(frozen=True)
 class CalibrationSize:
-    """Sizes of a calibration: rows of the table and of the gather, edges of the sum, repeats of each measurement."""
+    """Sizes of a calibration: rows of the table and of the gather, edges of the sum,
+    repeats of each measurement."""
 
     table_rows: int = 1_000_000
     rows: int = 200_000
@@ -37,8 +39,9 @@ class CalibrationSize:
 def calibrate(
     accelerator: Accelerator, name: str, size: CalibrationSize | None = None
 ) -> Profile:
-    """Measure every coefficient of a profile on `accelerator`, idle otherwise; the best of several repeats counts.
-    Raises HostError where the device was so busy that a large operation took no longer than a small one."""
+    """Measure every coefficient of a profile on `accelerator`, idle otherwise; the best
+    of several repeats counts. Raises HostError where the device was so busy that a
+    large operation took no longer than a small one."""
     size = size or CalibrationSize()
     device = accelerator.torch_device
     measured = partial(_least_seconds, accelerator, size.repeats)
@@ -129,7 +132,8 @@ def to_toml(profile: Profile) -> str:
 def _least_seconds(
     accelerator: Accelerator, repeats: int, action: Callable[[], object]
 ) -> float:
-    """Return the least seconds of an action, after one run to warm up: interference only adds time."""
+    """Return the least seconds of an action, after one run to warm up: interference
+    only adds time."""
     action()
     return min(accelerator.seconds(action) for _ in range(repeats))
 
@@ -137,7 +141,8 @@ def _least_seconds(
 def _fixed_step_seconds(
     accelerator: Accelerator, profile: Profile, size: CalibrationSize
 ) -> float:
-    """Return a tiny batch's seconds beside its work: the fixed time of framework and optimiser."""
+    """Return a tiny batch's seconds beside its work: the fixed time of framework and
+    optimiser."""
     spec = ModelSpec(name="sage", layers=3, hidden=size.hidden)
     trainer = Trainer(spec, size.dim, 16, accelerator)
     indptr = np.arange(9, dtype=np.int64) * 2

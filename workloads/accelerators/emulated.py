@@ -1,9 +1,11 @@
-"""Emulated accelerator: bytes really move into its memory, times follow a named device (methodology rule 20).
+"""Emulated accelerator: bytes really move into its memory, times follow a named device
+(methodology rule 20).
 
-A copy lane and a compute lane run in parallel; each is a timeline on which one piece of work follows the other. A copy
-moves its bytes at once on the caller's thread and ends after its modelled time, or when the bytes have moved if that
-takes longer. A training step computes nothing and holds the compute lane for the modelled time; rows that it reads from
-host memory are faulted in, so that rows of a mapped file are read from it.
+A copy lane and a compute lane run in parallel; each is a timeline on which one piece of
+work follows the other. A copy moves its bytes at once on the caller's thread and ends
+after its modelled time, or when the bytes have moved if that takes longer. A training
+step computes nothing and holds the compute lane for the modelled time; rows that it
+reads from host memory are faulted in, so that rows of a mapped file are read from it.
 """
 
 from __future__ import annotations
@@ -28,7 +30,8 @@ from workloads.feature_table import SplitTable, Table
 
 
 class EmulatedAccelerator(CpuAccelerator):
-    """A device made of a profile, a pool of shared memory and two lanes; a gather's time is part of a step's."""
+    """A device made of a profile, a pool of shared memory and two lanes; a gather's
+    time is part of a step's."""
 
     def __init__(
         self,
@@ -47,7 +50,10 @@ class EmulatedAccelerator(CpuAccelerator):
                 f"private-{id(self):x}-{time.monotonic_ns():x}",
                 touch=touch,
             )
-        fault = f"device memory is {memory_bytes} bytes and the pool made for it {pool.nbytes}"
+        fault = (
+            f"device memory is {memory_bytes} bytes and the pool made for it "
+            f"{pool.nbytes}"
+        )
         require(memory_bytes in (None, pool.nbytes), fault, "make both the same")
         self.name = f"emulated:{profile.name}"
         self.kind = "emulated"
@@ -58,9 +64,8 @@ class EmulatedAccelerator(CpuAccelerator):
         self.pool = pool
         self._copy_lane = Lane("copy")
         self._compute_lane = Lane("compute")
-        self._resident: tuple[
-            tuple[int, int], ...
-        ] = ()  # first byte and end of each `host_buffer`
+        # first byte and end of each `host_buffer`
+        self._resident: tuple[tuple[int, int], ...] = ()
 
     def allocate(self, rows: int, dim: int, dtype: torch.dtype) -> Tensor:
         """Allocate a table in the pool; raises BudgetError where the pool is full."""
@@ -83,17 +88,20 @@ class EmulatedAccelerator(CpuAccelerator):
         return self.pool.peak_bytes
 
     def seen_by_device(self, table: Table) -> Table:
-        """Return a table of the pool as the device reads and writes it (`DevicePool.seen_by_device`)."""
+        """Return a table of the pool as the device reads and writes it
+        (`DevicePool.seen_by_device`)."""
         if isinstance(table, SplitTable):
             return SplitTable(self.pool.seen_by_device(table.device), table.host)
         return self.pool.seen_by_device(table)
 
     def holds(self, table: Tensor) -> bool:
-        """Return whether the table lies in device memory; if not, the device reads it from host memory."""
+        """Return whether the table lies in device memory; if not, the device reads it
+        from host memory."""
         return self.pool.offset_of(table) is not None
 
     def host_buffer(self, nbytes: int) -> Tensor:
-        """Allocate page-aligned host memory; the device reads it without the processor, as no other memory."""
+        """Allocate page-aligned host memory; the device reads it without the processor,
+        as no other memory."""
         buffer = super().host_buffer(nbytes)
         self._resident = (
             *self._resident,
@@ -108,7 +116,8 @@ class EmulatedAccelerator(CpuAccelerator):
         )
 
     def reads_alone(self, table: Tensor) -> bool:
-        """Return whether the table lies in device memory or in a `host_buffer`: a read of it faults in no page."""
+        """Return whether the table lies in device memory or in a `host_buffer`: a read
+        of it faults in no page."""
         first = table.data_ptr()
         return self.holds(table) or any(
             begin <= first < end for begin, end in self._resident
@@ -122,7 +131,8 @@ class EmulatedAccelerator(CpuAccelerator):
         *,
         batch: int = -1,
     ) -> Event:
-        """Copy the rows on the caller's thread; the event is done after their modelled time on the copy lane."""
+        """Copy the rows on the caller's thread; the event is done after their modelled
+        time on the copy lane."""
         asked_at = time.monotonic()
         move_rows(self.pool.seen_by_device(dst), src, dst_rows)
         seconds = self.profile.copy_seconds(src.numel() * src.element_size())
@@ -135,7 +145,8 @@ class EmulatedAccelerator(CpuAccelerator):
     def gather_ahead(
         self, out: Tensor, table: Table, rows: Tensor, *, batch: int = -1
     ) -> Event:
-        """Gather the rows on the caller's thread; the event is done after the time of a copy of them."""
+        """Gather the rows on the caller's thread; the event is done after the time of a
+        copy of them."""
         asked_at = time.monotonic()
         super().gather_ahead(self.pool.seen_by_device(out), table, rows, batch=batch)
         seconds = self.profile.copy_seconds(
@@ -146,7 +157,8 @@ class EmulatedAccelerator(CpuAccelerator):
     def read_seconds(
         self, on_device: int, by_zero_copy: int, row_bytes: int
     ) -> tuple[float, float]:
-        """Return the modelled seconds to gather `on_device` device rows, and to read `by_zero_copy` host rows."""
+        """Return the modelled seconds to gather `on_device` device rows, and to read
+        `by_zero_copy` host rows."""
         own = self.profile.gather_seconds(on_device * row_bytes) if on_device else 0.0
         return own, self.profile.zero_copy_seconds(
             by_zero_copy * row_bytes
@@ -160,10 +172,12 @@ class EmulatedAccelerator(CpuAccelerator):
         bus_seconds: float = 0.0,
         asked_at: float | None = None,
     ) -> float:
-        """Hold the compute lane for `seconds` from `asked_at` (monotonic; None: now); sleep to the end and return it.
+        """Hold the compute lane for `seconds` from `asked_at` (monotonic; None: now);
+        sleep to the end and return it.
 
-        The step begins with `bus_seconds` of zero-copy reads (part of `seconds`). Zero-copy reads and staged copies
-        share the bus, so the reads hold the copy lane too and wait for earlier copies.
+        The step begins with `bus_seconds` of zero-copy reads (part of `seconds`).
+        Zero-copy reads and staged copies share the bus, so the reads hold the copy lane
+        too and wait for earlier copies.
         """
         begin = time.monotonic() if asked_at is None else asked_at
         if bus_seconds > 0.0:
@@ -181,7 +195,8 @@ class EmulatedAccelerator(CpuAccelerator):
         wait_until(max(self._copy_lane.busy_until, self._compute_lane.busy_until))
 
     def lanes(self) -> list[LaneSpan]:
-        """Return the busy spans since the last call, oldest first; the last ones may end in the future."""
+        """Return the busy spans since the last call, oldest first; the last ones may
+        end in the future."""
         return sorted(
             self._copy_lane.drain() + self._compute_lane.drain(),
             key=lambda span: span.start,

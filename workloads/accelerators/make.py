@@ -23,13 +23,17 @@ def make_accelerator(
 
     Args:
         name: `cpu`, `cuda` (or `cuda:1`), `emulated:<profile>`.
-        memory_bytes: capacity of the device tier; None: all free memory (`cuda`), size of the pool (`emulated`).
-        training_bytes: part of a CUDA device's memory that training takes, as calibrated; None: not known.
-        pool: shared memory that stands for an emulated device's memory; None: a private pool is made.
+        memory_bytes: capacity of the device tier; None: all free memory (`cuda`), size
+            of the pool (`emulated`).
+        training_bytes: part of a CUDA device's memory that training takes, as
+            calibrated; None: not known.
+        pool: shared memory that stands for an emulated device's memory; None: a private
+            pool is made.
         touch: as for `DevicePool.create`, of the private pool.
 
     Raises:
-        InputError: the device or profile is unknown, or `memory_bytes` does not go with the device.
+        InputError: the device or profile is unknown, or `memory_bytes` does not go with
+            the device.
         HostError: this host lacks the CUDA device or the memory of the private pool.
     """
     if name == "cpu":

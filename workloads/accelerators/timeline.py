@@ -32,7 +32,8 @@ class _Anchor:
 
 
 class OpenSpan:
-    """Work under way on one lane: from `begin`, recorded when it is made, to `end`, recorded by `close`."""
+    """Work under way on one lane: from `begin`, recorded when it is made, to `end`,
+    recorded by `close`."""
 
     def __init__(
         self, anchor: _Anchor, lane: str, batch: int, stream: torch.cuda.Stream
@@ -77,7 +78,8 @@ class Timeline:
         return OpenSpan(self._anchor, lane, batch, stream)
 
     def close(self, span: OpenSpan, stream: torch.cuda.Stream) -> None:
-        """End the span where `stream` is now; measure earlier spans that are complete, so that few events exist."""
+        """End the span where `stream` is now; measure earlier spans that are complete,
+        so that few events exist."""
         span.close(stream)
         with self._lock:
             self._open.append(span)
@@ -98,7 +100,8 @@ class Timeline:
 
 
 class CudaEvent(Event):
-    """Completion of a copy or a gather. `wait` blocks the caller, not the device; it sleeps and releases the GIL."""
+    """Completion of a copy or a gather. `wait` blocks the caller, not the device; it
+    sleeps and releases the GIL."""
 
     def __init__(self, event: torch.cuda.Event, *sources: Tensor) -> None:
         self._event = event

@@ -1,8 +1,11 @@
-"""Trial of an accelerator on small tables: it allocates, pins, copies, reads by zero-copy, and compares every row.
+"""Trial of an accelerator on small tables: it allocates, pins, copies, reads by
+zero-copy, and compares every row.
 
-A process of its own makes the trial (`python -m workloads.accelerators.trial cuda 128 float32`): it starts the driver,
-may die with it, and leaves compiled kernels in Triton's cache. It prints one JSON object: `failed`, the step and its
-error (empty where all steps work), and the accelerator's `notes`.
+A process of its own makes the trial
+(`python -m workloads.accelerators.trial cuda 128 float32`): it starts the driver, may
+die with it, and leaves compiled kernels in Triton's cache. It prints one JSON object:
+`failed`, the step and its error (empty where all steps work), and the accelerator's
+`notes`.
 """
 
 from __future__ import annotations
@@ -23,7 +26,8 @@ _ROWS = 256
 
 
 def try_out(accelerator: Accelerator, dim: int, dtype: torch.dtype) -> str:
-    """Return the first step that fails with its error; empty where all work. Tables have 256 rows of `dim` elements."""
+    """Return the first step that fails with its error; empty where all work. Tables
+    have 256 rows of `dim` elements."""
     expected = (torch.arange(_ROWS * dim) % 251).to(dtype).view(_ROWS, dim)
     order = torch.randperm(_ROWS, generator=torch.Generator().manual_seed(0))
     found: dict[str, torch.Tensor] = {}
@@ -63,7 +67,10 @@ def try_out(accelerator: Accelerator, dim: int, dtype: torch.dtype) -> str:
             if rows is not None and not torch.equal(rows.cpu(), wanted):
                 return f"{name}: other rows arrive"
         except (OutcoreError, RuntimeError, AssertionError) as error:
-            return f"{name}: {(str(error).strip().splitlines() or [type(error).__name__])[0]}"
+            return (
+                f"{name}: "
+                f"{(str(error).strip().splitlines() or [type(error).__name__])[0]}"
+            )
     return ""
 
 

@@ -1,4 +1,5 @@
-"""Triton kernel that gathers rows of a table split between two memories in one pass. Imported only on CUDA devices."""
+"""Triton kernel that gathers rows of a table split between two memories in one pass.
+Imported only on CUDA devices."""
 
 # mypy: ignore-errors
 from __future__ import annotations
@@ -7,14 +8,16 @@ import torch
 import triton
 import triton.language as tl
 
-# Widest piece of a row and bytes of rows that one program copies: 8 KiB are four loads of 16 bytes for each of 128
-# threads, enough in flight for the bus. The interpreter of Triton runs a program at a time.
+# Widest piece of a row and bytes of rows that one program copies: 8 KiB are four loads
+# of 16 bytes for each of 128 threads, enough in flight for the bus. The interpreter of
+# Triton runs a program at a time.
 _MOST_COLUMNS = 1024
 _PROGRAM_BYTES = 8192
 _MOST_ROWS = 64
 _THREAD_BYTES = 64  # bytes that a thread copies
-# Rows read at random from more host memory than a device translates at once arrive slowly: on an H200, rows of 512
-# bytes from 1 GiB at 0.93 of the bus's rate, from 2 GiB at 0.52. Programs of one region start before those of the next.
+# Rows read at random from more host memory than a device translates at once arrive
+# slowly: on an H200, rows of 512 bytes from 1 GiB at 0.93 of the bus's rate, from 2 GiB
+# at 0.52. Programs of one region start before those of the next.
 _REGION_BYTES = 256 << 20
 _MOST_REGIONS = 64
 
@@ -36,10 +39,12 @@ def gather_kernel(
     columns: tl.constexpr,
     aligned: tl.constexpr,
 ):
-    """Copy `rows_each` rows of `words` words from the part in which each lies; program (i, c, r) copies `columns` of
-    them, and only rows of the host's region r, of `region_rows` rows (region 0: those on the device too).
+    """Copy `rows_each` rows of `words` words from the part in which each lies; program
+    (i, c, r) copies `columns` of them, and only rows of the host's region r, of
+    `region_rows` rows (region 0: those on the device too).
 
-    `aligned` promises that every row of every table begins at a multiple of 16 bytes: each thread then loads 16 bytes.
+    `aligned` promises that every row of every table begins at a multiple of 16 bytes:
+    each thread then loads 16 bytes.
     """
     place = tl.program_id(0).to(tl.int64) * rows_each + tl.arange(0, rows_each)
     column = tl.program_id(1) * columns + tl.arange(0, columns)
@@ -68,11 +73,13 @@ def gather_rows(
     rows: torch.Tensor,
     out: torch.Tensor,
 ) -> None:
-    """Gather rows of a split table into the first rows of `out`, on the current device and stream.
+    """Gather rows of a split table into the first rows of `out`, on the current device
+    and stream.
 
     Args:
-        device_rows, host_rows: [d, dim] and [h, dim], contiguous; row r is `device_rows[r]`, or `host_rows[r - d]` past
-            its end. `host_rows` is host memory as the device sees it (`CudaAccelerator.map_host`).
+        device_rows, host_rows: [d, dim] and [h, dim], contiguous; row r is
+            `device_rows[r]`, or `host_rows[r - d]` past its end. `host_rows` is host
+            memory as the device sees it (`CudaAccelerator.map_host`).
         rows: int64 [n] on the device.
         out: [m, dim] on the device, contiguous.
     """

@@ -1,5 +1,5 @@
-"""Plain DGL: neighbour lists in CSC, features, labels, splits and number of classes as `.npy` files, which a program
-maps."""
+"""Plain DGL: neighbour lists in CSC, features, labels, splits and number of classes as
+`.npy` files, which a program maps."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ from workloads.exporters.files import ArrayFile, File, class_count, stored
 
 
 def files_of(dataset: Dataset) -> list[File]:
-    """Declare the files of a dataset under its parts' names; ids are int64, DGL's default."""
+    """Declare the files of a dataset under its parts' names; ids are int64, DGL's
+    default."""
     files: list[File] = [
         ArrayFile(
             f"{part}.npy", stored(dataset, part, "int64" if part == "indices" else "")

@@ -1,4 +1,5 @@
-"""Files of an export: declared with their values as streams, written under a temporary name and compared meanwhile."""
+"""Files of an export: declared with their values as streams, written under a temporary
+name and compared meanwhile."""
 
 from __future__ import annotations
 
@@ -52,8 +53,10 @@ class Values:
     """Array to write.
 
     Attributes:
-        dtype, shape: numpy's name of the element type, and the shape; values of another type are converted.
-        pieces: yields the values in order, in flat arrays of any length, each valid until the next.
+        dtype, shape: numpy's name of the element type, and the shape; values of another
+            type are converted.
+        pieces: yields the values in order, in flat arrays of any length, each valid
+            until the next.
     """
 
     dtype: str
@@ -71,7 +74,8 @@ class Values:
         return self.count * np.dtype(self.dtype).itemsize
 
     def write(self, out: Writable) -> None:
-        """Write all elements to a stream; raises ValueError where there are more or fewer than the shape tells."""
+        """Write all elements to a stream; raises ValueError where there are more or
+        fewer than the shape tells."""
         left = self.nbytes
         for piece in readable(self.pieces()):
             data = np.ascontiguousarray(piece, dtype=self.dtype).view(np.uint8).data
@@ -79,13 +83,14 @@ class Values:
             out.write(data)
         if left:
             raise ValueError(
-                f"an array of shape {list(self.shape)} lacks {left} bytes of what was announced"
+                f"an array of shape {list(self.shape)} lacks {left} bytes of what "
+                "was announced"
             )
 
 
 def readable(pieces: Iterable[Array]) -> Iterator[Array]:
-    """Yield the values; raises DataIOError where the file that they come from cannot be read: an OSError of the file
-    that is written is told in other words."""
+    """Yield the values; raises DataIOError where the file that they come from cannot be
+    read: an OSError of the file that is written is told in other words."""
     try:
         yield from pieces
     except OSError as error:
@@ -116,9 +121,11 @@ class _Md5:
 
 
 class Output:
-    """Context manager of a new file: every piece is written past the page cache, read back from disk and compared.
+    """Context manager of a new file: every piece is written past the page cache, read
+    back from disk and compared.
 
-    Up to six pieces of 2 MiB are written and read back at once, while the next ones are read and converted.
+    Up to six pieces of 2 MiB are written and read back at once, while the next ones are
+    read and converted.
 
     Attributes:
         nbytes: bytes written so far.
@@ -128,14 +135,15 @@ class Output:
     def __init__(
         self, path: Path, most: int, tick: Tick, hashing: bool = False
     ) -> None:
-        """Make the file with blocks for `most` bytes reserved; `tick` is called with each written piece's bytes, and
-        `hashing` has all bytes hashed."""
+        """Make the file with blocks for `most` bytes reserved; `tick` is called with
+        each written piece's bytes, and `hashing` has all bytes hashed."""
         self._path = path
         self._tick = tick
         self.nbytes = 0
         self.md5 = ""
         with path.open("xb") as file:
-            # Reserving first turns a disk that fills up into an error here, and saves the file system's work later.
+            # Reserving first turns a disk that fills up into an error here, and saves
+            # the file system's work later.
             os.posix_fallocate(file.fileno(), 0, max(1, most))
         self._stream = DirectStream(path, 0, read_back=True)
         self._hash = _Md5() if hashing else None
@@ -161,7 +169,8 @@ class Output:
         error: BaseException | None,
         trace: object,
     ) -> None:
-        """Wait until all is written and compared, cut the file to its bytes and flush it to disk."""
+        """Wait until all is written and compared, cut the file to its bytes and flush
+        it to disk."""
         if self._hash is not None:
             self.md5 = self._hash.close()
         if error is None:
@@ -183,7 +192,8 @@ class ArrayFile:
     def _header(self) -> bytes:
         if not self.name.endswith(".npy"):
             return b""
-        # NumPy before 2 cannot map an array without elements whose header ends at a page.
+        # NumPy before 2 cannot map an array without elements whose header ends at a
+        # page.
         to = ALIGNMENT if self.values.count else 128
         return padded_header(np.dtype(self.values.dtype), self.values.shape, to)
 
@@ -225,7 +235,8 @@ class LinkFile:
 
 
 class Content(Protocol):
-    """One file of an export: its name within the folder, and its bytes within a few KiB."""
+    """One file of an export: its name within the folder, and its bytes within a few
+    KiB."""
 
     @property
     def name(self) -> str:
@@ -241,14 +252,15 @@ class Content(Protocol):
 
 @dataclass(frozen=True)
 class DigestFile:
-    """JSON file of the MD5 digests of all files before it, by their paths, which begin with the folder's path as the
-    caller gave it."""
+    """JSON file of the MD5 digests of all files before it, by their paths, which begin
+    with the folder's path as the caller gave it."""
 
     name: str
     nbytes: int = 0  # small, and known at the end
 
     def text(self, folder: Path, digests: Mapping[str, str]) -> TextFile:
-        """Return the file of these digests, which are given by the files' names within `folder`."""
+        """Return the file of these digests, which are given by the files' names within
+        `folder`."""
         found = {str(folder / name): digest for name, digest in digests.items()}
         return TextFile(self.name, json.dumps(found, indent=4))
 
@@ -264,7 +276,8 @@ def stored(dataset: Dataset, part: Part, dtype: str = "") -> Values:
 
 
 def class_count(dataset: Dataset) -> File:
-    """Declare a file of the number of classes, which may be more than the labels tell."""
+    """Declare a file of the number of classes, which may be more than the labels
+    tell."""
     return ArrayFile(
         "num_classes.npy",
         Values("int64", (), lambda: [np.array([dataset.num_classes])]),
@@ -272,10 +285,12 @@ def class_count(dataset: Dataset) -> File:
 
 
 def pieces(dataset: Dataset, part: Part) -> Iterator[Array]:
-    """Yield the values of a part in order, in flat pieces, read past the page cache, ahead of the caller.
+    """Yield the values of a part in order, in flat pieces, read past the page cache,
+    ahead of the caller.
 
     Raises:
-        DatasetError: the file's content differs from its digest in the manifest (after the last piece).
+        DatasetError: the file's content differs from its digest in the manifest (after
+            the last piece).
         DataIOError: the file cannot be read, or ends early.
     """
     entry = dataset.manifest.files[part]
@@ -293,9 +308,11 @@ def pieces(dataset: Dataset, part: Part) -> Iterator[Array]:
 
 
 def checked_map(dataset: Dataset, part: Part) -> Array:
-    """Map a part for values that are not wanted in order, and read it once to compare its digest. Raises as `pieces`.
+    """Map a part for values that are not wanted in order, and read it once to compare
+    its digest. Raises as `pieces`.
 
-    It is mapped first: a file that replaces this one meanwhile is not the mapped one, and has another digest.
+    It is mapped first: a file that replaces this one meanwhile is not the mapped one,
+    and has another digest.
     """
     values = dataset.memmap(part)
     for _ in pieces(dataset, part):
@@ -304,8 +321,9 @@ def checked_map(dataset: Dataset, part: Part) -> Array:
 
 
 def _direct_pieces(path: Path, begin: int, end: int) -> Iterator[UInt8Array]:
-    """Yield the bytes of a file from `begin` (a multiple of 4096) to `end`, in order, with six reads in flight beside
-    the piece in use; each is valid until the next. Raises DataIOError where the file cannot be read, or ends early."""
+    """Yield the bytes of a file from `begin` (a multiple of 4096) to `end`, in order,
+    with six reads in flight beside the piece in use; each is valid until the next.
+    Raises DataIOError where the file cannot be read, or ends early."""
     memory = aligned_empty((_AHEAD + 1) * PIECE_BYTES).reshape(_AHEAD + 1, PIECE_BYTES)
     handle = open_direct(path, os.O_RDONLY)
 
@@ -340,7 +358,8 @@ def _direct_pieces(path: Path, begin: int, end: int) -> Iterator[UInt8Array]:
 
 
 def write_folder(files: Sequence[File], target: Path, progress: Progress) -> int:
-    """Write the files as the folder `target`, whole or not at all; return their bytes. Raises as `export_dataset`."""
+    """Write the files as the folder `target`, whole or not at all; return their bytes.
+    Raises as `export_dataset`."""
     given = target
     target = target.absolute()
     root = target.parent
@@ -410,7 +429,8 @@ def _exists(target: Path) -> DatasetError:
 def _no_space(target: Path, needed: int) -> DatasetError:
     root = target.parent
     return DatasetError(
-        f"no space for the export {target.name!r}: it needs {format_bytes(needed)} ({needed} bytes) in {root}, "
+        f"no space for the export {target.name!r}: it needs {format_bytes(needed)} "
+        f"({needed} bytes) in {root}, "
         f"{format_bytes(free_bytes(root))} are free",
         "free some, or choose another --out",
     )

@@ -1,4 +1,5 @@
-"""Format of the public code of Ginex, PyG+ and GNNDrive: raw arrays, their types and shapes in `conf.json`."""
+"""Format of the public code of Ginex, PyG+ and GNNDrive: raw arrays, their types and
+shapes in `conf.json`."""
 
 from __future__ import annotations
 
@@ -29,10 +30,12 @@ _EPSILON = 1e-8
 
 
 def files_of(dataset: Dataset) -> list[File]:
-    """Declare the files of a dataset, in the types that the native parts of that code expect.
+    """Declare the files of a dataset, in the types that the native parts of that code
+    expect.
 
-    `nc_score.pth` is the score by which Ginex fills its neighbour cache. GNNDrive's code has the number of columns in
-    the names of two files, which are there as links. That code does not read `ids.dat`, the nodes' original ids.
+    `nc_score.pth` is the score by which Ginex fills its neighbour cache. GNNDrive's
+    code has the number of columns in the names of two files, which are there as links.
+    That code does not read `ids.dat`, the nodes' original ids.
     """
     arrays = {
         "indptr": stored(dataset, "indptr"),
@@ -62,7 +65,8 @@ def files_of(dataset: Dataset) -> list[File]:
 
 
 def _scores(dataset: Dataset) -> Iterator[Array]:
-    """Yield each node's out-degree over its in-degree, both with a small addend, in node order."""
+    """Yield each node's out-degree over its in-degree, both with a small addend, in
+    node order."""
     indptr = checked_map(dataset, "indptr")
     threads = len(os.sched_getaffinity(0))
     for first in range(0, dataset.num_nodes, NODES_A_PASS):

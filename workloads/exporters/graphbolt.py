@@ -1,12 +1,15 @@
-"""DGL's GraphBolt: an `OnDiskDataset` that is preprocessed already, for DGL 2.1.0 and later.
+"""DGL's GraphBolt: an `OnDiskDataset` that is preprocessed already, for DGL 2.1.0 and
+later.
 
-The folder holds `metadata.yaml`, the topology as DGL pickles it, features and splits; `preprocessed`, where DGL looks,
-has a copy of `metadata.yaml`, and digests by which DGL finds out whether the folder was changed after preprocessing.
-`OnDiskDataset(path)` compares them, and `OnDiskDataset(path, force_preprocess=False)` does not. Where they differ, DGL
-removes `preprocessed`, so that folder holds nothing else.
+The folder holds `metadata.yaml`, the topology as DGL pickles it, features and splits;
+`preprocessed`, where DGL looks, has a copy of `metadata.yaml`, and digests by which DGL
+finds out whether the folder was changed after preprocessing. `OnDiskDataset(path)`
+compares them, and `OnDiskDataset(path, force_preprocess=False)` does not. Where they
+differ, DGL removes `preprocessed`, so that folder holds nothing else.
 
-The digests are a JSON object: the MD5 of each file by its path, which begins with the path that `OnDiskDataset` was
-given (DGL 2.1.0 and later, `dataset_hash_value.txt`). So they fit one path alone, that of the export.
+The digests are a JSON object: the MD5 of each file by its path, which begins with the
+path that `OnDiskDataset` was given (DGL 2.1.0 and later, `dataset_hash_value.txt`). So
+they fit one path alone, that of the export.
 """
 
 from __future__ import annotations
@@ -53,7 +56,8 @@ class _Graph:
 
 
 class _Native:
-    """Stand-in of the native object in it, which is pickled as its state and the name of its class."""
+    """Stand-in of the native object in it, which is pickled as its state and the name
+    of its class."""
 
     def __init__(self, state: dict[str, Any]) -> None:
         self._state = state
@@ -69,7 +73,8 @@ _RENAMED = {
 
 
 def files_of(dataset: Dataset) -> list[File]:
-    """Declare the files of a dataset: ids as int32 where they fit, as DGL itself stores them."""
+    """Declare the files of a dataset: ids as int32 where they fit, as DGL itself stores
+    them."""
     ids = "int32" if dataset.num_nodes <= _INT32 else "int64"
     tensors = {
         "version_number": Values("int64", (1,), lambda: [np.array([STATE_VERSION])]),
@@ -124,7 +129,8 @@ def files_of(dataset: Dataset) -> list[File]:
         "feature_data": features,
         "tasks": [task],
     }
-    # JSON, which YAML includes: quoted, a name like `no` or `1:30` is text by every version of YAML.
+    # JSON, which YAML includes: quoted, a name like `no` or `1:30` is text by every
+    # version of YAML.
     text = json.dumps(metadata, indent=2) + "\n"
     copies = [
         TextFile(name, text) for name in ("metadata.yaml", "preprocessed/metadata.yaml")
@@ -133,7 +139,8 @@ def files_of(dataset: Dataset) -> list[File]:
 
 
 def labels_left_out(dataset: Dataset) -> int:
-    """Count the labels of nodes outside the three sets, which the format cannot hold."""
+    """Count the labels of nodes outside the three sets, which the format cannot
+    hold."""
     known = sum(
         int(np.count_nonzero(piece >= 0))
         for piece in readable(pieces(dataset, "labels"))

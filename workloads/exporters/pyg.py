@@ -1,4 +1,5 @@
-"""PyG: one `.npy` file for each tensor of a `torch_geometric.data.Data`, which a program maps."""
+"""PyG: one `.npy` file for each tensor of a `torch_geometric.data.Data`, which a
+program maps."""
 
 from __future__ import annotations
 
@@ -27,8 +28,8 @@ _NODES_A_PIECE = 1 << 24
 
 
 def files_of(dataset: Dataset) -> list[File]:
-    """Declare the files of a dataset: `x`, `edge_index` (sorted by destination), `y`, masks, `num_classes`, and
-    `edge_weight` and the nodes' original `ids` if any."""
+    """Declare the files of a dataset: `x`, `edge_index` (sorted by destination), `y`,
+    masks, `num_classes`, and `edge_weight` and the nodes' original `ids` if any."""
     edges = Values(
         "int64",
         (2, dataset.num_edges),

@@ -1,4 +1,5 @@
-"""Folders of arrays, `NAME.npy` or `NAME.pt` each, under the names of PyG's `Data` or of neighbour lists in CSC."""
+"""Folders of arrays, `NAME.npy` or `NAME.pt` each, under the names of PyG's `Data` or
+of neighbour lists in CSC."""
 
 from __future__ import annotations
 
@@ -56,13 +57,15 @@ _NAMES = {
 
 
 def open_arrays(path: Path, options: ImportOptions) -> GraphSource:
-    """Read a folder of `.npy` files or of tensors that `torch.save` wrote; they are mapped, so they may exceed memory.
+    """Read a folder of `.npy` files or of tensors that `torch.save` wrote; they are
+    mapped, so they may exceed memory.
 
-    Edges: `edge_index` [2, E] (source above destination), or `indptr` [N + 1] and `indices` [E], each node's
-    in-neighbours. Features `x` [N, D], labels `y` [N] and `num_classes` if there are more than those, a split as mask
-    [N] or as ids, `edge_weight` [E], `num_nodes`, `ids` [N], the nodes' original ids; other usual names are known too,
-    and a note names other files. Raises DatasetError where a file is damaged, InputError where edges are missing or
-    arrays contradict each other.
+    Edges: `edge_index` [2, E] (source above destination), or `indptr` [N + 1] and
+    `indices` [E], each node's in-neighbours. Features `x` [N, D], labels `y` [N] and
+    `num_classes` if there are more than those, a split as mask [N] or as ids,
+    `edge_weight` [E], `num_nodes`, `ids` [N], the nodes' original ids; other usual
+    names are known too, and a note names other files. Raises DatasetError where a file
+    is damaged, InputError where edges are missing or arrays contradict each other.
     """
     fault = f"{path} is no folder"
     require(path.is_dir(), fault, "give the folder of the .npy or .pt files")
@@ -71,7 +74,10 @@ def open_arrays(path: Path, options: ImportOptions) -> GraphSource:
     name: dict[str, str] = {}
     for part, names in _NAMES.items():
         there = [file for file in files if file.stem in names]
-        fault = f"{path} holds {' and '.join(file.name for file in there)}, which mean the same"
+        fault = (
+            f"{path} holds {' and '.join(file.name for file in there)}, which mean the "
+            "same"
+        )
         require(len(there) < 2, fault, "remove all but one")
         if there:
             found[part] = _mapped(there[0])
@@ -141,7 +147,10 @@ def open_arrays(path: Path, options: ImportOptions) -> GraphSource:
     ids = None
     if "ids" in found:
         fault = f"{name['ids']} is {found['ids'].dtype} {list(found['ids'].shape)}"
-        fix = f"give the original id of every node, integers [{num_nodes}], or leave it out"
+        fix = (
+            f"give the original id of every node, integers [{num_nodes}], or leave it "
+            "out"
+        )
         require(holds_ids(found["ids"], num_nodes), fault, fix)
         ids = id_source(found["ids"], name["ids"])
         uses["ids"] = ORIGINAL_IDS

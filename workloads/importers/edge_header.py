@@ -1,4 +1,5 @@
-"""Beginning of a text edge list: the lines of comment, the names of the columns, what they state of directions."""
+"""Beginning of a text edge list: the lines of comment, the names of the columns, what
+they state of directions."""
 
 from __future__ import annotations
 
@@ -30,12 +31,8 @@ _TARGETS = {
     "targetid",
     "dstid",
 }
-_ENDS = {
-    "head",
-    "tail",
-    "subject",
-    "object",
-}  # of triples, whose second column is a relation
+# of triples, whose second column is a relation
+_ENDS = {"head", "tail", "subject", "object"}
 _LOOKED_AT_BYTES = 20_000  # of edges, for lines of unequal length
 _WORD = re.compile(r"[^\W\d][\w .:/()-]*")
 _ID = re.compile(r"[ \t]*[0-9]+[ \t]*([,;]?)")
@@ -58,12 +55,10 @@ _NEGATED = re.compile(r"\b(?:not|no longer|whether)\b.*directed", re.IGNORECASE)
 class EdgeHeader:
     """What stands before the first edge of a text edge list."""
 
-    comments: list[str] = field(
-        default_factory=list
-    )  # lines that begin with `#` or `%`
-    columns: list[str] = field(
-        default_factory=list
-    )  # names of the columns, if a line of names stands there
+    # lines that begin with `#` or `%`
+    comments: list[str] = field(default_factory=list)
+    # names of the columns, if a line of names stands there
+    columns: list[str] = field(default_factory=list)
     columns_at: int = -1  # offset in bytes of that line; -1: there is none
     whole: bool = False  # whether a line follows that is neither a comment nor names
     first_edge: str = ""  # that line
@@ -71,8 +66,9 @@ class EdgeHeader:
 
 
 def read_header(text: bytes, path: Path) -> EdgeHeader:
-    """Read the header of an edge list that begins with `text`, whole lines; raises InputError for another format, and
-    for names of columns that are not those of source and destination, in this order."""
+    """Read the header of an edge list that begins with `text`, whole lines; raises
+    InputError for another format, and for names of columns that are not those of source
+    and destination, in this order."""
     header = EdgeHeader()
     offset = 0
     for raw in text.splitlines(keepends=True):
@@ -109,8 +105,9 @@ def direction(
 ) -> tuple[bool, list[str]]:
     """Return whether every edge stands for both directions, and notes on the reason.
 
-    `symmetric` is the user's statement; None: the header decides, and where it states nothing, an edge is directed.
-    Raises InputError where there is no statement and the header is not clear, and for a list of two sorts of nodes.
+    `symmetric` is the user's statement; None: the header decides, and where it states
+    nothing, an edge is directed. Raises InputError where there is no statement and the
+    header is not clear, and for a list of two sorts of nodes.
     """
     undirected = ""
     directed = ""
@@ -118,7 +115,10 @@ def direction(
     for line in header.comments:
         konect = _KONECT.match(line)
         kind = konect[1].lower() if konect else ""
-        fix = "add the number of the left nodes to the ids of the right, and remove this line"
+        fix = (
+            "add the number of the left nodes to the ids of the right, and remove this "
+            "line"
+        )
         fault = (
             f"{path} numbers two sorts of nodes apart: it has the line {_shown(line)}"
         )
@@ -127,15 +127,15 @@ def direction(
             undirected = undirected or line
         if kind == "asym" or _DIRECTED.search(line):
             directed = directed or line
-        # SNAP writes "Directed graph (each unordered pair of nodes is saved once)" over every directed graph.
+        # SNAP writes "Directed graph (each unordered pair of nodes is saved once)" over
+        # every directed graph.
         both = _UNCLEAR.search(line) and not _DIRECTED.search(line)
         if both or _NEGATED.search(line):
             unclear = unclear or line
     if undirected and directed:
         unclear = unclear or directed
-    if _UNDIRECTED.search(
-        header.first_edge
-    ):  # a column of types, as Gephi writes, which may differ
+    # a column of types, as Gephi writes, which may differ
+    if _UNDIRECTED.search(header.first_edge):
         unclear = unclear or header.first_edge
     stated = _shown(unclear or undirected or directed)
     if symmetric is not None:
@@ -144,8 +144,14 @@ def direction(
         return symmetric, [
             f"{option} was given; the file has the line {stated}"
         ] if contrary else []
-    fault = f"{path} does not make clear whether its edges are directed: it has the line {stated}"
-    fix = "give --symmetric to take every edge both ways, or --directed (of a base graph: import it first, with either)"
+    fault = (
+        f"{path} does not make clear whether its edges are directed: it has the line "
+        f"{stated}"
+    )
+    fix = (
+        "give --symmetric to take every edge both ways, or --directed (of a base "
+        "graph: import it first, with either)"
+    )
     require(not unclear, fault, fix)
     if undirected:
         return True, [f"undirected, since the file has the line {stated}"]
@@ -162,7 +168,8 @@ def _plain(name: str) -> str:
 
 
 def _column_names(line: str) -> list[str]:
-    """Return the names of columns in a line; none if its first two fields are no names."""
+    """Return the names of columns in a line; none if its first two fields are no
+    names."""
     separator = next((sign for sign in (",", ";", "\t") if sign in line), None)
     names = [name.strip().strip("\"'") for name in line.split(separator)]
     # An empty first name is that of a row number, which would be taken for a source.
@@ -171,7 +178,8 @@ def _column_names(line: str) -> list[str]:
 
 
 def _check_lists(text: bytes, separator: str, path: Path) -> None:
-    """Raise InputError where lines are lists of neighbours: ids alone, in numbers that differ, some four or more."""
+    """Raise InputError where lines are lists of neighbours: ids alone, in numbers that
+    differ, some four or more."""
     lengths = set()
     for line in text[:_LOOKED_AT_BYTES].splitlines():
         fields = line.split(separator.encode() or None)
@@ -181,14 +189,18 @@ def _check_lists(text: bytes, separator: str, path: Path) -> None:
             return
         lengths.add(len(fields))
     lengths.discard(0)
-    fault = f"{path} has lines of {min(lengths, default=0)} to {max(lengths, default=0)} ids, like lists of neighbours"
+    fault = (
+        f"{path} has lines of {min(lengths, default=0)} to {max(lengths, default=0)} "
+        "ids, like lists of neighbours"
+    )
     require(
         len(lengths) < 2 or max(lengths) < 4, fault, "write one edge a line, two ids"
     )
 
 
 def _check_order(names: list[str], shown: str, path: Path) -> None:
-    """Raise InputError where names of the columns place source or destination elsewhere than first and second."""
+    """Raise InputError where names of the columns place source or destination elsewhere
+    than first and second."""
     plain = [_plain(name) for name in names]
     sources = [at for at, name in enumerate(plain) if name in _SOURCES]
     targets = [at for at, name in enumerate(plain) if name in _TARGETS]
@@ -200,20 +212,24 @@ def _check_order(names: list[str], shown: str, path: Path) -> None:
     require(
         sound,
         fault,
-        "write the source first, the destination second, and remove or rename the header",
+        "write the source first, the destination second, and remove or rename the "
+        "header",
     )
 
 
 def _check_format(line: str, path: Path, first: bool) -> None:
-    """Raise InputError where the line is of another format that also holds edges as text."""
+    """Raise InputError where the line is of another format that also holds edges as
+    text."""
     kinds = {
         "%%matrixmarket": (
             "a matrix in MatrixMarket's format",
-            "remove its first lines up to that of the matrix's size, and give --symmetric if it is symmetric",
+            "remove its first lines up to that of the matrix's size, and give "
+            "--symmetric if it is symmetric",
         ),
         "*vertices": (
             "a graph in Pajek's format",
-            "write the pairs below *Arcs alone, or those below *Edges and give --symmetric",
+            "write the pairs below *Arcs alone, or those below *Edges and give "
+            "--symmetric",
         ),
         "<": ("XML", "write two ids a line"),
         "{": ("JSON", "write two ids a line"),

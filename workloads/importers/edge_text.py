@@ -1,4 +1,5 @@
-"""Parser of text edge lists: two ids a line, parsed exactly, every line accounted for, in bounded memory."""
+"""Parser of text edge lists: two ids a line, parsed exactly, every line accounted for,
+in bounded memory."""
 
 from __future__ import annotations
 
@@ -52,12 +53,15 @@ class EdgeText:
     num_wide: int = 0  # lines of more than two columns
     further: str = ""  # what the first of them holds behind the ids
     largest: int = -1  # largest id
-    undirected: str = ""  # first line that states an undirected edge or graph: a comment, or a column of types
+    # first line that states an undirected edge or graph: a comment, or a column of
+    # types
+    undirected: str = ""
 
     @classmethod
     def open(cls, path: Path) -> EdgeText:
-        """Read the header; raises DatasetError where the file is missing or damaged, InputError where it is packed in
-        a way that cannot be read or is of another format."""
+        """Read the header; raises DatasetError where the file is missing or damaged,
+        InputError where it is packed in a way that cannot be read or is of another
+        format."""
         begin = b""
         header = EdgeHeader()
         with _opened(path) as raw:
@@ -73,8 +77,9 @@ class EdgeText:
     ) -> Iterator[Int64Array]:
         """Yield the edges, int64 [n, 2], in the order of their lines.
 
-        Raises DatasetError for damaged compression, InputError with the number of the first line that is neither an
-        edge, a comment nor empty: an id is digits alone, at most `MAX_ID`.
+        Raises DatasetError for damaged compression, InputError with the number of the
+        first line that is neither an edge, a comment nor empty: an id is digits alone,
+        at most `MAX_ID`.
         """
         self.num_lines = self.num_edges = self.num_wide = 0
         offset = 0
@@ -85,9 +90,8 @@ class EdgeText:
                 offset += len(block)
                 self.undirected = self.undirected or _undirected_line(block)
                 if 0 <= at < len(block):
-                    block = (
-                        block[:at] + b"#" + block[at + 1 :]
-                    )  # the names of the columns: a comment
+                    # the names of the columns: a comment
+                    block = block[:at] + b"#" + block[at + 1 :]
                 found = self._parse(block)
                 if len(found):
                     self.largest = max(self.largest, int(found.max()))
@@ -95,16 +99,21 @@ class EdgeText:
                 progress("reading text", raw.tell() / size)
 
     def notes(self) -> list[str]:
-        """Return notes on the lines that are no edges, and on columns that were left out."""
+        """Return notes on the lines that are no edges, and on columns that were left
+        out."""
         found = []
         if self.header.columns:
             found.append(
-                f"edges lead from column {self.header.columns[0]} to column {self.header.columns[1]}"
+                f"edges lead from column {self.header.columns[0]} to column "
+                f"{self.header.columns[1]}"
             )
         if self.num_wide:
             names = ", ".join(self.header.columns[2:])
             named = f" ({names[:100]})" if names else ""
-            note = f"columns behind the two ids left out{named}: {self.further!r} and the like in {self.num_wide} lines"
+            note = (
+                f"columns behind the two ids left out{named}: {self.further!r} and the "
+                f"like in {self.num_wide} lines"
+            )
             weights = re.match(
                 r"-?[0-9]*\.?[0-9]+([eE][-+]?[0-9]+)?(?=[\s,;]|$)", self.further
             )
@@ -116,13 +125,13 @@ class EdgeText:
         return found
 
     def _parse(self, block: bytes) -> Int64Array:
-        """Return the edges of whole lines, int64 [n, 2], and count lines, edges and wide lines."""
+        """Return the edges of whole lines, int64 [n, 2], and count lines, edges and
+        wide lines."""
         text = np.frombuffer(block, dtype=np.uint8)
         ends = np.flatnonzero(text == _NEWLINE)
         begins = _skip_blanks(text, np.concatenate([[0], ends[:-1] + 1]))
-        lines = np.flatnonzero(
-            ~_ENDS_LINE.take(text.take(begins))
-        )  # neither empty nor comments
+        # neither empty nor comments
+        lines = np.flatnonzero(~_ENDS_LINE.take(text.take(begins)))
         source, at, source_sound = _numbers(text, begins[lines])
         behind = _skip_blanks(text, at)
         if self.header.separator:
@@ -160,22 +169,30 @@ class EdgeText:
         separator = {"": "blanks", ",": "commas", ";": "semicolons"}[
             self.header.separator
         ]
-        fix = f"write two ids a line, of digits 0 to 9 alone, separated by {separator} as in the first line"
+        fix = (
+            f"write two ids a line, of digits 0 to 9 alone, separated by {separator} "
+            "as in the first line"
+        )
         if re.search(rb"[0-9]{19}", line):
-            fix = f"write two ids a line, each of at most {_MOST_DIGITS} digits and at most {MAX_ID}"
+            fix = (
+                f"write two ids a line, each of at most {_MOST_DIGITS} digits and at "
+                f"most {MAX_ID}"
+            )
         fault = f"{self.path}, line {number}: {shown!r} is not an edge"
         raise InputError(fault, fix)
 
 
 def _undirected_line(block: bytes) -> str:
-    """Return the first line that states an undirected edge or graph; empty without one."""
+    """Return the first line that states an undirected edge or graph; empty without
+    one."""
     found = _UNDIRECTED.search(block) if b"undirected" in block.lower() else None
     return found[0].decode("utf-8", "backslashreplace").strip() if found else ""
 
 
 def edge_chunks(path: Path, fix: str = "give two ids a line") -> Iterator[EdgeChunk]:
-    """Yield the edges of a file of two columns without header in chunks of `EDGES_A_CHUNK`; raises the errors of
-    `EdgeText`, and InputError with `fix` for further columns or a header."""
+    """Yield the edges of a file of two columns without header in chunks of
+    `EDGES_A_CHUNK`; raises the errors of `EdgeText`, and InputError with `fix` for
+    further columns or a header."""
     text = EdgeText.open(path)
     if text.header.columns:
         raise InputError(f"{path} begins with the names of columns", "remove this line")
@@ -207,7 +224,8 @@ def _opened(path: Path) -> Iterator[io.FileIO]:
 def _line_blocks(stream: io.BufferedReader[Any], path: Path) -> Iterator[bytes]:
     """Yield the text in blocks of whole lines, UTF-8 and each line ended by a newline.
 
-    Raises InputError for a line longer than `_LONGEST_LINE`, and for UTF-16 or UTF-32 that is not whole.
+    Raises InputError for a line longer than `_LONGEST_LINE`, and for UTF-16 or UTF-32
+    that is not whole.
     """
     mark = stream.peek(4)
     encoding = next((name for begin, name in _ENCODINGS if mark.startswith(begin)), "")
@@ -258,7 +276,8 @@ def _skip_blanks(text: Bytes, at: Int64Array) -> Int64Array:
 def _numbers(
     text: Bytes, begins: Int64Array
 ) -> tuple[Int64Array, Int64Array, npt.NDArray[np.bool_]]:
-    """Parse the digits that begin at each position: values, positions behind them, and whether each is an id."""
+    """Parse the digits that begin at each position: values, positions behind them, and
+    whether each is an id."""
     values = np.zeros(len(begins), dtype=np.int64)
     at = begins.copy()
     for _ in range(_MOST_DIGITS + 1):

@@ -1,4 +1,5 @@
-"""DGL's GraphBolt: folders of an `OnDiskDataset`, as its author made them or as DGL preprocessed them."""
+"""DGL's GraphBolt: folders of an `OnDiskDataset`, as its author made them or as DGL
+preprocessed them."""
 
 from __future__ import annotations
 
@@ -52,7 +53,8 @@ _SEEDS = ("seed_nodes", "seeds")
 _WEIGHTS = ("edge_weight", "weight")
 _ORIGINAL_ID = "_ORIGINAL_EDGE_ID"  # of DGL, not of the graph
 _NODE_IDS = "ids"  # node feature of our exports
-# Functions and types of a pickled tensor; torch's younger types, such as uint64, take the third version.
+# Functions and types of a pickled tensor; torch's younger types, such as uint64, take
+# the third version.
 _HARMLESS = {
     ("collections", "OrderedDict"),
     ("torch._utils", "_rebuild_tensor_v2"),
@@ -64,12 +66,15 @@ _FIX = "give the folder of an OnDiskDataset of one type of nodes and one type of
 
 
 def open_graphbolt(path: Path, options: ImportOptions) -> GraphSource:
-    """Read a homogeneous `OnDiskDataset`: the preprocessed topology if there is one, else its edges (CSV or NumPy).
+    """Read a homogeneous `OnDiskDataset`: the preprocessed topology if there is one,
+    else its edges (CSV or NumPy).
 
-    Features are the node feature `feat`, or the first, original ids of the nodes the node feature `ids` [N, 1], weights
-    the edge feature `edge_weight` or `weight`, and notes name the others; labels and splits are those of the first
-    task, and other nodes are unlabelled. No code of a file is run. Raises DatasetError where a file is missing or
-    damaged, InputError where the graph has several types or a file's content contradicts another.
+    Features are the node feature `feat`, or the first, original ids of the nodes the
+    node feature `ids` [N, 1], weights the edge feature `edge_weight` or `weight`, and
+    notes name the others; labels and splits are those of the first task, and other
+    nodes are unlabelled. No code of a file is run. Raises DatasetError where a file is
+    missing or damaged, InputError where the graph has several types or a file's content
+    contradicts another.
     """
     made = path / "preprocessed" / "metadata.yaml"
     raw = path / "metadata.yaml"
@@ -115,7 +120,8 @@ def _graph(path: Path, metadata: dict[str, Any], metadata_file: str) -> GraphSou
             weights = weight_source(weight, len(indices), f"{name} of {edges_file}")
             edge_uses[name] = numbers_use("edge weights", weight.dtype)
         edges = csc_edges(indptr, indices)
-        # Features outside the topology are in the order of the edges before DGL sorted them.
+        # Features outside the topology are in the order of the edges before DGL sorted
+        # them.
         edge_features = [
             *attributes,
             *(other for other in by_edge if other not in attributes),
@@ -200,7 +206,8 @@ def _graph(path: Path, metadata: dict[str, Any], metadata_file: str) -> GraphSou
 def _original_ids(
     path: Path, entries: list[dict[str, Any]], num_nodes: int
 ) -> tuple[dict[str, Any] | None, Callable[[], Iterator[Int64Array]] | None]:
-    """Return the node feature that holds the original ids of the nodes, and the ids; None without them."""
+    """Return the node feature that holds the original ids of the nodes, and the ids;
+    None without them."""
     for entry in entries:
         if entry["name"] == _NODE_IDS:
             values = _array(path, entry)
@@ -225,8 +232,8 @@ def _array(path: Path, entry: dict[str, Any]) -> Array:
 
 
 def _file(path: Path, name: str) -> Path:
-    """Return a file that the metadata name; raises InputError where it is outside the folder, since the digest by which
-    an import is known is of the files in it."""
+    """Return a file that the metadata name; raises InputError where it is outside the
+    folder, since the digest by which an import is known is of the files in it."""
     inside = not Path(name).is_absolute() and ".." not in Path(name).parts
     fault = f"{path}: the metadata name {name}, a file outside its folder"
     require(inside, fault, "move or link it into the folder")
@@ -240,7 +247,8 @@ def _features(
     node_uses: dict[str, str],
     uses: dict[str, str],
 ) -> FeatureRows | None:
-    """Return the features, if there are any, and enter their name in `node_uses`, their file in `uses`."""
+    """Return the features, if there are any, and enter their name in `node_uses`, their
+    file in `uses`."""
     chosen = next(
         (entry for entry in entries if entry["name"] == "feat"),
         entries[0] if entries else None,
@@ -263,7 +271,8 @@ def _split(
     labels: Int64Array,
     uses: dict[str, str],
 ) -> Int64Array:
-    """Return the node ids of a split, and enter their labels; the files are entered in `uses`."""
+    """Return the node ids of a split, and enter their labels; the files are entered in
+    `uses`."""
     if not sets:
         return np.empty(0, dtype=np.int64)
     fault = f"{path} has a split of several types of nodes"
@@ -322,7 +331,8 @@ class _Unpickler(pickle.Unpickler):
     """Unpickler of graphs and tensors alone."""
 
     def find_class(self, module: str, name: str) -> Any:
-        """Return a class of the file; raises InputError for any but those of graphs and tensors."""
+        """Return a class of the file; raises InputError for any but those of graphs and
+        tensors."""
         if (
             module.startswith("dgl.graphbolt.") and name.endswith("SamplingGraph")
         ) or name == "ScriptObject":

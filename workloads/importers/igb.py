@@ -1,4 +1,5 @@
-"""IGB's homogeneous folders: papers and citations, with 19 or 2983 classes, split 60/20/20 in node order."""
+"""IGB's homogeneous folders: papers and citations, with 19 or 2983 classes, split
+60/20/20 in node order."""
 
 from __future__ import annotations
 
@@ -21,12 +22,12 @@ from workloads.importers.source import (
 )
 
 _LABEL_FILES = {19: "node_label_19.npy", 2983: "node_label_2K.npy"}
-_RAW_DIM = (
-    1024  # the width of the tables that are published without a header (large, full)
-)
-# The full set has labels for its first nodes only; the file has a value for every node. Its loader counts 157,675,969
-# papers with one of 2983 classes; from 153,383,374 on all are class 0, which its author calls padding (IGB-Datasets,
-# issue 57). Split in node order, that is 13.6 % of the test nodes.
+# the width of the tables that are published without a header (large, full)
+_RAW_DIM = 1024
+# The full set has labels for its first nodes only; the file has a value for every node.
+# Its loader counts 157,675,969 papers with one of 2983 classes; from 153,383,374 on all
+# are class 0, which its author calls padding (IGB-Datasets, issue 57). Split in node
+# order, that is 13.6 % of the test nodes.
 LABELLED = {
     (269_346_174, 19): {"author": 227_130_858, "loader": 227_130_858},
     (269_346_174, 2983): {"author": 153_383_374, "loader": 157_675_969},
@@ -34,13 +35,17 @@ LABELLED = {
 
 
 def open_igb(path: Path, options: ImportOptions) -> GraphSource:
-    """Read one size of IGB's homogeneous graph, from its folder or a folder that holds only one size.
+    """Read one size of IGB's homogeneous graph, from its folder or a folder that holds
+    only one size.
 
-    The layout is `<size>/processed/paper/{node_feat.npy, node_label_19.npy, node_label_2K.npy}` and
-    `<size>/processed/paper__cites__paper/edge_index.npy` ([E, 2], source and destination). The tables of `large` and
-    `full` carry no npy header (float32, 1024 columns; labels float32); both kinds are read. `options.classes` chooses
-    the labels, 19 (default) or 2983, and `options.labelled` the source of their number. Raises DatasetError where files
-    are missing or damaged, InputError for another layout or other `classes`.
+    The layout is
+    `<size>/processed/paper/{node_feat.npy, node_label_19.npy, node_label_2K.npy}` and
+    `<size>/processed/paper__cites__paper/edge_index.npy` ([E, 2], source and
+    destination). The tables of `large` and `full` carry no npy header (float32, 1024
+    columns; labels float32); both kinds are read. `options.classes` chooses the labels,
+    19 (default) or 2983, and `options.labelled` the source of their number. Raises
+    DatasetError where files are missing or damaged, InputError for another layout or
+    other `classes`.
     """
     folder = _find(path)
     classes = options.classes or 19
@@ -92,14 +97,21 @@ def open_igb(path: Path, options: ImportOptions) -> GraphSource:
 
 
 def _labelled_note(counts: dict[str, int], whose: str) -> str:
-    """Describe the number of labelled papers, its source, and the count of the other source."""
+    """Describe the number of labelled papers, its source, and the count of the other
+    source."""
     note = f"the first {counts[whose]} papers are labelled"
     if len(set(counts.values())) == 1:
         return note
     if whose == "author":
-        return f"{note}, as IGB's author says (its loader counts {counts['loader']}, padding of class 0 among them)"
+        return (
+            f"{note}, as IGB's author says (its loader counts {counts['loader']}, "
+            "padding of class 0 among them)"
+        )
     padding = counts["loader"] - counts["author"]
-    return f"{note}, as IGB's loader counts, {padding} of them padding of class 0 (its author says {counts['author']})"
+    return (
+        f"{note}, as IGB's loader counts, {padding} of them padding of class 0 (its "
+        f"author says {counts['author']})"
+    )
 
 
 def _find(path: Path) -> Path:
@@ -121,7 +133,8 @@ def _find(path: Path) -> Path:
 
 
 def _table(path: Path, raw_dim: int) -> Array:
-    """Map a table with or without npy header; without one it is float32 with `raw_dim` columns (0: flat)."""
+    """Map a table with or without npy header; without one it is float32 with `raw_dim`
+    columns (0: flat)."""
     with (
         reading(path, "cannot be read", missing="check that the download is whole"),
         path.open("rb") as file,

@@ -1,4 +1,5 @@
-"""`.npz` graphs in the layout of Shchur et al.'s GNN benchmark sets: `adj_*`, `attr_*` and `labels`."""
+"""`.npz` graphs in the layout of Shchur et al.'s GNN benchmark sets: `adj_*`, `attr_*`
+and `labels`."""
 
 from __future__ import annotations
 
@@ -44,13 +45,15 @@ _KNOWN = (*_ADJACENCY, "adj_data", *_ATTRIBUTES, *_DENSE, *LABELS, *_SPLITS)
 
 
 def open_npz(path: Path, options: ImportOptions) -> GraphSource:
-    """Read a graph whose adjacency is a CSR matrix: an entry in row u and column v is the edge u -> v.
+    """Read a graph whose adjacency is a CSR matrix: an entry in row u and column v is
+    the edge u -> v.
 
-    Optional are weights (`adj_data`, unless all are one; entries of weight zero are no edges), features (`attr_data`,
-    `attr_indices`, `attr_indptr` and `attr_shape`, a sparse matrix that is written dense; or `x` [N, D]), labels (`y`
-    or `labels`), and splits as masks or ids; other usual names are known too, and notes name every array. Raises
-    DatasetError where the file is missing or truncated, InputError where arrays are missing, do not fit together, or
-    hold Python objects.
+    Optional are weights (`adj_data`, unless all are one; entries of weight zero are no
+    edges), features (`attr_data`, `attr_indices`, `attr_indptr` and `attr_shape`, a
+    sparse matrix that is written dense; or `x` [N, D]), labels (`y` or `labels`), and
+    splits as masks or ids; other usual names are known too, and notes name every array.
+    Raises DatasetError where the file is missing or truncated, InputError where arrays
+    are missing, do not fit together, or hold Python objects.
     """
     arrays, present = _load(path)
     missing = [name for name in _ADJACENCY if name not in arrays]
@@ -191,7 +194,10 @@ def _csr(arrays: dict[str, Array], name: str, path: Path) -> sp.csr_matrix:
     except KeyError as error:
         fault = f"{path}: the matrix {name}_* is not whole ({reason_of(error)})"
         raise InputError(fault, "it needs data, indices, indptr, shape") from None
-    fault = f"{path}: {name}_shape holds {shape.dtype} {shape.ravel()[:3]}, not two integers"
+    fault = (
+        f"{path}: {name}_shape holds {shape.dtype} {shape.ravel()[:3]}, not two "
+        "integers"
+    )
     require(
         shape.dtype.kind in "iu" and shape.shape == (2,),
         fault,

@@ -1,4 +1,5 @@
-"""Arrays of an `.npz` file as streams: they may exceed memory, and a member of a zip file cannot be mapped."""
+"""Arrays of an `.npz` file as streams: they may exceed memory, and a member of a zip
+file cannot be mapped."""
 
 from __future__ import annotations
 
@@ -38,10 +39,12 @@ _DAMAGE = (
 
 
 class NpzMember:
-    """Array of an `.npz` file, read in order; `dtype` and `shape` are those of the whole array.
+    """Array of an `.npz` file, read in order; `dtype` and `shape` are those of the
+    whole array.
 
-    Every call raises DatasetError where the file is missing, truncated or corrupted, and InputError where it holds no
-    such array, or one in Fortran order or of Python objects.
+    Every call raises DatasetError where the file is missing, truncated or corrupted,
+    and InputError where it holds no such array, or one in Fortran order or of Python
+    objects.
     """
 
     def __init__(self, path: Path, name: str) -> None:
@@ -57,12 +60,14 @@ class NpzMember:
             yield part.reshape(-1, *self.shape[1:])
 
     def edges(self) -> Callable[[], Iterator[EdgeChunk]]:
-        """Stream the edges of an array [2, E]; raises InputError for another shape or no integers."""
+        """Stream the edges of an array [2, E]; raises InputError for another shape or
+        no integers."""
         check_edges(self, self._name)
         count = self.shape[1]
 
         def chunks() -> Iterator[EdgeChunk]:
-            # All sources stand before all destinations, so the member is read twice, side by side.
+            # All sources stand before all destinations, so the member is read twice,
+            # side by side.
             sources = self.flat(EDGES_A_CHUNK, 0, count)
             yield from zip(
                 sources, self.flat(EDGES_A_CHUNK, count, 2 * count), strict=True
@@ -75,7 +80,8 @@ class NpzMember:
         yield from self.flat(EDGES_A_CHUNK, 0, int(np.prod(self.shape, dtype=np.int64)))
 
     def features(self) -> FeatureRows:
-        """Stream the feature rows of an array [N, D]; raises InputError for another shape or no numbers."""
+        """Stream the feature rows of an array [N, D]; raises InputError for another
+        shape or no numbers."""
         check_table(self, self._name)
         return feature_source(self.shape, self.dtype, self.rows)
 
@@ -87,14 +93,14 @@ class NpzMember:
         ).reshape(self.shape)
 
     def flat(self, elements_a_chunk: int, first: int, last: int) -> Iterator[Array]:
-        """Yield elements `first` to `last` of the array in C order, in chunks; earlier ones are read and dropped."""
+        """Yield elements `first` to `last` of the array in C order, in chunks; earlier
+        ones are read and dropped."""
         with (
             self._open() as file,
             reading(self._path, f"has a damaged {self._member}", _DAMAGE),
         ):
-            skip = (
-                first * self.dtype.itemsize
-            )  # read rather than seek, so that the checksum at the end is compared
+            # read rather than seek, so that the checksum at the end is compared
+            skip = first * self.dtype.itemsize
             while skip and (data := file.read(min(skip, 8 << 20))):
                 skip -= len(data)
             for start in range(first, last, elements_a_chunk):
@@ -109,7 +115,8 @@ class NpzMember:
     def _open(self) -> IO[bytes]:
         """Open the array behind its header."""
         try:
-            # Closing the archive leaves the member's own handle open until the member is closed.
+            # Closing the archive leaves the member's own handle open until the member
+            # is closed.
             with (
                 reading(self._path, _NO_FILE, _DAMAGE),
                 zipfile.ZipFile(self._path) as archive,
@@ -129,6 +136,7 @@ class NpzMember:
 
 
 def member_names(path: Path) -> list[str]:
-    """List the arrays in an `.npz` file; raises DatasetError where the file is missing or no zip file."""
+    """List the arrays in an `.npz` file; raises DatasetError where the file is missing
+    or no zip file."""
     with reading(path, _NO_FILE, _DAMAGE), zipfile.ZipFile(path) as archive:
         return [name.removesuffix(".npy") for name in archive.namelist()]

@@ -1,4 +1,5 @@
-"""OGB folders in three layouts: text (arxiv, products), binary (papers100M), and LSC (MAG240M).
+"""OGB folders in three layouts: text (arxiv, products), binary (papers100M), and LSC
+(MAG240M).
 
 The arrays of papers100M's `.npz` file exceed memory, so they are read as streams.
 """
@@ -39,7 +40,8 @@ from workloads.importers.source import (
 )
 from workloads.manifest import MAX_NODES
 
-# Datasets whose stored edges stand for both directions, from OGB's own list: the folder does not say so.
+# Datasets whose stored edges stand for both directions, from OGB's own list: the folder
+# does not say so.
 _STORED_ONCE = ("products", "proteins")
 _CITES = "paper___cites___paper"
 
@@ -47,11 +49,13 @@ _CITES = "paper___cites___paper"
 def open_ogb(path: Path, options: ImportOptions) -> GraphSource:
     """Read an OGB dataset's folder (or a folder that holds only it).
 
-    Layouts: `raw/edge.csv.gz`, `node-feat.csv.gz`, `node-label.csv.gz`, `num-node-list.csv.gz`; or `raw/data.npz` with
-    `edge_index` and `node_feat`, and `raw/node-label.npz`; each with `split/<scheme>/{train,valid,test}.csv.gz` (or
+    Layouts: `raw/edge.csv.gz`, `node-feat.csv.gz`, `node-label.csv.gz`,
+    `num-node-list.csv.gz`; or `raw/data.npz` with `edge_index` and `node_feat`, and
+    `raw/node-label.npz`; each with `split/<scheme>/{train,valid,test}.csv.gz` (or
     `split_dict.pt`). Or `processed/paper/node_feat.npy`, `node_label.npy` and
-    `processed/paper___cites___paper/edge_index.npy` with `split_dict.pt`. Raises DatasetError where files are missing,
-    truncated or corrupted, InputError for another layout or a task other than node classification on one graph.
+    `processed/paper___cites___paper/edge_index.npy` with `split_dict.pt`. Raises
+    DatasetError where files are missing, truncated or corrupted, InputError for another
+    layout or a task other than node classification on one graph.
     """
     for folder in folders(path):
         if (folder / "raw" / "edge.csv.gz").is_file():
@@ -62,7 +66,10 @@ def open_ogb(path: Path, options: ImportOptions) -> GraphSource:
             folder / "processed" / _CITES
         ).is_dir():
             return _lsc_layout(folder)
-    fault = f"{path} has none of OGB's layouts (raw/edge.csv.gz, raw/data.npz, processed/{_CITES})"
+    fault = (
+        f"{path} has none of OGB's layouts (raw/edge.csv.gz, raw/data.npz, "
+        f"processed/{_CITES})"
+    )
     raise InputError(fault, "give the unpacked folder of one dataset")
 
 
@@ -207,8 +214,8 @@ def _files_seen(folder: Path, uses: dict[Path, str]) -> list[str]:
 def _splits(
     folder: Path,
 ) -> tuple[dict[str, Int64Array] | None, list[str], dict[Path, str]]:
-    """Read the folder's only split scheme (`sales_ranking`, `time`, ...); return its splits, its note for the manifest,
-    and its files with their use."""
+    """Read the folder's only split scheme (`sales_ranking`, `time`, ...); return its
+    splits, its note for the manifest, and its files with their use."""
     schemes = sorted(child for child in (folder / "split").glob("*") if child.is_dir())
     if not schemes:
         return None, [], {}
@@ -224,7 +231,8 @@ def _splits(
 
 
 def _frames(path: Path, rows: int, dtype: type[np.generic]) -> Iterator[Array]:
-    """Yield a table of numbers, [rows, columns]; a quote is no sign of its own, so that none joins lines."""
+    """Yield a table of numbers, [rows, columns]; a quote is no sign of its own, so that
+    none joins lines."""
     try:
         with (
             reading(path, "is truncated or corrupted", DAMAGE),
@@ -239,9 +247,8 @@ def _frames(path: Path, rows: int, dtype: type[np.generic]) -> Iterator[Array]:
                 quoting=csv.QUOTE_NONE,
                 engine="c",
             ):
-                if (
-                    frame.iloc[:, -1].isna().any()
-                ):  # a cell without a number, or a line without the cell
+                # a cell without a number, or a line without the cell
+                if frame.iloc[:, -1].isna().any():
                     _check_widths(path, frame.shape[1])
                 yield frame.to_numpy()
     except pd.errors.EmptyDataError:
@@ -252,7 +259,8 @@ def _frames(path: Path, rows: int, dtype: type[np.generic]) -> Iterator[Array]:
 
 
 def _check_widths(path: Path, columns: int) -> None:
-    """Raise InputError where a line of a table has fewer cells than `columns`, which a reader fills."""
+    """Raise InputError where a line of a table has fewer cells than `columns`, which a
+    reader fills."""
     with path.open("rb", buffering=0) as raw:
         for number, line in enumerate(unpacked(raw, path), 1):
             cells = line.count(b",") + 1
@@ -267,7 +275,8 @@ def _csv(path: Path, dtype: type[np.generic] = np.float64) -> Array:
 
 
 def _ids(path: Path) -> Int64Array:
-    """Read the ids of a split, one a line, as digits: a number such as `7.0` or `1e3` is refused."""
+    """Read the ids of a split, one a line, as digits: a number such as `7.0` or `1e3`
+    is refused."""
     table = _csv(path, np.str_)
     columns = table.shape[1] if table.ndim == 2 else 1
     fault = f"{path} has {columns} columns of ids"
@@ -280,7 +289,8 @@ def _ids(path: Path) -> Int64Array:
 
 
 def _array_types() -> list[Any]:
-    """List the types of pickled integer arrays: torch's list of harmless types lacks numpy's."""
+    """List the types of pickled integer arrays: torch's list of harmless types lacks
+    numpy's."""
     rebuild = np._core.multiarray._reconstruct  # type: ignore[attr-defined]
     numbers = [type(np.dtype(name)) for name in ("int64", "int32", "uint32", "uint64")]
     return [
@@ -293,8 +303,8 @@ def _array_types() -> list[Any]:
 
 
 def _load_splits(path: Path) -> dict[str, Int64Array]:
-    """Load the ids of a `split_dict.pt` without running its code; OGB-LSC's test ids are `test`, or in later releases
-    as below."""
+    """Load the ids of a `split_dict.pt` without running its code; OGB-LSC's test ids
+    are `test`, or in later releases as below."""
     import torch  # late: it takes seconds and 200 MB, and other importers do without
 
     damage = (pickle.UnpicklingError, *TORCH_DAMAGE)

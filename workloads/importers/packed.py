@@ -25,7 +25,8 @@ _MOST_LAYERS = 3  # of compression, one within the other
 
 
 class _Streams(io.RawIOBase):
-    """Concatenated streams of bzip2 or xz; the standard library takes damage to a later stream for the file's end."""
+    """Concatenated streams of bzip2 or xz; the standard library takes damage to a later
+    stream for the file's end."""
 
     def __init__(self, raw: IO[bytes], decoder: Callable[[], Any]) -> None:
         self._raw = raw
@@ -37,8 +38,8 @@ class _Streams(io.RawIOBase):
         return True
 
     def readinto(self, target: Any) -> int:
-        """Fill `target` with the next decompressed bytes; return their number, 0 at the end. Raises EOFError for
-        damage."""
+        """Fill `target` with the next decompressed bytes; return their number, 0 at the
+        end. Raises EOFError for damage."""
         while True:
             packed = b""
             if self._decoder.eof:
@@ -59,7 +60,8 @@ class _Streams(io.RawIOBase):
                 return len(data)
 
     def _next_stream(self) -> bytes:
-        """Return the first bytes of the next stream, without the zeros that xz allows before it; empty at the end."""
+        """Return the first bytes of the next stream, without the zeros that xz allows
+        before it; empty at the end."""
         rest: bytes = self._decoder.unused_data.lstrip(b"\0")
         while not rest:
             data = self._raw.read(_BUFFER_BYTES)
@@ -76,9 +78,8 @@ class Packing:
     name: str
     magic: str  # regular expression of its first bytes
     fix: str  # how to unpack the file PATH
-    opener: Callable[[IO[bytes]], Any] | None = (
-        None  # None: it has to be unpacked before
-    )
+    # None: it has to be unpacked before
+    opener: Callable[[IO[bytes]], Any] | None = None
 
 
 _PACKINGS = (
@@ -114,7 +115,8 @@ _PACKINGS = (
 
 
 def packing_of(head: bytes) -> Packing | None:
-    """Return the kind of compression or archive of a file that begins with `head`, if it is one."""
+    """Return the kind of compression or archive of a file that begins with `head`, if
+    it is one."""
     for packing in _PACKINGS:
         if re.match(packing.magic.encode("latin1"), head, re.DOTALL):
             return packing
@@ -122,15 +124,16 @@ def packing_of(head: bytes) -> Packing | None:
 
 
 def file_packing(path: Path) -> Packing | None:
-    """Return the kind of compression or archive of a file, if it is one and can be read."""
+    """Return the kind of compression or archive of a file, if it is one and can be
+    read."""
     with suppress(OSError), path.open("rb") as file:
         return packing_of(file.read(_HEAD_BYTES))
     return None
 
 
 def refuse_packed(path: Path) -> None:
-    """Raise InputError, with the fix, for a file that is compressed or an archive, except a zip archive, as `.npz` and
-    `.pt` files are."""
+    """Raise InputError, with the fix, for a file that is compressed or an archive,
+    except a zip archive, as `.npz` and `.pt` files are."""
     packing = file_packing(path)
     if packing is None or packing.name == "zip":
         return
@@ -144,7 +147,8 @@ def refuse_packed(path: Path) -> None:
 
 
 def refuse_packed_as(path: Path) -> None:
-    """Raise InputError, with the fix, where `path` stands beside it only in a packed form, such as `PATH.gz`."""
+    """Raise InputError, with the fix, where `path` stands beside it only in a packed
+    form, such as `PATH.gz`."""
     if path.exists() or not path.parent.is_dir():
         return
     for file in sorted(path.parent.glob(f"{glob.escape(path.name)}.*")):
@@ -156,10 +160,12 @@ def refuse_packed_as(path: Path) -> None:
 
 
 def unpacked(raw: io.FileIO, path: Path) -> io.BufferedReader[Any]:
-    """Return the decompressed bytes of `raw`, an open file, as a stream; plain files pass as they are.
+    """Return the decompressed bytes of `raw`, an open file, as a stream; plain files
+    pass as they are.
 
-    Opens gzip, bzip2 and xz, also of several members. Raises InputError with the fix for other kinds and for archives,
-    also compressed ones; reading raises an error of `DAMAGE` where the data are damaged.
+    Opens gzip, bzip2 and xz, also of several members. Raises InputError with the fix
+    for other kinds and for archives, also compressed ones; reading raises an error of
+    `DAMAGE` where the data are damaged.
     """
     stream: io.BufferedReader[Any] = io.BufferedReader(raw, _BUFFER_BYTES)
     for _ in range(_MOST_LAYERS):

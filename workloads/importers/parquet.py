@@ -1,4 +1,5 @@
-"""Parquet: a table of edges, and one of nodes with features, labels and splits, streamed by row groups."""
+"""Parquet: a table of edges, and one of nodes with features, labels and splits,
+streamed by row groups."""
 
 from __future__ import annotations
 
@@ -59,15 +60,17 @@ _DAMAGE = (pa.ArrowException, ValueError)
 
 
 def open_parquet(path: Path, options: ImportOptions) -> GraphSource:
-    """Read a folder with `edges.parquet` and, if there, `nodes.parquet` (or folders `edges`, `nodes` of parts), or a
-    file of edges alone. Parts are read in the order of their names, digits as numbers; names that begin with `.` or `_`
-    are skipped.
+    """Read a folder with `edges.parquet` and, if there, `nodes.parquet` (or folders
+    `edges`, `nodes` of parts), or a file of edges alone. Parts are read in the order of
+    their names, digits as numbers; names that begin with `.` or `_` are skipped.
 
-    Edges: integer columns `src` and `dst`, and `weight` if there is one. Nodes, in the order of their ids: `x`,
-    lists of D numbers; `y`, integers, null where unknown; `split`, `train`, `valid` or `test`, or masks; `id` or,
-    without it, the index that pandas stores, counts from 0; another column that numbers the rows in another order is
-    refused. Notes name all columns and files. Raises DatasetError where
-    a file is damaged, InputError where columns are missing or contradict each other, or rows are in another order.
+    Edges: integer columns `src` and `dst`, and `weight` if there is one. Nodes, in the
+    order of their ids: `x`, lists of D numbers; `y`, integers, null where unknown;
+    `split`, `train`, `valid` or `test`, or masks; `id` or, without it, the index that
+    pandas stores, counts from 0; another column that numbers the rows in another order
+    is refused. Notes name all columns and files. Raises DatasetError where a file is
+    damaged, InputError where columns are missing or contradict each other, or rows are
+    in another order.
     """
     edges = _Table(path if path.is_file() else path / "edges")
     source = edges.column(_SOURCE, "sources")
@@ -124,11 +127,15 @@ def open_parquet(path: Path, options: ImportOptions) -> GraphSource:
 
 
 class _Table:
-    """Parquet file `PATH.parquet`, `PATH` itself, or the files of the folder `PATH`, as one table."""
+    """Parquet file `PATH.parquet`, `PATH` itself, or the files of the folder `PATH`, as
+    one table."""
 
     def __init__(self, path: Path, optional: bool = False) -> None:
         whole = path if path.is_file() else path.with_name(f"{path.name}.parquet")
-        twice = f"{path.parent} holds {whole.name} and the folder {path.name}, which mean the same"
+        twice = (
+            f"{path.parent} holds {whole.name} and the folder {path.name}, which mean "
+            "the same"
+        )
         require(not (path.is_dir() and whole.exists()), twice, "remove one of them")
         self.files = (
             [whole] if whole.exists() else _parts(path) if path.is_dir() else []
@@ -142,9 +149,8 @@ class _Table:
         require(self.files or optional, fault, fix)
         self._columns: list[list[str]] = []
         self.uses: dict[str, str] = {}  # column -> its use
-        self.indexes: list[
-            list[Any]
-        ] = []  # of each file: columns, or ranges, that are the index of a pandas frame
+        # of each file: columns, or ranges, that are the index of a pandas frame
+        self.indexes: list[list[Any]] = []
         for file in self.files:
             with self._reading(file):
                 self.rows += pq.read_metadata(file).num_rows
@@ -153,7 +159,8 @@ class _Table:
                 self.indexes.append(_indexes(schema))
 
     def column(self, names: tuple[str, ...], use: str) -> str | None:
-        """Return the name under which all parts of the table have a column, and note its use; None without it."""
+        """Return the name under which all parts of the table have a column, and note
+        its use; None without it."""
         found = [
             name for name in names if any(name in columns for columns in self._columns)
         ]
@@ -162,14 +169,18 @@ class _Table:
         self.uses |= dict.fromkeys(found, use)
         for file, columns in zip(self.files, self._columns, strict=True):
             for name in found:
-                fault = f"{file} has {'several columns' if name in columns else 'no column'} {name}"
+                fault = (
+                    f"{file} has "
+                    f"{'several columns' if name in columns else 'no column'} {name}"
+                )
                 require(
                     columns.count(name) == 1, fault, "give every part of the table one"
                 )
         return found[0] if found else None
 
     def unread(self) -> list[str]:
-        """Return the names of the columns that all parts have once and that were not asked for."""
+        """Return the names of the columns that all parts have once and that were not
+        asked for."""
         return [
             name
             for name in self._columns[0]
@@ -178,7 +189,8 @@ class _Table:
         ]
 
     def seen(self) -> list[str]:
-        """Return notes that name the columns, with their use, and the ones that were not asked for."""
+        """Return notes that name the columns, with their use, and the ones that were
+        not asked for."""
         names = dict.fromkeys(name for columns in self._columns for name in columns)
         return seen(f"columns of {Path(self.name).name}", self.uses, names)
 
@@ -202,7 +214,8 @@ class _Table:
 
 
 def _parts(folder: Path) -> list[Path]:
-    """Return the files of a table; raises InputError where the folder holds something else, or nothing."""
+    """Return the files of a table; raises InputError where the folder holds something
+    else, or nothing."""
     found = _shown(folder)
     odd = next(
         (part.name for part in found if part.suffix != ".parquet" or part.is_dir()), ""
@@ -210,7 +223,10 @@ def _parts(folder: Path) -> list[Path]:
     for part in found:
         if part.suffix != ".parquet":
             refuse_packed_as(part.with_suffix(""))
-    fix = "give the parts of the table as .parquet files in one folder, without subfolders"
+    fix = (
+        "give the parts of the table as .parquet files in one folder, without "
+        "subfolders"
+    )
     fault = f"{folder} holds {odd}, which is no .parquet file"
     require(not odd, fault, fix)
     fault = f"{folder} holds no .parquet file"
@@ -219,7 +235,8 @@ def _parts(folder: Path) -> list[Path]:
 
 
 def _shown(folder: Path) -> list[Path]:
-    """List what other readers of Parquet would not skip, `part-2` before `part-11`, as writers number their parts."""
+    """List what other readers of Parquet would not skip, `part-2` before `part-11`, as
+    writers number their parts."""
 
     def order(path: Path) -> tuple[list[Any], str]:
         pieces: list[Any] = re.split("([0-9]+)", path.name)  # text and digits in turn
@@ -232,8 +249,8 @@ def _shown(folder: Path) -> list[Path]:
 
 
 def _other_files(folder: Path) -> list[str]:
-    """Return a note that names what is in the folder besides the tables; raises InputError for a table that ends
-    otherwise than in `.parquet`."""
+    """Return a note that names what is in the folder besides the tables; raises
+    InputError for a table that ends otherwise than in `.parquet`."""
     names = ("edges", "nodes")
     others = [
         path
@@ -260,15 +277,19 @@ def _numbers(batch: Any, column: str, what: str) -> Array:
 
 def _whole(batch: Any, column: str, what: str) -> Array:
     found = _numbers(batch, column, what)
-    fix = "give node ids as integers (.astype('int64'), which is exact for floats below 2**53 only)"
+    fix = (
+        "give node ids as integers (.astype('int64'), which is exact for floats below "
+        "2**53 only)"
+    )
     fault = f"column {column} of {what} is {found.dtype}"
     require(found.dtype.kind in "iu", fault, fix)
     return found
 
 
 def _indexes(schema: pa.Schema) -> list[Any]:
-    """Return the index of the pandas frame that a file was written from: names of columns, or the description of a
-    range; empty where none is stored. Raises ValueError where the metadata of pandas are damaged."""
+    """Return the index of the pandas frame that a file was written from: names of
+    columns, or the description of a range; empty where none is stored. Raises
+    ValueError where the metadata of pandas are damaged."""
     metadata = schema.pandas_metadata or {}
     stored: Any = (
         metadata.get("index_columns", []) if isinstance(metadata, dict) else None
@@ -301,13 +322,19 @@ def _weight_use(edges: _Table, column: str) -> str:
 
 
 def _check_order(nodes: _Table) -> None:
-    """Check that rows are in the order of the node ids, which a column of ids or the index of a pandas frame gives;
-    raises InputError where they are not."""
+    """Check that rows are in the order of the node ids, which a column of ids or the
+    index of a pandas frame gives; raises InputError where they are not."""
     if (column := nodes.column(_ID, _IDS_USE)) is not None:
-        fix = f"sort the nodes by {column}, without gaps or repeats, or drop it if it is no node id"
+        fix = (
+            f"sort the nodes by {column}, without gaps or repeats, or drop it if it is "
+            "no node id"
+        )
         _check_counting(nodes, column, f"column {column}", fix)
         return
-    fix = "write frame.sort_index() if the index is the node id, frame.reset_index(drop=True) if the rows are in order"
+    fix = (
+        "write frame.sort_index() if the index is the node id, "
+        "frame.reset_index(drop=True) if the rows are in order"
+    )
     several = next((index for index in nodes.indexes if len(index) > 1), [])
     fault = f"{nodes.name} has an index of {len(several)} levels"
     require(not several, fault, "write frame.reset_index(drop=True)")
@@ -323,26 +350,35 @@ def _check_order(nodes: _Table) -> None:
     for file, index in zip(nodes.files, nodes.indexes, strict=True):
         rows = pq.read_metadata(file).num_rows
         for stored in index if not columns else ():
-            # A part that counts from 0 by itself has no index of its own: the order of parts is that of the nodes.
+            # A part that counts from 0 by itself has no index of its own: the order of
+            # parts is that of the nodes.
             rises = stored.get("step") == 1 or rows < 2
             counts = rises and stored.get("start") in (0, done)
-            fault = f"the index of {file} is {stored.get('start')}, ... by {stored.get('step')}, not 0, 1, ..."
+            fault = (
+                f"the index of {file} is {stored.get('start')}, ... by "
+                f"{stored.get('step')}, not 0, 1, ..."
+            )
             require(counts, fault, fix)
         done += rows
 
 
 def _check_unread(nodes: _Table) -> None:
-    """Raise InputError where there is no column of ids, and one that is not read holds each number from 0 once, in
-    another order: ids under another name, such as an index that became a column. Of two nodes it may be anything."""
+    """Raise InputError where there is no column of ids, and one that is not read holds
+    each number from 0 once, in another order: ids under another name, such as an index
+    that became a column. Of two nodes it may be anything."""
     ordered = nodes.rows <= _FEW or _IDS_USE in nodes.uses.values()
     for column in () if ordered else nodes.unread():
-        fault = f"column {column} of {nodes.name} holds each number from 0 once, in another order than the rows"
+        fault = (
+            f"column {column} of {nodes.name} holds each number from 0 once, in "
+            "another order than the rows"
+        )
         fix = f"sort the nodes by {column} if it is the node id, else drop this column"
         require(not _is_shuffled(nodes, column), fault, fix)
 
 
 def _is_shuffled(nodes: _Table, column: str) -> bool:
-    """Return whether a column holds the numbers from 0 to N - 1, each once, in another order than that of the rows."""
+    """Return whether a column holds the numbers from 0 to N - 1, each once, in another
+    order than that of the rows."""
     found = np.zeros(nodes.rows, dtype=bool)
     done = 0
     ordered = True
@@ -410,7 +446,10 @@ def _features(nodes: _Table) -> FeatureRows | None:
                 and lists.null_count == values.null_count == 0
                 and len(values) == dim * len(lists)
             )
-            fault = f"column {column} of {nodes.name} has lists of unequal length or type, or nulls"
+            fault = (
+                f"column {column} of {nodes.name} has lists of unequal length or type, "
+                "or nulls"
+            )
             fix = f"give {dim} each"
             require(sound, fault, fix)
             yield values.to_numpy(zero_copy_only=False).reshape(-1, dim)
@@ -490,7 +529,10 @@ def _mask(nodes: _Table, column: str) -> Int64Array:
     done = 0
     for batch in nodes.batches([column], EDGES_A_CHUNK):
         array = batch.column(column)
-        fault = f"column {column} of {nodes.name} is {array.type} with {array.null_count} nulls"
+        fault = (
+            f"column {column} of {nodes.name} is {array.type} with {array.null_count} "
+            "nulls"
+        )
         kind = pa.types.is_boolean(array.type) or pa.types.is_integer(array.type)
         require(
             kind and array.null_count == 0, fault, "give true or false for every node"

@@ -1,4 +1,5 @@
-"""Graphs in PyG's words: a `torch_geometric.data.Data`, in memory or saved, or an `.npz` file of the same names."""
+"""Graphs in PyG's words: a `torch_geometric.data.Data`, in memory or saved, or an
+`.npz` file of the same names."""
 
 from __future__ import annotations
 
@@ -52,7 +53,8 @@ _IDS = {
 }
 _SPLITS = [name for part, mask in MASKS.items() for name in (mask, *_IDS[part])]
 _ONE_TYPE = "a torch_geometric.data.Data, one graph with one type of nodes"
-#: Names of the original ids of nodes: ours in exports, and PyG's in a mini-batch or subgraph.
+#: Names of the original ids of nodes: ours in exports, and PyG's in a mini-batch or
+#: subgraph.
 _ORIGINAL_IDS = ("ids", "n_id")
 _FIELDS = ("edge_index", "edge_weight", "num_nodes", "num_classes", "x", "y", *_SPLITS)
 
@@ -60,11 +62,13 @@ _FIELDS = ("edge_index", "edge_weight", "num_nodes", "num_classes", "x", "y", *_
 def open_pyg(
     path: Path, options: ImportOptions | None = None, *, supervised: bool = True
 ) -> GraphSource:
-    """Read a graph of a file: `.npz`, or what `torch.save` or an `InMemoryDataset` wrote.
+    """Read a graph of a file: `.npz`, or what `torch.save` or an `InMemoryDataset`
+    wrote.
 
-    An `.npz` file is read as a stream, any other is mapped, so both may exceed memory; no code of a file is run.
-    `supervised` and the errors are those of `data_source`; raises also DatasetError where the file is missing or
-    damaged, HostError where it needs torch_geometric and that is not installed.
+    An `.npz` file is read as a stream, any other is mapped, so both may exceed memory;
+    no code of a file is run. `supervised` and the errors are those of `data_source`;
+    raises also DatasetError where the file is missing or damaged, HostError where it
+    needs torch_geometric and that is not installed.
     """
     if path.suffix == ".npz":
         names = member_names(path)
@@ -120,17 +124,20 @@ def open_pyg(
 def data_source(
     data: Any, what: str = "data", *, supervised: bool = True
 ) -> GraphSource:
-    """Read a `torch_geometric.data.Data` (or a dictionary of its tensors); memory maps are streamed.
+    """Read a `torch_geometric.data.Data` (or a dictionary of its tensors); memory maps
+    are streamed.
 
-    Reads `edge_index` [2, E] (source above destination), `edge_weight` [E] if there is one, `x` [N, D], `y` [N],
-    `num_classes` and `train_mask`, `val_mask`, `test_mask` [N], or `train_idx`, `val_idx`, `test_idx`, and `ids` or
-    `n_id` [N], the nodes' original ids; a note names other fields. Repeated edges stay, as in PyG; those with weights
-    become one.
+    Reads `edge_index` [2, E] (source above destination), `edge_weight` [E] if there is
+    one, `x` [N, D], `y` [N], `num_classes` and `train_mask`, `val_mask`, `test_mask`
+    [N], or `train_idx`, `val_idx`, `test_idx`, and `ids` or `n_id` [N], the nodes'
+    original ids; a note names other fields. Repeated edges stay, as in PyG; those with
+    weights become one.
 
     Args:
         data: the graph.
         what: its name in messages.
-        supervised: whether `y` and `train_mask` are required; without them there are no labels and no training nodes.
+        supervised: whether `y` and `train_mask` are required; without them there are no
+            labels and no training nodes.
 
     Raises:
         InputError: a tensor is missing, or has another shape or dtype.
@@ -144,9 +151,8 @@ def data_source(
         data = data.to_dict()
         check_untyped(data, what)
     known = [name for name in _FIELDS if data.get(name) is not None]
-    known += [
-        name for name in _ORIGINAL_IDS if hasattr(data.get(name), "dtype")
-    ]  # not a list of names
+    # not a list of names
+    known += [name for name in _ORIGINAL_IDS if hasattr(data.get(name), "dtype")]
     fields = {name: as_array(data[name], f"{name} of {what}") for name in known}
     present = [str(name) for name in data if data[name] is not None]
     return _graph(fields, what, supervised, present)
@@ -165,7 +171,8 @@ def check_untyped(data: Any, what: str) -> None:
     """Check that a graph has one type of nodes and of edges.
 
     Raises:
-        InputError: it is a HeteroData, a DGL graph of several types, or a dictionary of one: tensors by type.
+        InputError: it is a HeteroData, a DGL graph of several types, or a dictionary of
+            one: tensors by type.
     """
     if isinstance(data, Mapping):
         if any(isinstance(data.get(name), Mapping) for name in ("edge_index", "x")):
@@ -184,7 +191,10 @@ def check_untyped(data: Any, what: str) -> None:
     ):
         if len(data.canonical_etypes) > 1 or len(data.ntypes) > 1:
             raise typed_graph(what, "DGLGraph with several types")
-        fix = "give a torch_geometric.data.Data of edge_index=torch.stack(graph.edges()), and x, y and masks of its ndata"
+        fix = (
+            "give a torch_geometric.data.Data of "
+            "edge_index=torch.stack(graph.edges()), and x, y and masks of its ndata"
+        )
         raise InputError(f"{what} is a graph of DGL", fix)
 
 
@@ -309,7 +319,8 @@ def _whole(field: Field) -> Array:
 
 
 def _chosen(field: Field | None, name: str, what: str, num_nodes: int) -> Int64Array:
-    """Return the ids of a split's nodes, given as a mask or as ids; none without them."""
+    """Return the ids of a split's nodes, given as a mask or as ids; none without
+    them."""
     if field is None or name not in MASKS.values():
         return split_ids(
             None if field is None else _whole(field),

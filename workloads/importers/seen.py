@@ -1,4 +1,5 @@
-"""Account of a source: every array, column or file in it is read as a part of the graph, or named as left out."""
+"""Account of a source: every array, column or file in it is read as a part of the
+graph, or named as left out."""
 
 from __future__ import annotations
 
@@ -26,7 +27,8 @@ _MOST_NAMES = 20
 
 
 def seen(kind: str, uses: Mapping[str, str], present: Iterable[str]) -> list[str]:
-    """Return the notes about names of one kind: the ones that are read, each with its use, and the ones left out.
+    """Return the notes about names of one kind: the ones that are read, each with its
+    use, and the ones left out.
 
     Args:
         kind: what the names name, such as `files` or `columns of nodes`.
@@ -39,12 +41,14 @@ def seen(kind: str, uses: Mapping[str, str], present: Iterable[str]) -> list[str
 
 
 def left_out(kind: str, names: list[str], most: int = _MOST_NAMES) -> list[str]:
-    """Return a note of names of one kind that are not read, the first `most`; none without names."""
+    """Return a note of names of one kind that are not read, the first `most`; none
+    without names."""
     return _listed(f"{kind} left out", names, most)
 
 
 def one_of(names: tuple[str, ...], present: Iterable[str], where: str) -> str | None:
-    """Return the one of the names that is present, None without it; raises InputError where several are."""
+    """Return the one of the names that is present, None without it; raises InputError
+    where several are."""
     found = [name for name in present if name in names]
     fault = f"{where} holds {' and '.join(found)}, which mean the same"
     require(len(found) < 2, fault, "remove all but one")
@@ -52,7 +56,8 @@ def one_of(names: tuple[str, ...], present: Iterable[str], where: str) -> str | 
 
 
 def edges_use(shape: tuple[int, ...], *, columns: bool = False) -> str:
-    """Return the use of an array of edges, [2, E] or (`columns`) [E, 2]; with the reading of 2 x 2, which is both."""
+    """Return the use of an array of edges, [2, E] or (`columns`) [E, 2]; with the
+    reading of 2 x 2, which is both."""
     reading = (
         "a source and a destination a row" if columns else "sources above destinations"
     )
@@ -62,7 +67,8 @@ def edges_use(shape: tuple[int, ...], *, columns: bool = False) -> str:
 def numbers_use(
     use: str, dtype: npt.DTypeLike, kept: npt.DTypeLike = np.float32
 ) -> str:
-    """Return the use of numbers, and the type that a dataset keeps if it may not hold all values of `dtype`."""
+    """Return the use of numbers, and the type that a dataset keeps if it may not hold
+    all values of `dtype`."""
     source = np.dtype(dtype)
     return (
         use
@@ -79,8 +85,9 @@ def features_use(features: Any, dtype: npt.DTypeLike) -> str:
 def files_in(
     folder: Path, parents: frozenset[tuple[int, int]] = frozenset()
 ) -> Iterator[str]:
-    """Yield the path within `folder` of each file in it, links followed, unless a link leads back to a folder above it
-    (`parents`: device and inode of each). Raises OSError where a folder cannot be read."""
+    """Yield the path within `folder` of each file in it, links followed, unless a link
+    leads back to a folder above it (`parents`: device and inode of each). Raises
+    OSError where a folder cannot be read."""
     status = folder.stat()
     identity = (status.st_dev, status.st_ino)
     if identity in parents:

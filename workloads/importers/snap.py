@@ -1,4 +1,5 @@
-"""SNAP edge lists as text: two ids a line, `#` or `%` comments, plain or compressed, streamed in bounded memory."""
+"""SNAP edge lists as text: two ids a line, `#` or `%` comments, plain or compressed,
+streamed in bounded memory."""
 
 from __future__ import annotations
 
@@ -24,15 +25,18 @@ from workloads.npyfile import write_all
 
 
 def open_snap(path: Path, options: ImportOptions) -> GraphSource:
-    """Read a text edge list; a line `u v` is the edge u -> v, separated by blanks, tabs, a comma or a semicolon.
+    """Read a text edge list; a line `u v` is the edge u -> v, separated by blanks,
+    tabs, a comma or a semicolon.
 
-    Compression (gzip, bzip2, xz) and encoding (UTF-8, UTF-16 with a mark) are known by the first bytes. Edges of a
-    header that states an undirected graph stand for both directions. Nodes are renumbered without gaps, in the order of
-    their ids, which are kept as `ids`. The text is parsed once, into a temporary file of 16 bytes an edge; the table of
-    ids takes up to 12 bytes for each number up to the largest id, or, where ids are so sparse that this exceeds
-    `options.max_memory`, 8 bytes a node. Raises DatasetError where the file is missing or its compressed data are
-    damaged, InputError where a line, named by its number, is not two ids in digits below 2^63, the header leaves
-    directions unclear and the options too, or there is no edge.
+    Compression (gzip, bzip2, xz) and encoding (UTF-8, UTF-16 with a mark) are known by
+    the first bytes. Edges of a header that states an undirected graph stand for both
+    directions. Nodes are renumbered without gaps, in the order of their ids, which are
+    kept as `ids`. The text is parsed once, into a temporary file of 16 bytes an edge;
+    the table of ids takes up to 12 bytes for each number up to the largest id, or,
+    where ids are so sparse that this exceeds `options.max_memory`, 8 bytes a node.
+    Raises DatasetError where the file is missing or its compressed data are damaged,
+    InputError where a line, named by its number, is not two ids in digits below 2^63,
+    the header leaves directions unclear and the options too, or there is no edge.
     """
     binary = options.scratch / "edges.tmp"
     text = EdgeText.open(path)
@@ -81,7 +85,8 @@ def open_snap(path: Path, options: ImportOptions) -> GraphSource:
     gaps = largest + 1 - num_nodes
     if gaps:
         notes.append(
-            f"{RENUMBERED} ({gaps} unused up to {largest}); the part ids holds the original ones"
+            f"{RENUMBERED} ({gaps} unused up to {largest}); the part ids holds the "
+            "original ones"
         )
     notes += text.notes()
     original = ids if gaps else None

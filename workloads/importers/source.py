@@ -1,4 +1,5 @@
-"""Result of an importer: a graph as a stream of edges, with its features, labels and splits if it has any."""
+"""Result of an importer: a graph as a stream of edges, with its features, labels and
+splits if it has any."""
 
 from __future__ import annotations
 
@@ -41,7 +42,10 @@ TORCH_DAMAGE = (
     TypeError,
     struct.error,
 )
-_WHOLE_IDS = "give ids as integers (.astype(np.int64), which is exact for floats below 2**53 only)"
+_WHOLE_IDS = (
+    "give ids as integers (.astype(np.int64), which is exact for floats below 2**53 "
+    "only)"
+)
 _NO_SPACE = (errno.ENOSPC, errno.EDQUOT)
 
 
@@ -52,9 +56,8 @@ class FeatureRows:
     num_rows: int
     dim: int
     dtype: np.dtype[Any]  # element type to write, float32 or float16
-    chunks: Callable[
-        [], Iterator[Array]
-    ]  # the rows in order, [rows, dim]; may be called more than once
+    # the rows in order, [rows, dim]; may be called more than once
+    chunks: Callable[[], Iterator[Array]]
 
 
 @dataclass(frozen=True)
@@ -62,33 +65,37 @@ class GraphSource:
     """A graph that can be read in bounded memory."""
 
     num_nodes: int  # N; edge ids are in [0, N)
-    edges: Callable[
-        [], Iterator[EdgeChunk]
-    ]  # yields all edges in chunks; called more than once
+    # yields all edges in chunks; called more than once
+    edges: Callable[[], Iterator[EdgeChunk]]
     features: FeatureRows | None = None  # None: to be generated
-    labels: Int64Array | None = (
-        None  # int64 [N], -1 for unlabelled; None: to be generated
-    )
+    # int64 [N], -1 for unlabelled; None: to be generated
+    labels: Int64Array | None = None
     num_classes: int = 0  # without labels: how many to generate, 0 where it is not told
-    # int64 node ids of `train`, `valid` and `test`, empty ones too; None: none is given, so they are drawn.
+    # int64 node ids of `train`, `valid` and `test`, empty ones too; None: none is
+    # given, so they are drawn.
     splits: dict[str, Int64Array] | None = None
-    symmetric: bool = (
-        False  # whether every edge stands for both directions in this format
-    )
+    # whether every edge stands for both directions in this format
+    symmetric: bool = False
     notes: list[str] = field(default_factory=list)  # for the manifest
-    unread: list[str] = field(
-        default_factory=list
-    )  # attributes of a graph in memory that are not read
-    keep_duplicates: bool = False  # whether repeated edges are edges of their own in this format, without weights
-    # Weights of the edges, float, in chunks as long as those of `edges`; None: there are none.
+    # attributes of a graph in memory that are not read
+    unread: list[str] = field(default_factory=list)
+    # whether repeated edges are edges of their own in this format, without weights
+    keep_duplicates: bool = False
+    # Weights of the edges, float, in chunks as long as those of `edges`; None: there
+    # are none.
     edge_weights: Callable[[], Iterator[Array]] | None = None
     edges_name: str = "the graph"  # file or array of the edges, for messages
-    # Original ids of the nodes, int64 [N] in chunks; None: the nodes kept their numbers.
+    # Original ids of the nodes, int64 [N] in chunks; None: the nodes kept their
+    # numbers.
     ids: Callable[[], Iterator[Int64Array]] | None = None
 
     def __post_init__(self) -> None:
-        """Check the number of nodes, which ids or a file may have made up; raises InputError with the limit."""
-        fault = f"{self.edges_name} has {self.num_nodes} nodes, and a dataset has 1 to {MAX_NODES}"
+        """Check the number of nodes, which ids or a file may have made up; raises
+        InputError with the limit."""
+        fault = (
+            f"{self.edges_name} has {self.num_nodes} nodes, and a dataset has 1 to "
+            f"{MAX_NODES}"
+        )
         require(
             1 <= self.num_nodes <= MAX_NODES,
             fault,
@@ -101,15 +108,16 @@ class ImportOptions:
     """Options of an importer."""
 
     scratch: Path  # folder for temporary files, removed by the caller
-    max_memory: int = (
-        1 << 30
-    )  # most bytes for edge buffers; node arrays (up to 16 bytes a node) come on top
-    classes: int = 0  # number of classes, which chooses among label files (IGB: 19 or 2983; 0: the smaller)
-    labelled: str = "author"  # whose count of labelled nodes to take, where `author` and `loader` differ (IGB)
+    # most bytes for edge buffers; node arrays (up to 16 bytes a node) come on top
+    max_memory: int = 1 << 30
+    # number of classes, which chooses among label files (IGB: 19 or 2983; 0: the
+    # smaller)
+    classes: int = 0
+    # whose count of labelled nodes to take, where `author` and `loader` differ (IGB)
+    labelled: str = "author"
     progress: Callable[[str, float], None] = lambda stage, fraction: None
-    symmetric: bool | None = (
-        None  # whether the user wants every edge in both directions; None: as the source states
-    )
+    # whether the user wants every edge in both directions; None: as the source states
+    symmetric: bool | None = None
 
 
 def folders(path: Path) -> list[Path]:
@@ -129,9 +137,10 @@ def reading(
     missing: str = "check that the download was unpacked whole",
     fix: str = "download it again",
 ) -> Iterator[None]:
-    """Check that `path` is no folder, pipe or device, and turn errors of reading it within the block into
-    DatasetErrors: `path`, `fault` and the error make the message for errors of `damage`, with `fix`; `missing` is the
-    fix where the file is missing."""
+    """Check that `path` is no folder, pipe or device, and turn errors of reading it
+    within the block into DatasetErrors: `path`, `fault` and the error make the message
+    for errors of `damage`, with `fix`; `missing` is the fix where the file is
+    missing."""
     expected: tuple[type[Exception], ...] = (OSError, *damage)
     try:
         if path.exists() and not path.is_file():
@@ -144,19 +153,15 @@ def reading(
         refuse_packed_as(path)
         raise DatasetError(f"{path} is missing", missing) from None
     except expected as error:
-        if (
-            isinstance(error, OSError) and error.errno in _NO_SPACE
-        ):  # of a file that is written meanwhile
+        # of a file that is written meanwhile
+        if isinstance(error, OSError) and error.errno in _NO_SPACE:
             raise
-        if isinstance(error, OSError) and error.errno not in (
-            None,
-            errno.EINVAL,
-        ):  # seeking before a damaged archive
+        # seeking before a damaged archive
+        if isinstance(error, OSError) and error.errno not in (None, errno.EINVAL):
             raise DatasetError.from_os(error, f"{path} cannot be read") from None
         packing = None if isinstance(error, DAMAGE) else file_packing(path)
-        if (
-            packing is not None and packing.name != "zip"
-        ):  # `.npz` and `.pt` files are zip archives
+        # `.npz` and `.pt` files are zip archives
+        if packing is not None and packing.name != "zip":
             raise DatasetError(
                 f"{path} is packed by {packing.name}", f"unpack it first: {packing.fix}"
             ) from None
@@ -164,7 +169,8 @@ def reading(
 
 
 def reason_of(error: Exception) -> str:
-    """Return the beginning of an error's text, part of one line, for a sentence of ours."""
+    """Return the beginning of an error's text, part of one line, for a sentence of
+    ours."""
     first = next(
         (line for line in str(error).split("\n") if line.strip()), type(error).__name__
     )
@@ -172,8 +178,8 @@ def reason_of(error: Exception) -> str:
 
 
 def load_array(path: Path) -> Array:
-    """Map a `.npy` file read-only, never unpickling; raises DatasetError where it is missing or holds no plain
-    numbers."""
+    """Map a `.npy` file read-only, never unpickling; raises DatasetError where it is
+    missing or holds no plain numbers."""
     damage = (ValueError, EOFError, SyntaxError, TokenError, TypeError, OverflowError)
     objects = f"{path} holds Python objects"
     with reading(
@@ -195,8 +201,9 @@ def load_array(path: Path) -> Array:
 
 
 def load_torch(path: Path, fault: str, **options: Any) -> Any:
-    """Load what `torch.save` wrote, its tensors mapped; `options` go to `torch.load`. Raises DatasetError where the
-    file is missing, damaged (`path` and `fault` make the message), or of torch before 1.6, which cannot be mapped."""
+    """Load what `torch.save` wrote, its tensors mapped; `options` go to `torch.load`.
+    Raises DatasetError where the file is missing, damaged (`path` and `fault` make the
+    message), or of torch before 1.6, which cannot be mapped."""
     import torch  # late: it takes seconds and 200 MB, and other importers do without
 
     with reading(path, fault, TORCH_DAMAGE, fix="download it or torch.save it again"):
@@ -215,12 +222,14 @@ def load_torch(path: Path, fault: str, **options: Any) -> Any:
 
 
 def as_array(value: Any, what: str) -> Array:
-    """Return the memory of a tensor, or a list of numbers, as an array; raises InputError for what numpy cannot hold
-    (a sparse, bfloat16, quantized or nested tensor, one without data, lists of unequal length)."""
+    """Return the memory of a tensor, or a list of numbers, as an array; raises
+    InputError for what numpy cannot hold (a sparse, bfloat16, quantized or nested
+    tensor, one without data, lists of unequal length)."""
     import torch
 
     try:
-        # A tensor may stand for the negatives of its memory: the imaginary part of a conjugate does.
+        # A tensor may stand for the negatives of its memory: the imaginary part of a
+        # conjugate does.
         tensor = isinstance(value, torch.Tensor)
         return (
             value.detach().cpu().resolve_neg().numpy() if tensor else np.asarray(value)
@@ -246,11 +255,11 @@ def as_array(value: Any, what: str) -> Array:
 def feature_source(
     shape: tuple[int, ...], dtype: npt.DTypeLike, read: Callable[[int], Iterable[Array]]
 ) -> FeatureRows:
-    """Stream feature rows (float16 stays, other numbers become float32) of a source of that shape and dtype;
-    `read(rows)` yields the source's rows in order, at most `rows` at a time."""
-    kept = np.dtype(
-        np.float16 if np.dtype(dtype).type is np.float16 else np.float32
-    )  # in either byte order
+    """Stream feature rows (float16 stays, other numbers become float32) of a source of
+    that shape and dtype; `read(rows)` yields the source's rows in order, at most `rows`
+    at a time."""
+    # in either byte order
+    kept = np.dtype(np.float16 if np.dtype(dtype).type is np.float16 else np.float32)
     rows = max(
         1,
         FEATURE_BYTES_A_CHUNK
@@ -259,23 +268,27 @@ def feature_source(
 
     def chunks() -> Iterator[Array]:
         for part in read(rows):
-            with np.errstate(
-                over="ignore"
-            ):  # values beyond float32 become infinite, which the writer counts
+            # values beyond float32 become infinite, which the writer counts
+            with np.errstate(over="ignore"):
                 yield np.ascontiguousarray(part, dtype=kept)
 
     return FeatureRows(shape[0], shape[1], kept, chunks)
 
 
 def check_table(table: Any, what: str) -> None:
-    """Check shape and dtype of an array's header; raises InputError unless it holds rows [N, D] of numbers."""
+    """Check shape and dtype of an array's header; raises InputError unless it holds
+    rows [N, D] of numbers."""
     if len(table.shape) != 2 or table.shape[1] == 0 or table.dtype.kind not in "fiu":
-        fault = f"{what} has shape {table.shape} and dtype {table.dtype}, not rows of numbers"
+        fault = (
+            f"{what} has shape {table.shape} and dtype {table.dtype}, not rows of "
+            "numbers"
+        )
         raise InputError(fault, "give [N, D], a row for each node")
 
 
 def table_source(table: Array, what: str) -> FeatureRows:
-    """Stream the feature rows of an array or memory map [N, D]; raises InputError for another shape or no numbers."""
+    """Stream the feature rows of an array or memory map [N, D]; raises InputError for
+    another shape or no numbers."""
     check_table(table, what)
 
     def read(rows: int) -> Iterator[Array]:
@@ -287,10 +300,13 @@ def table_source(table: Array, what: str) -> FeatureRows:
 
 
 def check_edges(array: Any, what: str, *, columns: bool = False) -> None:
-    """Check shape and dtype of an array's header; raises InputError unless it holds integers [2, E] ([E, 2] for
-    `columns`)."""
+    """Check shape and dtype of an array's header; raises InputError unless it holds
+    integers [2, E] ([E, 2] for `columns`)."""
     expected = "[E, 2]" if columns else "[2, E]"
-    fault = f"{what} has shape {array.shape} and dtype {array.dtype}, not {expected} of integers"
+    fault = (
+        f"{what} has shape {array.shape} and dtype {array.dtype}, not {expected} of "
+        "integers"
+    )
     require(array.dtype.kind in "iu", fault, _WHOLE_IDS)
     axis = 1 if columns else 0
     table = len(array.shape) == 2
@@ -308,8 +324,8 @@ def check_edges(array: Any, what: str, *, columns: bool = False) -> None:
 def edge_array_source(
     array: Array, what: str, *, columns: bool
 ) -> Callable[[], Iterator[EdgeChunk]]:
-    """Stream the edges, sources and destinations, of an array [2, E] (`columns=False`) or [E, 2] (`columns=True`);
-    raises InputError for another shape or no integers."""
+    """Stream the edges, sources and destinations, of an array [2, E] (`columns=False`)
+    or [E, 2] (`columns=True`); raises InputError for another shape or no integers."""
     check_edges(array, what, columns=columns)
     pairs = array.T if columns else array
 
@@ -322,8 +338,8 @@ def edge_array_source(
 
 
 def check_weights(weights: Any, num_edges: int, what: str) -> None:
-    """Check shape and dtype of an array's header; raises InputError unless it holds a number for every edge, [E] or
-    [E, 1]."""
+    """Check shape and dtype of an array's header; raises InputError unless it holds a
+    number for every edge, [E] or [E, 1]."""
     sound = (
         weights.shape in ((num_edges,), (num_edges, 1)) and weights.dtype.kind in "fiu"
     )
@@ -335,7 +351,8 @@ def check_weights(weights: Any, num_edges: int, what: str) -> None:
 def weight_source(
     weights: Array, num_edges: int, what: str
 ) -> Callable[[], Iterator[Array]]:
-    """Stream the weights of edges in chunks as long as those of the edges; raises InputError as `check_weights`."""
+    """Stream the weights of edges in chunks as long as those of the edges; raises
+    InputError as `check_weights`."""
     check_weights(weights, num_edges, what)
     flat = weights.reshape(-1)
     return lambda: (
@@ -345,12 +362,14 @@ def weight_source(
 
 
 def holds_ids(values: Any, num_nodes: int) -> bool:
-    """Return whether an array (or its header) can be the original ids of the nodes: integers [N] or [N, 1]."""
+    """Return whether an array (or its header) can be the original ids of the nodes:
+    integers [N] or [N, 1]."""
     return values.dtype.kind in "iu" and values.shape in ((num_nodes,), (num_nodes, 1))
 
 
 def id_source(values: Array, what: str) -> Callable[[], Iterator[Int64Array]]:
-    """Stream the original ids of nodes, an array that `holds_ids`; raises InputError for an id from 2^63 on."""
+    """Stream the original ids of nodes, an array that `holds_ids`; raises InputError
+    for an id from 2^63 on."""
     flat = values.reshape(-1)
 
     def chunks() -> Iterator[Int64Array]:
@@ -365,7 +384,8 @@ def id_source(values: Array, what: str) -> Callable[[], Iterator[Int64Array]]:
 
 
 def csc_edges(indptr: Array, indices: Array) -> Callable[[], Iterator[EdgeChunk]]:
-    """Stream the edges of neighbour lists: the in-neighbours of node `v` are `indices[indptr[v]:indptr[v + 1]]`."""
+    """Stream the edges of neighbour lists: the in-neighbours of node `v` are
+    `indices[indptr[v]:indptr[v + 1]]`."""
 
     def chunks() -> Iterator[EdgeChunk]:
         for start in range(0, len(indices), EDGES_A_CHUNK):
@@ -387,11 +407,14 @@ def csc_edges(indptr: Array, indices: Array) -> Callable[[], Iterator[EdgeChunk]
 
 
 def check_csc(indptr: Array, indices: Array, what: str) -> int:
-    """Check neighbour lists and return the number of nodes; raises InputError where pointers and lists contradict each
-    other."""
+    """Check neighbour lists and return the number of nodes; raises InputError where
+    pointers and lists contradict each other."""
     flat = indptr.ndim == indices.ndim == 1
     whole = all(array.dtype.kind in "iu" for array in (indptr, indices))
-    fault = f"{what}: indptr and indices are {indptr.dtype} {list(indptr.shape)} and {indices.dtype} {list(indices.shape)}"
+    fault = (
+        f"{what}: indptr and indices are {indptr.dtype} {list(indptr.shape)} and "
+        f"{indices.dtype} {list(indices.shape)}"
+    )
     require(whole, fault, _WHOLE_IDS)
     require(flat and len(indptr) > 1, fault, "give whole numbers, [N + 1] and [E]")
     sound = int(indptr[0]) == 0 and int(indptr[-1]) == len(indices)
@@ -407,7 +430,8 @@ def check_csc(indptr: Array, indices: Array, what: str) -> int:
 
 
 def check_ids(ids: Array, num_nodes: int, what: str) -> None:
-    """Check that ids are of nodes; raises InputError with an id that is not, and the limit."""
+    """Check that ids are of nodes; raises InputError with an id that is not, and the
+    limit."""
     for end in (ids.max(), ids.min()) if len(ids) else ():
         fault = f"{what} names node {end}, but there are {num_nodes} nodes"
         fix = f"give ids from 0 to {num_nodes - 1}"
@@ -415,8 +439,8 @@ def check_ids(ids: Array, num_nodes: int, what: str) -> None:
 
 
 def named_nodes(edges: Callable[[], Iterator[EdgeChunk]], what: str) -> int:
-    """Count the nodes of a graph without node data: up to the largest id; raises InputError for a negative id, or
-    without edges."""
+    """Count the nodes of a graph without node data: up to the largest id; raises
+    InputError for a negative id, or without edges."""
     largest = -1
     for chunk in edges():
         for ids in chunk:
@@ -430,7 +454,8 @@ def named_nodes(edges: Callable[[], Iterator[EdgeChunk]], what: str) -> int:
 
 
 def count_of(value: Any, most: int, what: str) -> int:
-    """Return a count that a file tells; raises InputError unless it is one whole number from 1 to `most`."""
+    """Return a count that a file tells; raises InputError unless it is one whole number
+    from 1 to `most`."""
     array = np.asarray(value)
     sound = (
         array.size == 1
@@ -445,8 +470,8 @@ def count_of(value: Any, most: int, what: str) -> int:
 
 
 def told_classes(told: Any, found: int, what: str) -> int:
-    """Return the number of classes that is told beside labels of `found` classes; raises InputError where it is less,
-    or no such number."""
+    """Return the number of classes that is told beside labels of `found` classes;
+    raises InputError where it is less, or no such number."""
     classes = count_of(told, MAX_CLASSES, what)
     fault = f"{what} is {classes}, but the labels are of {found} classes"
     fix = f"give {found} or more"
@@ -455,8 +480,9 @@ def told_classes(told: Any, found: int, what: str) -> int:
 
 
 def clean_labels(values: Array, num_nodes: int, what: str) -> tuple[Int64Array, int]:
-    """Return labels as int64, with -1 for unlabelled (NaN or negative), and the number of classes; raises InputError
-    where there are not `num_nodes`, several columns, or a label that is no whole number below `MAX_CLASSES`."""
+    """Return labels as int64, with -1 for unlabelled (NaN or negative), and the number
+    of classes; raises InputError where there are not `num_nodes`, several columns, or a
+    label that is no whole number below `MAX_CLASSES`."""
     flat = np.asarray(values)
     if flat.ndim == 2 and flat.shape[1] != 1:
         fault = f"{what} has {flat.shape[1]} columns of labels"
@@ -483,9 +509,10 @@ def clean_labels(values: Array, num_nodes: int, what: str) -> tuple[Int64Array, 
 
 
 def is_mask(chosen: Array, num_nodes: int, name: str) -> bool:
-    """Whether a split is given as a mask: bool; or zeros and ones alone for all nodes, unless its name is that of ids
-    (`train_idx`). Under a name of neither, such integers of one or two nodes may be ids: they are a mask as uint8,
-    torch's type of masks before 1.2."""
+    """Whether a split is given as a mask: bool; or zeros and ones alone for all nodes,
+    unless its name is that of ids (`train_idx`). Under a name of neither, such integers
+    of one or two nodes may be ids: they are a mask as uint8, torch's type of masks
+    before 1.2."""
     if chosen.dtype == np.bool_:
         return True
     if (
@@ -501,8 +528,9 @@ def is_mask(chosen: Array, num_nodes: int, name: str) -> bool:
 
 
 def split_ids(chosen: Array | None, num_nodes: int, what: str, name: str) -> Int64Array:
-    """Return the ids of a split, given as ids or as a mask (`is_mask`); none without one. Raises InputError for others,
-    for ids under the `name` of a mask, and for what may be a mask under the name of ids."""
+    """Return the ids of a split, given as ids or as a mask (`is_mask`); none without
+    one. Raises InputError for others, for ids under the `name` of a mask, and for what
+    may be a mask under the name of ids."""
     if chosen is None:
         return np.empty(0, dtype=np.int64)
     found = f"{what} is {chosen.dtype} {list(chosen.shape)}"

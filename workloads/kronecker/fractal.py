@@ -20,11 +20,14 @@ _BATCH_BYTES = 32 << 20
 
 
 def plan_fractal(spec: GenerateSpec, progress: Progress) -> TopologyPlan:
-    """Plan the expansion: n x n blocks, each a thinned base with fresh row and column permutations.
+    """Plan the expansion: n x n blocks, each a thinned base with fresh row and column
+    permutations.
 
-    N is n times the base's nodes; E follows from base and n and is counted before anything is written. Without a base
-    an R-MAT graph is drawn, sized so that E comes near `edges`. Raises InputError where the sizes cannot be reached or
-    `edges` is given with a base, BudgetError where `max_memory` does not hold the base, its SVD or the buffers.
+    N is n times the base's nodes; E follows from base and n and is counted before
+    anything is written. Without a base an R-MAT graph is drawn, sized so that E comes
+    near `edges`. Raises InputError where the sizes cannot be reached or `edges` is
+    given with a base, BudgetError where `max_memory` does not hold the base, its SVD or
+    the buffers.
     """
     if spec.base is None:
         base, copies, keep = _drawn_base(spec, progress)
@@ -90,13 +93,15 @@ def plan_fractal(spec: GenerateSpec, progress: Progress) -> TopologyPlan:
 def keep_matrix(
     base: BaseGraph, copies: int, spec: GenerateSpec | None = None
 ) -> Float64Array:
-    """Compute the matrix of keep-probabilities A for n = `copies`, clipped to [0.01, 0.95], in `spec.max_memory`.
+    """Compute the matrix of keep-probabilities A for n = `copies`, clipped to [0.01,
+    0.95], in `spec.max_memory`.
 
-    B is the base graph with sources as rows and targets as columns. Its truncated SVD B = U S V' has as many singular
-    values as copies. U and V are shrunk to that many rows by averaging and made orthogonal again (the nearest
-    orthogonal matrix); A = |U S V'| is scaled to a maximum of 1. Belletti et al. 2019, section 4. Entry (r, c) of the
-    result [n, n] is the probability of an edge from block r to block c, rounded to six digits so that it does not
-    depend on the order of a library's sums.
+    B is the base graph with sources as rows and targets as columns. Its truncated SVD B
+    = U S V' has as many singular values as copies. U and V are shrunk to that many rows
+    by averaging and made orthogonal again (the nearest orthogonal matrix); A = |U S V'|
+    is scaled to a maximum of 1. Belletti et al. 2019, section 4. Entry (r, c) of the
+    result [n, n] is the probability of an edge from block r to block c, rounded to six
+    digits so that it does not depend on the order of a library's sums.
     """
     import scipy.sparse as sp
     from scipy.sparse.linalg import svds
@@ -155,7 +160,8 @@ def _drawn_base(
     base_nodes = -(-nodes // copies)
     _check_copies(copies, base_nodes)
     progress("base graph", 0.0)
-    # The kept share depends on the drawn base: a small base estimates it, and a full base that misses is redrawn once.
+    # The kept share depends on the drawn base: a small base estimates it, and a full
+    # base that misses is redrawn once.
     shrink = max(1, min(16, base_nodes // 4096))
     guess = max(1, round(2 * edges / (copies * copies * shrink)))
     small = rmat_base(
@@ -170,7 +176,8 @@ def _drawn_base(
     )
     for _ in range(2):
         spec.require("drawing a base graph", rmat_base_bytes(base_nodes, base_edges))
-        # Ids in order of the R-MAT quadrants: shrunk singular vectors of shuffled ids would be noise.
+        # Ids in order of the R-MAT quadrants: shrunk singular vectors of shuffled ids
+        # would be noise.
         base = rmat_base(
             base_nodes, base_edges, spec.seed, spec.num_threads, permute=False
         )

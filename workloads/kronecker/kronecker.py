@@ -1,8 +1,10 @@
-"""The plain Kronecker product of a small seed graph and a base graph, streamed in CSC order.
+"""The plain Kronecker product of a small seed graph and a base graph, streamed in CSC
+order.
 
-Node (i, u) of the product has id `i * base nodes + u`: copy i of base node u. Its in-neighbours are the copies
-j in N_S(i) of u's in-neighbours in the base, so every node keeps its base node's neighbourhood, label and community:
-degree skew, homophily and symmetry carry over, and a list ascends without sorting.
+Node (i, u) of the product has id `i * base nodes + u`: copy i of base node u. Its
+in-neighbours are the copies j in N_S(i) of u's in-neighbours in the base, so every node
+keeps its base node's neighbourhood, label and community: degree skew, homophily and
+symmetry carry over, and a list ascends without sorting.
 """
 
 from __future__ import annotations
@@ -23,12 +25,15 @@ _MIN_COPIES = 4
 
 
 def plan_kronecker(spec: GenerateSpec, progress: Progress) -> TopologyPlan:
-    """Plan the product: exact N (the last copy is cut), E as near to `edges` as whole seed-graph edges allow.
+    """Plan the product: exact N (the last copy is cut), E as near to `edges` as whole
+    seed-graph edges allow.
 
-    With a base, the seed graph has `expand` nodes (or as many as `nodes` needs) and edges / base edges edges (default:
-    three a node: the copy itself and its two neighbours on a ring). Without one, an R-MAT base is drawn whose size
-    makes E exact but for rounding, with two copies linked to each. Raises InputError where the sizes contradict one
-    another or cannot be reached, BudgetError where `max_memory` does not hold the base graph and the buffers.
+    With a base, the seed graph has `expand` nodes (or as many as `nodes` needs) and
+    edges / base edges edges (default: three a node: the copy itself and its two
+    neighbours on a ring). Without one, an R-MAT base is drawn whose size makes E exact
+    but for rounding, with two copies linked to each. Raises InputError where the sizes
+    contradict one another or cannot be reached, BudgetError where `max_memory` does not
+    hold the base graph and the buffers.
     """
     if spec.base is None:
         base, copies, seed_edges, nodes = _drawn_base(spec, progress)
@@ -41,18 +46,28 @@ def plan_kronecker(spec: GenerateSpec, progress: Progress) -> TopologyPlan:
             wanted = round(spec.edges * (whole / nodes) ** 2 / base.num_edges)
             if spec.edges < 0.95 * base.num_edges * nodes / base.num_nodes:
                 least = round(base.num_edges * nodes / base.num_nodes)
-                fault = f"--edges {spec.edges} is below the {least} that copies of {base.name} have already"
+                fault = (
+                    f"--edges {spec.edges} is below the {least} that copies of "
+                    f"{base.name} have already"
+                )
                 fix = f"give --edges {least} or more, or fewer --nodes"
                 raise InputError(fault, fix)
         seed_edges = max(copies, wanted)
         if spec.edges and seed_edges > copies * copies:
-            fault = f"--edges {spec.edges} needs {seed_edges} links between {copies} copies, which have {copies * copies}"
-            fix = f"give --edges {copies * copies * base.num_edges} or less, or more --nodes"
+            fault = (
+                f"--edges {spec.edges} needs {seed_edges} links between {copies} "
+                f"copies, which have {copies * copies}"
+            )
+            fix = (
+                f"give --edges {copies * copies * base.num_edges} or less, or more "
+                "--nodes"
+            )
             raise InputError(fault, fix)
         seed_edges = min(seed_edges, copies * copies)
     dtype = spec.dtype_for(nodes)
     seed_indptr, seed_indices = seed_graph(copies, seed_edges, spec.seed)
-    # The stream keeps one more indptr where the last copy is cut, and three numbers a copy.
+    # The stream keeps one more indptr where the last copy is cut, and three numbers a
+    # copy.
     spec.require(
         "the base graph and the write buffers",
         base.num_edges * 4
@@ -89,12 +104,14 @@ def plan_kronecker(spec: GenerateSpec, progress: Progress) -> TopologyPlan:
 
 
 def seed_graph(copies: int, edges: int, seed: int) -> tuple[Int64Array, Int32Array]:
-    """Make the seed graph S in CSC: a circulant, so that all K copies have equally many neighbours (or one more).
+    """Make the seed graph S in CSC: a circulant, so that all K copies have equally many
+    neighbours (or one more).
 
-    Every node gets a loop (a copy keeps its own edges), then its two neighbours on the ring (which connects the
-    copies), then pairs at random distances (by `seed`), the same on both sides, so that S is symmetric where `edges` (K
-    to K^2) is a multiple of `copies` that allows it. Returns `indptr` int64 [K + 1] and ascending `indices` int32
-    [edges].
+    Every node gets a loop (a copy keeps its own edges), then its two neighbours on the
+    ring (which connects the copies), then pairs at random distances (by `seed`), the
+    same on both sides, so that S is symmetric where `edges` (K to K^2) is a multiple of
+    `copies` that allows it. Returns `indptr` int64 [K + 1] and ascending `indices`
+    int32 [edges].
     """
     if not copies <= edges <= copies * copies:
         raise ValueError("a seed graph has from K to K^2 edges")
@@ -111,9 +128,8 @@ def seed_graph(copies: int, edges: int, seed: int) -> tuple[Int64Array, Int32Arr
     offsets = [0]
     half = copies // 2 if copies % 2 == 0 and copies > 1 else None
     if half is not None and whole % 2 == 0 and whole > 0:
-        offsets.append(
-            half
-        )  # its own opposite: an even number of neighbours stays symmetric
+        # its own opposite: an even number of neighbours stays symmetric
+        offsets.append(half)
     for distance in distances.tolist():
         if 0 < distance < copies - distance:
             offsets += [distance, copies - distance]
@@ -134,8 +150,9 @@ def seed_graph(copies: int, edges: int, seed: int) -> tuple[Int64Array, Int32Arr
 
 
 def sorted_base(base: BaseGraph, spec: GenerateSpec) -> BaseGraph:
-    """Copy the base graph with int32 ids and ascending lists; raises InputError where it is empty or has 2^31 nodes or
-    more, BudgetError where it does not fit `max_memory`."""
+    """Copy the base graph with int32 ids and ascending lists; raises InputError where
+    it is empty or has 2^31 nodes or more, BudgetError where it does not fit
+    `max_memory`."""
     if base.num_nodes < 1 or base.num_edges < 1:
         fault = f"the base graph {base.name} has no edges"
         raise InputError(fault, "give one that has")
@@ -155,7 +172,10 @@ def _copies(spec: GenerateSpec, base: BaseGraph) -> tuple[int, int]:
     """Return the numbers of copies and of nodes."""
     copies = spec.copies_of(base)
     nodes = spec.nodes or copies * base.num_nodes
-    fault = f"--nodes {nodes} and --expand {copies} contradict each other for a base of {base.num_nodes} nodes"
+    fault = (
+        f"--nodes {nodes} and --expand {copies} contradict each other for a base of "
+        f"{base.num_nodes} nodes"
+    )
     require(
         (copies - 1) * base.num_nodes < nodes <= copies * base.num_nodes,
         fault,
@@ -167,7 +187,8 @@ def _copies(spec: GenerateSpec, base: BaseGraph) -> tuple[int, int]:
 def _drawn_base(
     spec: GenerateSpec, progress: Progress
 ) -> tuple[BaseGraph, int, int, int]:
-    """Draw an R-MAT base for a product of the wanted size; return it with copies, seed-graph edges and nodes."""
+    """Draw an R-MAT base for a product of the wanted size; return it with copies,
+    seed-graph edges and nodes."""
     nodes, edges = spec.drawn_size()
     copies = spec.expand or _whole_copies(nodes)
     base_nodes = -(-nodes // copies)
@@ -179,9 +200,8 @@ def _drawn_base(
         else 1
     )
     seed_edges = linked * copies
-    share = (
-        nodes / (copies * base_nodes)
-    ) ** 2  # of the edges that stay: the cut removes targets and sources
+    # of the edges that stay: the cut removes targets and sources
+    share = (nodes / (copies * base_nodes)) ** 2
     base_edges = max(1, round(edges / share / seed_edges))
     spec.require("drawing a base graph", rmat_base_bytes(base_nodes, base_edges))
     progress("base graph", 0.0)
@@ -196,7 +216,8 @@ def _drawn_base(
 
 
 def _whole_copies(nodes: int) -> int:
-    """Choose the copies of a base of at most 2^18 nodes; a number that divides `nodes` where one is near."""
+    """Choose the copies of a base of at most 2^18 nodes; a number that divides `nodes`
+    where one is near."""
     least = min(nodes, max(_MIN_COPIES, -(-nodes // _BASE_NODES)))
     return next(
         (

@@ -1,4 +1,5 @@
-"""R-MAT (Graph500) graphs: out of core for `--kind rmat`, in memory as the default base of the expansions."""
+"""R-MAT (Graph500) graphs: out of core for `--kind rmat`, in memory as the default base
+of the expansions."""
 
 from __future__ import annotations
 
@@ -21,12 +22,14 @@ from workloads.making.writer import PartWriter, TopologySink
 
 
 def plan_rmat(spec: GenerateSpec, progress: Progress) -> TopologyPlan:
-    """Plan a Graph500 R-MAT graph (a, b, c, d = .57, .19, .19, .05; ids permuted): exact N and E.
+    """Plan a Graph500 R-MAT graph (a, b, c, d = .57, .19, .19, .05; ids permuted):
+    exact N and E.
 
-    Duplicate edges and self-loops stay, as in Graph500. Edges are drawn again for each range of columns that fits
-    `max_memory`, so time grows with E^2 / max_memory once the graph is larger than that. Raises InputError where
-    `nodes` is missing or above 2^32, or options of the expansions are given, BudgetError where `max_memory` does not
-    hold `indptr` and the longest list.
+    Duplicate edges and self-loops stay, as in Graph500. Edges are drawn again for each
+    range of columns that fits `max_memory`, so time grows with E^2 / max_memory once
+    the graph is larger than that. Raises InputError where `nodes` is missing or above
+    2^32, or options of the expansions are given, BudgetError where `max_memory` does
+    not hold `indptr` and the longest list.
     """
     require(
         spec.nodes,
@@ -86,7 +89,8 @@ def plan_rmat(spec: GenerateSpec, progress: Progress) -> TopologyPlan:
 def _column_ranges(
     indptr: Int64Array, spec: GenerateSpec, fixed: int, itemsize: int
 ) -> list[tuple[int, int]]:
-    """Cut the columns into ranges whose lists, and four bytes a column for fill marks, fit the rest of the bound."""
+    """Cut the columns into ranges whose lists, and four bytes a column for fill marks,
+    fit the rest of the bound."""
     nodes = indptr.shape[0] - 1
     room = spec.max_memory - fixed
     first = 0
@@ -96,9 +100,8 @@ def _column_ranges(
 
     ranges = []
     while first < nodes:
-        last = (
-            bisect_right(range(nodes + 1), room, lo=first, key=size) - 1
-        )  # the last column whose range still fits
+        # the last column whose range still fits
+        last = bisect_right(range(nodes + 1), room, lo=first, key=size) - 1
         if last <= first:
             spec.require("its longest list", fixed + size(first + 1))
         ranges.append((first, last))
@@ -115,8 +118,8 @@ def rmat_base(
     permute: bool = True,
     communities: int = 0,
 ) -> BaseGraph:
-    """Draw an R-MAT graph of exactly `edges` edges in memory, without duplicates and self-loops; raises InputError
-    where one of this size has fewer different edges.
+    """Draw an R-MAT graph of exactly `edges` edges in memory, without duplicates and
+    self-loops; raises InputError where one of this size has fewer different edges.
 
     Args:
         nodes, edges: N and E.

@@ -43,8 +43,8 @@ class BaseGraph:
 
 
 def choose_index_dtype(wanted: str, num_nodes: int) -> np.dtype[Any]:
-    """Choose the element type of `indices`: int32 where node ids fit, unless `int64` is wanted; raises InputError where
-    `wanted` is unknown or too narrow."""
+    """Choose the element type of `indices`: int32 where node ids fit, unless `int64` is
+    wanted; raises InputError where `wanted` is unknown or too narrow."""
     check_choice("--index-dtype", wanted, ("auto", "int32", "int64"))
     fits = num_nodes <= 1 << 31
     fault = f"--index-dtype int32 cannot number {num_nodes} nodes"
@@ -54,25 +54,28 @@ def choose_index_dtype(wanted: str, num_nodes: int) -> np.dtype[Any]:
 
 @dataclass(frozen=True)
 class GenerateSpec:
-    """A topology to generate; equal specifications give equal bytes on every machine and number of threads
-    (`fractal`: on every machine whose SVD agrees to six digits)."""
+    """A topology to generate; equal specifications give equal bytes on every machine
+    and number of threads (`fractal`: on every machine whose SVD agrees to six
+    digits)."""
 
     kind: Kind
-    nodes: int = 0  # N (0: as base and `expand` give); `fractal` takes the next multiple of the base's
-    edges: int = 0  # E (0: the default), exact for `rmat`; about for `kronecker`, and for `fractal` without a base
-    expand: int = 0  # number of copies of the base graph (`kronecker`, `fractal`; 0: as `nodes` gives)
+    # N (0: as base and `expand` give); `fractal` takes the next multiple of the base's
+    nodes: int = 0
+    # E (0: the default), exact for `rmat`; about for `kronecker`, and for `fractal`
+    # without a base
+    edges: int = 0
+    # number of copies of the base graph (`kronecker`, `fractal`; 0: as `nodes` gives)
+    expand: int = 0
     seed: int = 0  # of every draw, 0 to 2^64 - 1
-    max_memory: int = (
-        1 << 30
-    )  # most bytes of the generation, base graph included, interpreter not
-    index_dtype: str = (
-        "auto"  # `int32`, `int64`, or `auto` for the smallest that holds N
-    )
-    base: BaseGraph | None = (
-        None  # the graph to expand; without one, an R-MAT graph without duplicates is drawn
-    )
-    # Number of classes to plant into R-MAT graphs (`rmat`, and the base that `kronecker` draws): six edges in ten then
-    # stay within a class, so that labels agree along edges. 0: plain Graph500.
+    # most bytes of the generation, base graph included, interpreter not
+    max_memory: int = 1 << 30
+    # `int32`, `int64`, or `auto` for the smallest that holds N
+    index_dtype: str = "auto"
+    # the graph to expand; without one, an R-MAT graph without duplicates is drawn
+    base: BaseGraph | None = None
+    # Number of classes to plant into R-MAT graphs (`rmat`, and the base that
+    # `kronecker` draws): six edges in ten then stay within a class, so that labels
+    # agree along edges. 0: plain Graph500.
     communities: int = 0
     threads: int = 0  # 0: one a processor
 
@@ -96,8 +99,8 @@ class GenerateSpec:
         return choose_index_dtype(self.index_dtype, num_nodes)
 
     def copies_of(self, base: BaseGraph) -> int:
-        """Return the number of copies of a given base graph; raises InputError where neither `expand` nor `nodes` is
-        given."""
+        """Return the number of copies of a given base graph; raises InputError where
+        neither `expand` nor `nodes` is given."""
         require(
             self.expand or self.nodes,
             "an expansion needs a size",
@@ -106,8 +109,8 @@ class GenerateSpec:
         return self.expand or -(-self.nodes // base.num_nodes)
 
     def drawn_size(self) -> tuple[int, int]:
-        """Return nodes and edges of an expansion of a base drawn for it; raises InputError where `nodes` is not
-        given."""
+        """Return nodes and edges of an expansion of a base drawn for it; raises
+        InputError where `nodes` is not given."""
         require(
             self.nodes,
             "an expansion without --base needs --nodes",
@@ -116,32 +119,36 @@ class GenerateSpec:
         return self.nodes, self.edges or DEFAULT_MEAN_DEGREE * self.nodes
 
     def require(self, what: str, needed: int) -> None:
-        """Check that the `needed` bytes for `what` fit `max_memory`; raises BudgetError with the bytes needed and
-        allowed."""
+        """Check that the `needed` bytes for `what` fit `max_memory`; raises BudgetError
+        with the bytes needed and allowed."""
         if needed > self.max_memory:
             fault = (
-                f"{self.kind} generation needs {format_bytes(needed)} for {what}, --max-memory is "
+                f"{self.kind} generation needs {format_bytes(needed)} for {what}, "
+                "--max-memory is "
                 f"{format_bytes(self.max_memory)}"
             )
-            fix = f"raise --max-memory to {format_bytes(needed * 1.01)} or make the graph smaller"
+            fix = (
+                f"raise --max-memory to {format_bytes(needed * 1.01)} or make the "
+                "graph smaller"
+            )
             raise BudgetError(fault, fix)
 
 
 @dataclass(frozen=True)
 class TopologyPlan:
-    """Exact N and E of a topology before its first write, and the function that writes it."""
+    """Exact N and E of a topology before its first write, and the function that writes
+    it."""
 
     num_nodes: int
     num_edges: int
     index_dtype: np.dtype[Any]  # of `indices`
     base: BaseGraph | None  # given or drawn, None for `rmat`
-    write: Callable[[TopologySink, Progress], None] = field(
-        repr=False
-    )  # writes both parts
-    details: dict[str, Any] = field(
-        default_factory=dict
-    )  # numbers that describe the recipe, for the manifest
-    # Draws labels by counter, `labels(first, count)`, for `rmat` with communities; else None.
+    # writes both parts
+    write: Callable[[TopologySink, Progress], None] = field(repr=False)
+    # numbers that describe the recipe, for the manifest
+    details: dict[str, Any] = field(default_factory=dict)
+    # Draws labels by counter, `labels(first, count)`, for `rmat` with communities; else
+    # None.
     labels: Callable[[int, int], Int64Array] | None = field(default=None, repr=False)
 
     @property

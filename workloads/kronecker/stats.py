@@ -1,4 +1,5 @@
-"""Measures of a graph: degree skew, clustering and label homophily, to compare a base with its expansion."""
+"""Measures of a graph: degree skew, clustering and label homophily, to compare a base
+with its expansion."""
 
 from __future__ import annotations
 
@@ -25,18 +26,17 @@ class GraphStats:
     num_edges: int
     mean_degree: float
     max_degree: int  # largest in-degree
-    top1_degree_share: (
-        float  # share of all edges that lead into the 1 % of nodes of highest in-degree
-    )
+    # share of all edges that lead into the 1 % of nodes of highest in-degree
+    top1_degree_share: float
     gini: float  # Gini coefficient of the in-degrees
-    top1_source_share: float  # share of all edges from the 1 % of nodes of highest out-degree (a cache's hits, about)
-    clustering: (
-        float  # mean local clustering of sampled nodes, with links of either direction
-    )
+    # share of all edges from the 1 % of nodes of highest out-degree (a cache's hits,
+    # about)
+    top1_source_share: float
+    # mean local clustering of sampled nodes, with links of either direction
+    clustering: float
     homophily: float | None  # share of sampled edges whose ends have the same label
-    homophily_by_chance: (
-        float | None
-    )  # the same share for labels spread over the edges' ends at random
+    # the same share for labels spread over the edges' ends at random
+    homophily_by_chance: float | None
 
 
 def graph_stats(
@@ -45,8 +45,9 @@ def graph_stats(
     labels: Int64Array | None = None,
     threads: int = 0,
 ) -> GraphStats:
-    """Measure a graph by its in-neighbours; the arrays may be memory-mapped, all of `indices` is read, and 8 N bytes
-    are taken. `labels` is int64 [N], negative for unlabelled nodes; `threads` 0: one a processor."""
+    """Measure a graph by its in-neighbours; the arrays may be memory-mapped, all of
+    `indices` is read, and 8 N bytes are taken. `labels` is int64 [N], negative for
+    unlabelled nodes; `threads` 0: one a processor."""
     threads = threads or len(os.sched_getaffinity(0))
     nodes = indptr.shape[0] - 1
     edges = indices.shape[0]
@@ -104,7 +105,8 @@ def measure(
 
 
 def degree_skew(histogram: Array) -> tuple[float, float, int]:
-    """Compute the top 1 % of nodes' edge share, the Gini coefficient and the largest degree from a histogram."""
+    """Compute the top 1 % of nodes' edge share, the Gini coefficient and the largest
+    degree from a histogram."""
     degrees = np.flatnonzero(histogram)
     counts = histogram[degrees].astype(np.float64)
     nodes = counts.sum()
@@ -135,7 +137,8 @@ def _degree_histogram(indptr: Int64Array) -> Int64Array:
 def _agreement_by_chance(
     indptr: Int64Array, indices: Array, labels: Int64Array, sample: Int64Array
 ) -> float | None:
-    """Sum over classes the product of their shares among targets and sources of the sampled nodes' edges."""
+    """Sum over classes the product of their shares among targets and sources of the
+    sampled nodes' edges."""
     some = sample[:: max(1, sample.shape[0] // 5000)]
     starts = indptr[some]
     ends = indptr[some + 1]

@@ -1,5 +1,5 @@
-"""Neighbour lists (CSC by destination) of a stream of edges, built in bounded memory into a dataset's files; with the
-edges' weights, if they have any."""
+"""Neighbour lists (CSC by destination) of a stream of edges, built in bounded memory
+into a dataset's files; with the edges' weights, if they have any."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ _LEAST_RANGE = 1 << 16  # edges; smaller ranges only cost time
 
 @dataclass(frozen=True)
 class CscResult:
-    """Counts of the edges of `build_csc`: written edges, repeated edges left out, written self-loops, and weights that
-    are no finite numbers."""
+    """Counts of the edges of `build_csc`: written edges, repeated edges left out,
+    written self-loops, and weights that are no finite numbers."""
 
     num_edges: int
     duplicates: int
@@ -50,23 +50,30 @@ def build_csc(
     name: str = "the graph",
     progress: Callable[[str, float], None] = lambda stage, fraction: None,
 ) -> CscResult:
-    """Write `indptr` and `indices`: for each node its in-neighbours, ascending; with weights `edge_weight` too.
+    """Write `indptr` and `indices`: for each node its in-neighbours, ascending; with
+    weights `edge_weight` too.
 
-    Two passes over the edges: the first counts in-degrees and cuts the destinations into ranges whose edges fit
-    `max_memory`; the second appends each edge to the file of its range. Then each range is sorted by itself.
+    Two passes over the edges: the first counts in-degrees and cuts the destinations
+    into ranges whose edges fit `max_memory`; the second appends each edge to the file
+    of its range. Then each range is sorted by itself.
 
     Args:
         edges: yields all edges in chunks; called twice, with equal results.
-        num_nodes: N; at most `MAX_NODES`, since a pair of ids in a range must fit 63 bits.
-        writer: writer of the dataset; its folder holds the temporary files (8 bytes an edge, 12 with weights).
+        num_nodes: N; at most `MAX_NODES`, since a pair of ids in a range must fit 63
+            bits.
+        writer: writer of the dataset; its folder holds the temporary files (8 bytes an
+            edge, 12 with weights).
         index_dtype: int32 or int64.
-        max_memory: most bytes for edges in memory. Degrees and `indptr` (16 bytes a node) come on top.
-        symmetric: whether to add the reverse of each edge, with its weight, except of self-loops, which are their own.
-            Of an edge that is given in both directions each direction is then there twice, a repeated edge.
+        max_memory: most bytes for edges in memory. Degrees and `indptr` (16 bytes a
+            node) come on top.
+        symmetric: whether to add the reverse of each edge, with its weight, except of
+            self-loops, which are their own. Of an edge that is given in both directions
+            each direction is then there twice, a repeated edge.
         keep_duplicates: whether to keep repeated edges.
-        weights: yields the edges' weights, in chunks as long as those of `edges`; repeated edges become one, of the sum
-            of their weights.
-        other_bytes: bytes of the dataset's other parts, so that a disk too small is rejected before any write.
+        weights: yields the edges' weights, in chunks as long as those of `edges`;
+            repeated edges become one, of the sum of their weights.
+        other_bytes: bytes of the dataset's other parts, so that a disk too small is
+            rejected before any write.
         name: of the edges, for messages.
         progress: called with the stage and its done fraction.
 
@@ -137,9 +144,8 @@ def build_csc(
                 before = tail
                 if not len(part):
                     continue
-                target = (
-                    part // num_nodes + first
-                )  # by one number, which numpy divides by faster than by `divmod`
+                # by one number, which numpy divides by faster than by `divmod`
+                target = part // num_nodes + first
                 source = part - (target - first) * num_nodes
                 self_loops += int(np.count_nonzero(target == source))
                 low = int(target[0])
@@ -159,8 +165,9 @@ def build_csc(
 def collect_csc(
     edges: Callable[[], Iterator[EdgeChunk]], num_nodes: int, symmetric: bool = False
 ) -> tuple[Int64Array, IntegerArray]:
-    """Build the neighbour lists of a small graph in memory: `indptr` int64 [N + 1], `indices` [E] without duplicates;
-    `symmetric` takes each edge in both directions. Raises InputError where an id is outside [0, N)."""
+    """Build the neighbour lists of a small graph in memory: `indptr` int64 [N + 1],
+    `indices` [E] without duplicates; `symmetric` takes each edge in both directions.
+    Raises InputError where an id is outside [0, N)."""
     parts = []
     for source, target, _ in _directed(edges, symmetric):
         _check_edges(source, target, num_nodes, "the graph")
@@ -178,8 +185,8 @@ def _directed(
     symmetric: bool,
     weights: Callable[[], Iterator[Array]] | None = None,
 ) -> Iterator[tuple[IntegerArray, IntegerArray, Array | None]]:
-    """Yield the edges as sources, destinations and weights; if `symmetric`, each chunk is followed by its edges in
-    reverse, without self-loops."""
+    """Yield the edges as sources, destinations and weights; if `symmetric`, each chunk
+    is followed by its edges in reverse, without self-loops."""
     kept: Iterator[Array | None] = repeat(None) if weights is None else weights()
     for (source, target), weight in zip(edges(), kept, strict=weights is not None):
         yield source, target, weight
@@ -194,7 +201,8 @@ def _directed(
 
 
 def _keys(target: Int64Array, num_nodes: int, source: IntegerArray) -> Int64Array:
-    """Return each edge as one number; in int64, since numpy adds int64 and uint64 as floats."""
+    """Return each edge as one number; in int64, since numpy adds int64 and uint64 as
+    floats."""
     keys: Int64Array = np.add(
         target * num_nodes, source, dtype=np.int64, casting="unsafe"
     )
@@ -202,7 +210,8 @@ def _keys(target: Int64Array, num_nodes: int, source: IntegerArray) -> Int64Arra
 
 
 def _summed(records: Array) -> tuple[Int64Array, Float32Array]:
-    """Return the ascending distinct keys of weighted edges, and the sum of the weights of each."""
+    """Return the ascending distinct keys of weighted edges, and the sum of the weights
+    of each."""
     order = np.argsort(records["key"], kind="stable")
     keys = records["key"][order]
     if not len(keys):
@@ -220,7 +229,8 @@ def _check_edges(
 
 
 def _ranges(degrees: Int64Array, edges_a_range: int) -> Int64Array:
-    """Cut the destinations into ranges of about `edges_a_range` edges at most: borders, int64 [ranges + 1]."""
+    """Cut the destinations into ranges of about `edges_a_range` edges at most: borders,
+    int64 [ranges + 1]."""
     ends = np.cumsum(degrees)
     total = int(ends[-1])
     wanted = min(_MAX_BUCKETS, max(1, -(-total // edges_a_range)))
@@ -239,7 +249,8 @@ def _spill(
     total: int,
     progress: Callable[[str, float], None],
 ) -> list[Path]:
-    """Append each edge, as one number (destination within its range, source) and its weight, to its range's file."""
+    """Append each edge, as one number (destination within its range, source) and its
+    weight, to its range's file."""
     paths = [folder / f"range-{index}.tmp" for index in range(bounds.shape[0] - 1)]
     done = 0
     with ExitStack() as stack:
@@ -256,18 +267,16 @@ def _spill(
             )
             if weight is not None:
                 pairs = np.empty(len(keys), dtype=_WEIGHTED)
-                with np.errstate(
-                    over="ignore"
-                ):  # counted: values beyond float32 become infinite
+                # counted: values beyond float32 become infinite
+                with np.errstate(over="ignore"):
                     pairs["key"] = keys
                     pairs["weight"] = weight
                 keys = pairs
             if owner is None:
                 write_all(files[0], keys)
             else:
-                keys = keys[
-                    np.argsort(owner.astype(np.uint16), kind="stable")
-                ]  # 16 bits: numpy's radix sort
+                # 16 bits: numpy's radix sort
+                keys = keys[np.argsort(owner.astype(np.uint16), kind="stable")]
                 borders = np.concatenate(
                     [[0], np.cumsum(np.bincount(owner, minlength=len(files)))]
                 )

@@ -1,4 +1,5 @@
-"""Stream of bytes into a file past the page cache: aligned buffers, written by threads while the next are filled."""
+"""Stream of bytes into a file past the page cache: aligned buffers, written by threads
+while the next are filled."""
 
 from __future__ import annotations
 
@@ -23,10 +24,12 @@ _WRITERS = 6  # buffers written at once, while others are filled and hashed
 
 
 class DirectStream:
-    """Stream of bytes into an existing file, in order: fill `room()` and `advance`, or `write` arrays of any length.
+    """Stream of bytes into an existing file, in order: fill `room()` and `advance`, or
+    `write` arrays of any length.
 
-    Up to eight buffers of 4 MiB are in flight, six threads write. Page cache is not used where the file system does
-    direct I/O. A later call raises the first error of a thread: DataIOError where the disk is full or failed.
+    Up to eight buffers of 4 MiB are in flight, six threads write. Page cache is not
+    used where the file system does direct I/O. A later call raises the first error of a
+    thread: DataIOError where the disk is full or failed.
     """
 
     def __init__(
@@ -43,8 +46,9 @@ class DirectStream:
             path: the file.
             offset: a multiple of 4096.
             digest: updated in order with every byte, by a thread of its own.
-            read_back: whether each buffer, once written, is read back from disk and compared; buffers are half as large
-                then, so that the memory for reading is included in `STREAM_BYTES`.
+            read_back: whether each buffer, once written, is read back from disk and
+                compared; buffers are half as large then, so that the memory for reading
+                is included in `STREAM_BYTES`.
         """
         self._path = path
         self._offset = offset
@@ -54,7 +58,8 @@ class DirectStream:
         self._hasher = ThreadPoolExecutor(1)
         self._size = BUFFER_BYTES // 2 if read_back else BUFFER_BYTES
         memory = aligned_empty(DEPTH * self._size).reshape(DEPTH, self._size)
-        # In the order of their last use, each with the work that has to end before the next one.
+        # In the order of their last use, each with the work that has to end before the
+        # next one.
         self._buffers = deque[tuple[Bytes, list[Future[None]]]](
             (row, []) for row in memory
         )
@@ -69,9 +74,11 @@ class DirectStream:
         self._used = 0
 
     def room(self) -> Bytes:
-        """Return the free part of the current buffer, never empty, to fill with the next bytes."""
+        """Return the free part of the current buffer, never empty, to fill with the
+        next bytes."""
         if self._current is None:
-            # The last used of those that are free, so that memory that the disk's speed does not need stays untouched.
+            # The last used of those that are free, so that memory that the disk's speed
+            # does not need stays untouched.
             free = (
                 at
                 for at, (_, work) in reversed([*enumerate(self._buffers)])
@@ -91,15 +98,15 @@ class DirectStream:
             self.flush()
 
     def flush(self) -> None:
-        """Begin to write the current buffer; if it is not full, no more bytes may follow."""
+        """Begin to write the current buffer; if it is not full, no more bytes may
+        follow."""
         memory = self._current
         used = self._used
         if memory is None:
             return
         whole = memory[: padded(used)]
-        whole[used:] = (
-            0  # direct I/O takes whole pages: the file is up to a page longer than its content
-        )
+        # direct I/O takes whole pages: the file is up to a page longer than its content
+        whole[used:] = 0
         work = [self._writers.submit(self._work, whole, self._offset)]
         if self._digest is not None:
             work.append(self._hasher.submit(self._digest.update, memory[:used].data))
@@ -119,7 +126,8 @@ class DirectStream:
             done += step
 
     def close(self, *, cancel: bool = False) -> None:
-        """Wait for the disk, close the file, free the memory; raises the first error, unless the rest is cancelled."""
+        """Wait for the disk, close the file, free the memory; raises the first error,
+        unless the rest is cancelled."""
         for threads in (self._writers, self._hasher):
             threads.shutdown(cancel_futures=cancel)
         os.close(self._file)
@@ -137,16 +145,18 @@ class DirectStream:
 
     def _write_and_compare(self, data: Bytes, offset: int) -> None:
         self._write(data, offset)
-        if (
-            not fcntl.fcntl(self._file, fcntl.F_GETFL) & os.O_DIRECT
-        ):  # the read is not to find the page cache's copy
+        # the read is not to find the page cache's copy
+        if not fcntl.fcntl(self._file, fcntl.F_GETFL) & os.O_DIRECT:
             os.fdatasync(self._file)
             os.posix_fadvise(self._file, offset, len(data), os.POSIX_FADV_DONTNEED)
         memory = self._spare.pop()
         found = memory[: len(data)]
         read_at(self._file, found, offset, self._path)
         if not np.array_equal(found.view(np.uint64), data.view(np.uint64)):
-            fault = f"{self._path.name} reads back other than it was written, in the {len(data)} bytes from {offset} on"
+            fault = (
+                f"{self._path.name} reads back other than it was written, in the "
+                f"{len(data)} bytes from {offset} on"
+            )
             raise DataIOError(
                 fault, path=str(self._path), offset=offset, fix="check the device"
             )

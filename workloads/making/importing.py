@@ -1,4 +1,5 @@
-"""Import of a graph as a dataset: neighbour lists, features, labels, splits, statistics."""
+"""Import of a graph as a dataset: neighbour lists, features, labels, splits,
+statistics."""
 
 from __future__ import annotations
 
@@ -37,42 +38,46 @@ from workloads.making.source_digest import source_digest, source_stamp
 from workloads.making.writer import DatasetWriter, check_absent
 from workloads.manifest import FEATURES_GENERATED
 
-#: Version of the reading of sources; a dataset that was imported by another one is not the same, whatever its source.
+#: Version of the reading of sources; a dataset that was imported by another one is not
+#: the same, whatever its source.
 _READING = 2
 
 
 @dataclass(frozen=True)
 class ImportSpec:
-    """Settings of an import; with the source's digest they are the manifest's recipe."""
+    """Settings of an import; with the source's digest they are the manifest's
+    recipe."""
 
     format: str  # one of `workloads.importers.FORMATS`
-    symmetric: bool | None = (
-        None  # whether to take every edge in both directions; None: as the format requires
-    )
-    keep_duplicates: bool = False  # whether to keep repeated edges; if not, one of each stays (`pyg` keeps all)
+    # whether to take every edge in both directions; None: as the format requires
+    symmetric: bool | None = None
+    # whether to keep repeated edges; if not, one of each stays (`pyg` keeps all)
+    keep_duplicates: bool = False
     index_dtype: str = "auto"  # `int32`, `int64`, or `auto` (int32 where ids fit)
-    feature_dtype: str | None = (
-        None  # `float32` or `float16` to convert given features; None: no conversion
-    )
-    node_data: NodeDataSpec = field(
-        default_factory=NodeDataSpec
-    )  # of features and labels, where the graph has none
-    fractions: tuple[float, float, float] = (
-        0.01,
-        0.01,
-        0.01,
-    )  # of train, valid and test, where it has no splits
-    classes: int = 0  # number of classes, if there are more than the labels'; for IGB as in `ImportOptions`
+    # `float32` or `float16` to convert given features; None: no conversion
+    feature_dtype: str | None = None
+    # of features and labels, where the graph has none
+    node_data: NodeDataSpec = field(default_factory=NodeDataSpec)
+    # of train, valid and test, where it has no splits
+    fractions: tuple[float, float, float] = (0.01, 0.01, 0.01)
+    # number of classes, if there are more than the labels'; for IGB as in
+    # `ImportOptions`
+    classes: int = 0
     labelled: str = "author"  # as in `ImportOptions`
-    new_labels: bool = False  # whether to generate labels where the graph has labels, but all of them are unknown
+    # whether to generate labels where the graph has labels, but all of them are unknown
+    new_labels: bool = False
     seed: int = 0  # of generated features, labels and splits
 
     def check(self) -> None:
-        """Check the settings before anything is read; raises InputError with the option and its valid values."""
+        """Check the settings before anything is read; raises InputError with the option
+        and its valid values."""
         importer(self.format)
         check_choice("--dtype", self.feature_dtype or "float32", ("float32", "float16"))
         check_choice("--labelled", self.labelled, ("author", "loader"))
-        fault = f"--labelled {self.labelled} is for IGB, whose loader counts padding; --format is {self.format}"
+        fault = (
+            f"--labelled {self.labelled} is for IGB, whose loader counts padding; "
+            f"--format is {self.format}"
+        )
         require(
             self.labelled == "author" or self.format == "igb", fault, "leave it out"
         )
@@ -88,8 +93,9 @@ class ImportSpec:
     def recipe(
         self, source: Path, progress: Progress = lambda stage, fraction: None
     ) -> dict[str, Any]:
-        """Return the manifest's recipe; equal recipes and salts give equal bytes. Reads the whole source for its
-        digest. Raises DatasetError where the source is missing or may not be read."""
+        """Return the manifest's recipe; equal recipes and salts give equal bytes. Reads
+        the whole source for its digest. Raises DatasetError where the source is missing
+        or may not be read."""
         with _readable(source):
             _check_source(source)
             return self.recipe_of(source.name, source_digest(source, progress))
@@ -127,13 +133,14 @@ def import_dataset(
         source: file or folder of the graph.
         target, replace: as `path` and `replace` of `DatasetWriter`.
         spec: settings of the import.
-        salt: salt of generated features; None: that of the folder of `target`, drawn when it is needed first.
+        salt: salt of generated features; None: that of the folder of `target`, drawn
+            when it is needed first.
         max_memory: most bytes for edges in memory; node arrays come on top.
         progress: called with the stage and its done fraction.
 
     Raises:
-        DatasetError: the source is missing, damaged or unreadable, or changes meanwhile; the target exists; the disk is
-            full.
+        DatasetError: the source is missing, damaged or unreadable, or changes
+            meanwhile; the target exists; the disk is full.
         InputError: the source has another layout, or the settings are invalid.
     """
     spec.check()
@@ -153,9 +160,8 @@ def import_dataset(
 
         def check_unchanged() -> None:
             now = source_stamp(source)
-            same = all(
-                now.get(name) == stamp for name, stamp in before.items()
-            )  # the data root may lie in the source
+            # the data root may lie in the source
+            same = all(now.get(name) == stamp for name, stamp in before.items())
             fault = f"{source} changed while it was imported"
             require(
                 same, fault, "import it again when its files are complete", DatasetError
@@ -178,7 +184,8 @@ def _check_source(source: Path) -> None:
 
 @contextmanager
 def _readable(source: Path) -> Iterator[None]:
-    """Turn what the system refuses to a reader of `source` into DatasetErrors, wherever it happens in the block."""
+    """Turn what the system refuses to a reader of `source` into DatasetErrors, wherever
+    it happens in the block."""
     try:
         yield
     except OSError as error:
@@ -201,8 +208,9 @@ def write_graph(
     progress: Progress = lambda stage, fraction: None,
     check_source: Callable[[], None] = lambda: None,
 ) -> Dataset:
-    """Write the graph that `opener` opens as the dataset `target`; `recipe` goes into its manifest, and `check_source`
-    is called before the dataset is complete. The other arguments and the errors are those of `import_dataset`."""
+    """Write the graph that `opener` opens as the dataset `target`; `recipe` goes into
+    its manifest, and `check_source` is called before the dataset is complete. The other
+    arguments and the errors are those of `import_dataset`."""
     progress("reading the source", math.nan)
     with DatasetWriter(target, recipe=recipe, replace=replace) as writer:
         options = ImportOptions(
@@ -286,7 +294,8 @@ def write_graph(
 
 
 def _labels_to_draw(graph: GraphSource, spec: ImportSpec) -> NodeDataSpec:
-    """Return the settings of generated labels: of as many classes as the graph tells, unless the user tells them."""
+    """Return the settings of generated labels: of as many classes as the graph tells,
+    unless the user tells them."""
     return replace(
         spec.node_data,
         classes=(0 if spec.classes else graph.num_classes) or spec.node_data.classes,
@@ -294,7 +303,8 @@ def _labels_to_draw(graph: GraphSource, spec: ImportSpec) -> NodeDataSpec:
 
 
 def _without_unknown_labels(graph: GraphSource) -> GraphSource:
-    """Return the graph as one without labels where all are unknown, and so without splits where they name no node."""
+    """Return the graph as one without labels where all are unknown, and so without
+    splits where they name no node."""
     if graph.labels is None or bool((graph.labels >= 0).any()):
         return graph
     named = graph.splits is not None and any(len(ids) for ids in graph.splits.values())
@@ -347,9 +357,8 @@ def _write_features(
     def converted() -> Iterator[Array]:
         nonlocal infinite
         for chunk in features.chunks():
-            with np.errstate(
-                over="ignore"
-            ):  # counted: values beyond float16 become infinite
+            # counted: values beyond float16 become infinite
+            with np.errstate(over="ignore"):
                 rows = chunk.astype(dtype, copy=False)
             infinite += int(rows.size - np.count_nonzero(np.isfinite(rows)))
             yield rows
@@ -370,7 +379,10 @@ def _write_given_splits(
         if repeated:
             writer.notes += [f"{repeated} repeated ids of the {part} split left out"]
         twice = ids[taken[ids]]
-        fault = f"the {part} split names node {twice.min(initial=labels.shape[0])}, which another split names too"
+        fault = (
+            f"the {part} split names node {twice.min(initial=labels.shape[0])}, which "
+            "another split names too"
+        )
         require(not len(twice), fault, "give every node to one split")
         taken[ids] = True
         known = ids[labels[ids] >= 0]

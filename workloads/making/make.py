@@ -1,4 +1,5 @@
-"""Generation of a dataset: topology, labels and features by counter, splits, and measures of base and result."""
+"""Generation of a dataset: topology, labels and features by counter, splits, and
+measures of base and result."""
 
 from __future__ import annotations
 
@@ -42,28 +43,26 @@ _CHUNK = 1 << 20
 
 @dataclass(frozen=True)
 class MakeSpec:
-    """Settings of a generated dataset, explained further in `GenerateSpec` and `NodeDataSpec`; equal specifications
-    give equal bytes where the salt is equal."""
+    """Settings of a generated dataset, explained further in `GenerateSpec` and
+    `NodeDataSpec`; equal specifications give equal bytes where the salt is equal."""
 
     kind: str
     nodes: int = 0
     edges: int = 0
     dim: int = 128
     dtype: str = "float32"
-    classes: int = (
-        0  # number of generated classes (0: 16); a base that has labels keeps its own
-    )
-    fractions: tuple[float, float, float] = (
-        0.01,
-        0.01,
-        0.01,
-    )  # of train, valid and test among the labelled nodes
-    base: str = ""  # name of a dataset, path of one, or an `.npz` or SNAP file; empty: an R-MAT base is drawn
+    # number of generated classes (0: 16); a base that has labels keeps its own
+    classes: int = 0
+    # of train, valid and test among the labelled nodes
+    fractions: tuple[float, float, float] = (0.01, 0.01, 0.01)
+    # name of a dataset, path of one, or an `.npz` or SNAP file; empty: an R-MAT base is
+    # drawn
+    base: str = ""
     expand: int = 0
-    labels: str = (
-        "homophilous"  # or `random`; homophilous: the base's own, else communities
-    )
-    features: str = "learnable"  # or `random`; learnable: the base's rows or the class's centre, plus noise
+    # or `random`; homophilous: the base's own, else communities
+    labels: str = "homophilous"
+    # or `random`; learnable: the base's rows or the class's centre, plus noise
+    features: str = "learnable"
     seed: int = 0
     index_dtype: str = "auto"
 
@@ -79,7 +78,8 @@ class MakeSpec:
         )
 
     def check(self) -> None:
-        """Check the settings before anything is read; raises InputError with the option and its valid values."""
+        """Check the settings before anything is read; raises InputError with the option
+        and its valid values."""
         kinds = get_args(Kind)
         if self.kind not in kinds:
             near = difflib.get_close_matches(self.kind, kinds, n=1)
@@ -102,7 +102,8 @@ class MakeSpec:
         )
 
     def recipe(self, data_root: Path) -> dict[str, Any]:
-        """Return the manifest's recipe, with the digest of the base; raises DatasetError where the base is missing."""
+        """Return the manifest's recipe, with the digest of the base; raises
+        DatasetError where the base is missing."""
         digest = ""
         if self.base:
             file = Path(self.base)
@@ -134,7 +135,8 @@ def make_dataset(
         target, replace: as `path` and `replace` of `DatasetWriter`.
         spec: settings of the dataset.
         data_root: folder of the datasets in which `spec.base` is looked up by name.
-        salt: salt of the features; None: that of the folder of `target`, drawn at its first dataset.
+        salt: salt of the features; None: that of the folder of `target`, drawn at its
+            first dataset.
         max_memory: most bytes of the generation, the interpreter not counted.
         progress: called with the stage and its done fraction.
 
@@ -158,7 +160,10 @@ def make_dataset(
             and spec.labels == "homophilous"
             and spec.classes
         ):
-            fault = f"--classes {spec.classes} does not go with a base that has labels of {given.num_classes} classes"
+            fault = (
+                f"--classes {spec.classes} does not go with a base that has labels of "
+                f"{given.num_classes} classes"
+            )
             raise InputError(fault, "leave it out, or use --labels random")
         plan = plan_topology(spec.generate_spec(given, max_memory), progress)
         row = spec.dim * np.dtype(spec.dtype).itemsize
@@ -193,7 +198,8 @@ def _load_base(
     max_memory: int,
     progress: Progress,
 ) -> BaseGraph:
-    """Load the base graph into memory, with the labels and features that it has; note how a file was read."""
+    """Load the base graph into memory, with the labels and features that it has; note
+    how a file was read."""
     path = Path(base)
     features = cast(Any, None)
     if path.is_file():
@@ -215,7 +221,8 @@ def _load_base(
     if not any(note.startswith(FEATURES_GENERATED) for note in dataset.manifest.notes):
         if dataset.feature_bytes * 2 > max_memory:
             fault = (
-                f"expanding {dataset.name!r} holds its features twice, 2 x {format_bytes(dataset.feature_bytes)}, and "
+                f"expanding {dataset.name!r} holds its features twice, 2 x "
+                f"{format_bytes(dataset.feature_bytes)}, and "
                 f"--max-memory is {format_bytes(max_memory)}"
             )
             raise BudgetError(fault, "raise --max-memory")
@@ -245,9 +252,8 @@ def _write_nodes(
     progress("labels", 0.0)
     if base is not None and base_labels is not None:
         with writer.stream("labels", np.int64, num_nodes) as stream:
-            for start in range(
-                0, num_nodes, _CHUNK
-            ):  # node v has the label of base node v % B
+            # node v has the label of base node v % B
+            for start in range(0, num_nodes, _CHUNK):
                 ids = np.arange(start, min(num_nodes, start + _CHUNK), dtype=np.int64)
                 stream.write(
                     np.asarray(base_labels, dtype=np.int64)[ids % base.num_nodes]
@@ -275,10 +281,12 @@ def _write_nodes(
 
 
 def _base_labels(spec: MakeSpec, base: BaseGraph | None) -> Any:
-    """Return the base labels that the copies keep, or None where the result needs labels of its own."""
+    """Return the base labels that the copies keep, or None where the result needs
+    labels of its own."""
     if base is None or spec.labels == "random":
         return None
     if base.labels is not None or spec.kind != "kronecker":
         return base.labels
-    # Kronecker copies keep their neighbourhood and so their communities; a fractal expansion shuffles every block.
+    # Kronecker copies keep their neighbourhood and so their communities; a fractal
+    # expansion shuffles every block.
     return make_labels(spec.node_data, spec.seed, base.indptr, base.indices)

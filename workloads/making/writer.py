@@ -1,5 +1,5 @@
-"""Writer of a dataset, all or nothing: a locked temporary folder, renamed when every part is whole and on disk; and the
-streaming writer of one part."""
+"""Writer of a dataset, all or nothing: a locked temporary folder, renamed when every
+part is whole and on disk; and the streaming writer of one part."""
 
 from __future__ import annotations
 
@@ -49,23 +49,26 @@ _SPARE_BYTES = 1 << 20  # for the manifest and the file system's own blocks
 
 
 class TopologySink(Protocol):
-    """Destination of `indptr` and `indices`, such as a `workloads.making.writer.DatasetWriter`."""
+    """Destination of `indptr` and `indices`, such as a
+    `workloads.making.writer.DatasetWriter`."""
 
     def begin(
         self, part: Any, dtype: npt.DTypeLike, count: int | tuple[int, ...]
     ) -> tuple[Path, int]:
-        """Make a file with its header and its blocks reserved; return it and the data's offset, a multiple of 4096."""
+        """Make a file with its header and its blocks reserved; return it and the data's
+        offset, a multiple of 4096."""
 
     def finish(self, part: Any, xxh3: str | None = None) -> None:
-        """Cut the file to size and flush it to disk; `xxh3` is the digest of header and data."""
+        """Cut the file to size and flush it to disk; `xxh3` is the digest of header and
+        data."""
 
 
 class PartWriter:
-    """Streaming writer of a part of `count` elements (or that shape): fill `buffer()`, `commit` it; or `write` arrays
-    of any length.
+    """Streaming writer of a part of `count` elements (or that shape): fill `buffer()`,
+    `commit` it; or `write` arrays of any length.
 
-    The part is a `DirectStream`, hashed while it is written. A later call raises the first error of a thread:
-    DataIOError where the disk is full or failed.
+    The part is a `DirectStream`, hashed while it is written. A later call raises the
+    first error of a thread: DataIOError where the disk is full or failed.
     """
 
     def __init__(
@@ -85,7 +88,8 @@ class PartWriter:
         self._stream = DirectStream(path, offset, digest=self._hash)
 
     def buffer(self) -> Array:
-        """Return a view of the free part of the current buffer, never empty, to fill with the next elements."""
+        """Return a view of the free part of the current buffer, never empty, to fill
+        with the next elements."""
         return self._stream.room().view(self._dtype)
 
     def commit(self, count: int) -> None:
@@ -119,7 +123,8 @@ class PartWriter:
         error: BaseException | None,
         trace: object,
     ) -> None:
-        """Wait for the disk, then finish the part; every announced element must have been written."""
+        """Wait for the disk, then finish the part; every announced element must have
+        been written."""
         self._stream.close(cancel=error is not None)
         if error is None:
             if self._left:
@@ -130,7 +135,8 @@ class PartWriter:
 
 
 class PartStream:
-    """Writer of one part from its first row to its last, hashed on the way, so that nothing is read back."""
+    """Writer of one part from its first row to its last, hashed on the way, so that
+    nothing is read back."""
 
     def __init__(
         self, file: io.FileIO, part: Part, dtype: np.dtype[Any], shape: tuple[int, ...]
@@ -153,23 +159,29 @@ class PartStream:
 
 
 class DatasetWriter:
-    """Context manager that writes a dataset; a clean exit leaves it complete at `path`, an exception leaves nothing.
+    """Context manager that writes a dataset; a clean exit leaves it complete at `path`,
+    an exception leaves nothing.
 
-    Every part is written once, by `write` (a whole array), `stream` (row by row) or `begin` and `finish` (other code
-    writes the data into the file, from the offset on, even by direct I/O).
+    Every part is written once, by `write` (a whole array), `stream` (row by row) or
+    `begin` and `finish` (other code writes the data into the file, from the offset on,
+    even by direct I/O).
 
     Args:
         path: folder of the dataset, which gives its name.
         recipe: settings of the dataset, for the manifest.
-        replace: whether to replace an existing dataset (at the end, when the new one is whole).
+        replace: whether to replace an existing dataset (at the end, when the new one is
+            whole).
 
     Attributes:
-        folder: temporary folder, for scratch files too; every file in it but the parts is removed at the end.
+        folder: temporary folder, for scratch files too; every file in it but the parts
+            is removed at the end.
         num_classes, notes, stats: content of the manifest besides the files.
-        salt: digest of the salt of generated features, for the manifest's recipe; empty without.
+        salt: digest of the salt of generated features, for the manifest's recipe; empty
+            without.
 
     Raises:
-        DatasetError: `path` exists; the disk is full (names needed and free bytes); the folder cannot be written.
+        DatasetError: `path` exists; the disk is full (names needed and free bytes); the
+            folder cannot be written.
     """
 
     def __init__(
@@ -205,8 +217,8 @@ class DatasetWriter:
         return self
 
     def require_space(self, data_bytes: int) -> None:
-        """Check that the disk has space for `data_bytes` of parts and scratch files; raises DatasetError with the bytes
-        needed and free."""
+        """Check that the disk has space for `data_bytes` of parts and scratch files;
+        raises DatasetError with the bytes needed and free."""
         self._needed = data_bytes + _SPARE_BYTES
         if free_bytes(self.path.parent) < self._needed:
             raise self._no_space()
@@ -216,7 +228,8 @@ class DatasetWriter:
     ) -> tuple[Path, int]:
         """Make the part's file with its header and all its blocks reserved.
 
-        Returns the file and its data's offset, a multiple of 4096; `finish` cuts up to a block written past the end.
+        Returns the file and its data's offset, a multiple of 4096; `finish` cuts up to
+        a block written past the end.
         """
         element = np.dtype(dtype)
         shape = (
@@ -232,7 +245,8 @@ class DatasetWriter:
         size = ALIGNMENT + _data_bytes(element, shape)
         try:
             with path.open("xb", buffering=0) as file:
-                # Reserving first turns a disk that fills up into an error here, not in the middle of a native loop.
+                # Reserving first turns a disk that fills up into an error here, not in
+                # the middle of a native loop.
                 os.posix_fallocate(file.fileno(), 0, size)
                 file.write(padded_header(element, shape))
         except OSError as error:
@@ -243,9 +257,11 @@ class DatasetWriter:
     def finish(
         self, part: Part, xxh3: str | None = None, count: int | None = None
     ) -> None:
-        """Cut the part's file to its exact size, flush it to disk and record its digest.
+        """Cut the part's file to its exact size, flush it to disk and record its
+        digest.
 
-        `xxh3` is the file's digest (None: the file is read back), `count` the rows written where fewer than announced.
+        `xxh3` is the file's digest (None: the file is read back), `count` the rows
+        written where fewer than announced.
         """
         dtype, shape = self._open.pop(part)
         if count is not None:
@@ -280,7 +296,8 @@ class DatasetWriter:
     def stream(
         self, part: Part, dtype: npt.DTypeLike, shape: int | tuple[int, ...]
     ) -> Iterator[PartStream]:
-        """Write the part row by row, in order, within the block; every announced row must be written."""
+        """Write the part row by row, in order, within the block; every announced row
+        must be written."""
         path, offset = self.begin(part, dtype, shape)
         with path.open("r+b", buffering=0) as file:
             file.seek(offset)
@@ -357,12 +374,14 @@ class DatasetWriter:
         sync(self.path.parent)
 
     def _full(self, code: int, extra: int = 0) -> DatasetError:
-        """Return the error of a full disk or, by its `code`, of a used-up quota, to which free space means nothing."""
+        """Return the error of a full disk or, by its `code`, of a used-up quota, to
+        which free space means nothing."""
         if code == errno.ENOSPC:
             return self._no_space(extra)
         reason, fix = fault_of(code)
         return DatasetError(
-            f"dataset {self.path.name!r} cannot be written: {self.path.parent}: {reason}",
+            f"dataset {self.path.name!r} cannot be written: {self.path.parent}: "
+            f"{reason}",
             fix,
         )
 
@@ -370,7 +389,8 @@ class DatasetWriter:
         root = self.path.parent
         needed = max(self._needed, extra)
         return DatasetError(
-            f"no space for dataset {self.path.name!r}: it needs {format_bytes(needed)} ({needed} bytes) in {root}, "
+            f"no space for dataset {self.path.name!r}: it needs "
+            f"{format_bytes(needed)} ({needed} bytes) in {root}, "
             f"{format_bytes(free_bytes(root))} are free",
             "free some, choose another --data-root, or make it smaller",
         )
@@ -398,14 +418,16 @@ def _exists(path: Path) -> OutcoreError:
 
 
 def check_absent(path: Path, replace: bool) -> None:
-    """Check that there is nothing at `path`, unless it may be replaced; raises DatasetError."""
+    """Check that there is nothing at `path`, unless it may be replaced; raises
+    DatasetError."""
     if path.exists() and not replace:
         raise _exists(path)
 
 
 @contextmanager
 def signals_raise() -> Iterator[None]:
-    """Turn SIGTERM and SIGHUP into an exception within the block, so that the temporary folder is removed."""
+    """Turn SIGTERM and SIGHUP into an exception within the block, so that the temporary
+    folder is removed."""
 
     def leave(number: int, frame: FrameType | None) -> NoReturn:
         raise SystemExit(128 + number)

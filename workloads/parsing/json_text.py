@@ -1,4 +1,5 @@
-"""JSON as plain data: a key that an object holds twice, or a number that is not finite, is refused."""
+"""JSON as plain data: a key that an object holds twice, or a number that is not finite,
+is refused."""
 
 from __future__ import annotations
 
@@ -10,8 +11,8 @@ from workloads.parsing.text import ParseError, decoded
 
 
 def parse_json(content: str | bytes) -> Any:
-    """Parse JSON; raises ParseError for text that is no JSON or not UTF-8, a key twice, or a number that is not
-    finite."""
+    """Parse JSON; raises ParseError for text that is no JSON or not UTF-8, a key twice,
+    or a number that is not finite."""
     text = decoded(content)
     try:
         return json.loads(

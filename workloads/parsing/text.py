@@ -1,14 +1,17 @@
-"""Text of a file to parse: its encoding and its lines, and the error of a document that is refused."""
+"""Text of a file to parse: its encoding and its lines, and the error of a document that
+is refused."""
 
 from __future__ import annotations
 
 
 class ParseError(ValueError):
-    """Text that is no YAML or JSON, or is ambiguous; the message names the line where it is known."""
+    """Text that is no YAML or JSON, or is ambiguous; the message names the line where
+    it is known."""
 
 
 def decoded(content: str | bytes) -> str:
-    """Decode UTF-8, with or without a byte order mark; raises ParseError with the line of other bytes."""
+    """Decode UTF-8, with or without a byte order mark; raises ParseError with the line
+    of other bytes."""
     if isinstance(content, str):
         return content
     try:

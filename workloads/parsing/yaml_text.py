@@ -17,7 +17,8 @@ _MERGE = f"{_TAG}merge"
 _MOST_VALUES = 200_000  # an alias counts as what it stands for
 _DEEPEST = 50
 _DIRECTIVE = re.compile(r"^%YAML[ \t]+(?!1\.2\s*$)(\S+)", re.MULTILINE)
-# The core schema of YAML 1.2 (chapter 10.3.2): whatever else stands without quotes is text.
+# The core schema of YAML 1.2 (chapter 10.3.2): whatever else stands without quotes is
+# text.
 _CORE = [
     ("null", re.compile(r"(?:~|null|Null|NULL)?")),
     ("bool", re.compile(r"true|True|TRUE|false|False|FALSE")),
@@ -35,13 +36,16 @@ _VALUES: dict[str, Callable[[str], Any]] = {
 
 
 def parse_yaml(content: str | bytes) -> Any:
-    """Parse one YAML 1.2 document (its core schema): dict with str keys, list, str, int, finite float, bool or None.
+    """Parse one YAML 1.2 document (its core schema): dict with str keys, list, str,
+    int, finite float, bool or None.
 
-    The merge key `<<` of YAML 1.1 adds the keys of the named mappings that its own mapping lacks.
+    The merge key `<<` of YAML 1.1 adds the keys of the named mappings that its own
+    mapping lacks.
 
     Raises:
-        ParseError: the text is no YAML or not UTF-8, has another version, several documents, a key twice, a key that is
-            no text, a tag, a number that is not finite, or aliases that make it too large.
+        ParseError: the text is no YAML or not UTF-8, has another version, several
+            documents, a key twice, a key that is no text, a tag, a number that is not
+            finite, or aliases that make it too large.
     """
     from ruamel.yaml.error import YAMLError
 
@@ -61,7 +65,8 @@ def parse_yaml(content: str | bytes) -> Any:
 
 
 def _compose(text: str) -> Node | None:
-    """Parse the text to a tree of nodes whose tags are those of the core schema; aliases share their node."""
+    """Parse the text to a tree of nodes whose tags are those of the core schema;
+    aliases share their node."""
     from ruamel.yaml import YAML
     from ruamel.yaml.nodes import ScalarNode
     from ruamel.yaml.resolver import VersionedResolver
@@ -78,15 +83,15 @@ def _compose(text: str) -> Node | None:
 
     yaml = YAML(typ="safe", pure=True)
     yaml.Resolver = CoreSchema
-    yaml.composer.warn_double_anchors = (
-        False  # valid YAML: an alias is that of the anchor before it
-    )
+    # valid YAML: an alias is that of the anchor before it
+    yaml.composer.warn_double_anchors = False
     node: Node | None = yaml.compose(text)
     return node
 
 
 class _Construction:
-    """Plain data of one tree of nodes; counts its values, since aliases of aliases grow without bound."""
+    """Plain data of one tree of nodes; counts its values, since aliases of aliases grow
+    without bound."""
 
     def __init__(self) -> None:
         self._count = 0
@@ -119,7 +124,8 @@ class _Construction:
             if key in lines:
                 _refuse(
                     key_node,
-                    f"the key {key!r} is in line {lines[key]} already, keep one of them",
+                    f"the key {key!r} is in line {lines[key]} already, keep one of "
+                    "them",
                 )
             lines[key] = key_node.start_mark.line + 1
             value = self.value(value_node, depth + 1)
@@ -131,7 +137,8 @@ class _Construction:
 
 
 def _merged(node: Node, value: Any) -> dict[str, Any]:
-    """Return the keys of the mappings that a merge key names; the first that has a key gives its value."""
+    """Return the keys of the mappings that a merge key names; the first that has a key
+    gives its value."""
     sources = value if isinstance(value, list) else [value]
     if not all(isinstance(source, dict) for source in sources):
         _refuse(node, "the merge key `<<` names no mapping")
@@ -171,5 +178,8 @@ def _reason(error: Any, text: str) -> str:
         said = [part for part in (error.context, error.problem) if part]
         return f"line {mark.line + 1}: {' '.join(' '.join(said).split())}"
     if (position := getattr(error, "position", None)) is not None:
-        return f"line {line_at(text, position)}: it has a character that YAML does not allow"
+        return (
+            f"line {line_at(text, position)}: it has a character that YAML does not "
+            "allow"
+        )
     return " ".join(str(error).split())

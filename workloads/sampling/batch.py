@@ -11,14 +11,17 @@ Lists = Int32Array | Int64Array
 
 @dataclass(frozen=True)
 class Block:
-    """One hop as a bipartite graph from source to destination nodes, in CSR by destination.
+    """One hop as a bipartite graph from source to destination nodes, in CSR by
+    destination.
 
-    Source and destination nodes are prefixes of `SampledBatch.nodes`: the first `num_src` and the first `num_dst` of
-    it, so destinations are the first `num_dst` sources.
+    Source and destination nodes are prefixes of `SampledBatch.nodes`: the first
+    `num_src` and the first `num_dst` of it, so destinations are the first `num_dst`
+    sources.
     """
 
     indptr: Int64Array  # [num_dst + 1]
-    indices: Int32Array  # [num_edges], positions among the sources, by (destination, position in its list)
+    # [num_edges], positions among the sources, by (destination, position in its list)
+    indices: Int32Array
     num_src: int
     num_dst: int
 
@@ -30,14 +33,18 @@ class Block:
 
 @dataclass(frozen=True)
 class SampledBatch:
-    """One mini-batch, a function of the workload alone (architecture: "The mini-batch is the same for everyone")."""
+    """One mini-batch, a function of the workload alone (architecture: "The mini-batch
+    is the same for everyone")."""
 
     epoch: int
     index: int  # position in the epoch's seed plan
-    nodes: Int64Array  # [num_nodes], original ids, unique: seed nodes as drawn, then each hop's new nodes by ascending id
+    # [num_nodes], original ids, unique: seed nodes as drawn, then each hop's new nodes
+    # by ascending id
+    nodes: Int64Array
     num_seeds: int  # number of seed nodes, the first of `nodes`
-    # Of the hops, input layer first: `blocks[0].num_src == len(nodes)`, `blocks[-1].num_dst == num_seeds`. ShaDow
-    # repeats one block from all nodes to all nodes; its scores are the first `num_seeds` rows.
+    # Of the hops, input layer first: `blocks[0].num_src == len(nodes)`,
+    # `blocks[-1].num_dst == num_seeds`. ShaDow repeats one block from all nodes to all
+    # nodes; its scores are the first `num_seeds` rows.
     blocks: tuple[Block, ...]
     labels: Int64Array  # [num_seeds]
     # Counters and local ids are no part of the digest.

@@ -16,7 +16,8 @@ from workloads.sampling.make import make_sampler, make_seed_plan
 from workloads.sampling.neighbor import NeighborSampler
 from workloads.workload import Workload
 
-# The harness may have sampled fewer epochs than a run has: allow for larger mini-batches in the others.
+# The harness may have sampled fewer epochs than a run has: allow for larger
+# mini-batches in the others.
 _SLACK_SHARE = 0.05
 _SLACK_DEVIATIONS = 3.0
 
@@ -67,8 +68,8 @@ def _identity(workload: Workload) -> tuple[Hashable, ...]:
 
 
 def keep_bounds(workload: Workload, bounds: BatchBounds) -> None:
-    """Make `largest_batch(workload)` return `bounds` in this process: the harness finds them outside the worker's
-    memory cap, over all epochs of the run."""
+    """Make `largest_batch(workload)` return `bounds` in this process: the harness finds
+    them outside the worker's memory cap, over all epochs of the run."""
     _KEPT[_identity(workload)] = bounds
 
 
@@ -79,11 +80,13 @@ def largest_batch(
     sampler: NeighborSampler | None = None,
     progress: Callable[[str, float], None] = lambda what, share: None,
 ) -> BatchBounds:
-    """Compute exact bounds of the batches of epochs 0 to `epochs - 1`, by sampling all of them.
+    """Compute exact bounds of the batches of epochs 0 to `epochs - 1`, by sampling all
+    of them.
 
-    Costs the sampling of those epochs and holds one batch at a time; the harness keeps the result with the workload.
-    `epochs` counts warm-up too; `sampler` is one of this workload, None: a new one; `progress` is called with the task
-    and its completed share. Raises InputError for no epoch.
+    Costs the sampling of those epochs and holds one batch at a time; the harness keeps
+    the result with the workload. `epochs` counts warm-up too; `sampler` is one of this
+    workload, None: a new one; `progress` is called with the task and its completed
+    share. Raises InputError for no epoch.
     """
     fault = f"epochs is {epochs}"
     require(epochs >= 1, fault, "give at least 1")
@@ -118,7 +121,9 @@ class Bounds:
     sampled_bytes: int  # bytes of a sampled mini-batch's arrays
     scratch_bytes: int  # working memory of one sampler
     num_batches: int  # mini-batches an epoch
-    seed_bytes: int = 0  # of a seed plan and an epoch's mini-batches: the training nodes twice, and a copy of half
+    # of a seed plan and an epoch's mini-batches: the training nodes twice, and a copy
+    # of half
+    seed_bytes: int = 0
 
 
 _LOCK = threading.Lock()
@@ -128,8 +133,9 @@ _FOUND: dict[tuple[Hashable, ...], Bounds] = {}
 def batch_bounds(workload: Workload) -> Bounds:
     """Return the bounds of this workload, computed once a process.
 
-    Adds a twentieth or three standard deviations, whichever is more, to the exact sizes of `largest_batch` (computed by
-    the harness outside the cap); never exceeds the graph's number of nodes.
+    Adds a twentieth or three standard deviations, whichever is more, to the exact sizes
+    of `largest_batch` (computed by the harness outside the cap); never exceeds the
+    graph's number of nodes.
     """
     key = _identity(workload)
     with _LOCK:
@@ -137,7 +143,8 @@ def batch_bounds(workload: Workload) -> Bounds:
             return _FOUND[key]
         exact = largest_batch(workload)
         nodes = exact.nodes_by_batch
-        # The last mini-batch of an epoch is often short, which would inflate the spread.
+        # The last mini-batch of an epoch is often short, which would inflate the
+        # spread.
         spread = float(nodes[:, :-1].std()) if nodes.shape[1] > 2 else 0.0
         slack = max(_SLACK_SHARE * exact.max_nodes, _SLACK_DEVIATIONS * spread)
         max_nodes = min(workload.dataset.num_nodes, exact.max_nodes + math.ceil(slack))

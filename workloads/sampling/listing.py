@@ -1,7 +1,8 @@
-"""Listing of samplers: modules of this folder that declare `SAMPLER`, and others by name (`package.module:NAME`).
+"""Listing of samplers: modules of this folder that declare `SAMPLER`, and others by
+name (`package.module:NAME`).
 
-Nothing lists them by hand: settings, experiments, the conformance check and the loader read this listing. Listing names
-imports no sampler.
+Nothing lists them by hand: settings, experiments, the conformance check and the loader
+read this listing. Listing names imports no sampler.
 """
 
 from __future__ import annotations
@@ -25,16 +26,17 @@ class SamplerKind:
     """A sampler, by the facts that the rest of the code asks for."""
 
     title: str  # name in the middle of a sentence, such as `layer-wise`
-    make: Callable[
-        ..., Any
-    ]  # makes a `NeighborSampler` from the workload and that class's keyword arguments
+    # makes a `NeighborSampler` from the workload and that class's keyword arguments
+    make: Callable[..., Any]
     example: tuple[int, ...]  # fan-outs of the conformance check's case
     replacement: bool = True  # whether it can draw with replacement
-    by_layer: bool = False  # whether nodes are drawn for a whole layer, so that edges belong to layers instead of hops
-    one_subgraph: bool = False  # whether all layers run on one subgraph; a model may then have any number of layers
-    out_of_core: bool = (
-        False  # whether sampling by passes over the graph file supports it
-    )
+    # whether nodes are drawn for a whole layer, so that edges belong to layers instead
+    # of hops
+    by_layer: bool = False
+    # whether all layers run on one subgraph; a model may then have any number of layers
+    one_subgraph: bool = False
+    # whether sampling by passes over the graph file supports it
+    out_of_core: bool = False
 
 
 @functools.cache
@@ -56,8 +58,8 @@ def choices() -> str:
 
 
 def find(name: str) -> SamplerKind:
-    """Return the sampler called `name`: one of `names()`, or `package.module:NAME` of a sampler outside this folder;
-    raises InputError where there is none."""
+    """Return the sampler called `name`: one of `names()`, or `package.module:NAME` of a
+    sampler outside this folder; raises InputError where there is none."""
     if ":" not in name:
         fault = f"there is no sampler {name!r}"
         fix = f"use {choices()}, or package.module:NAME"

@@ -32,9 +32,11 @@ def make_sampler(
     Args:
         workload: workload to sample.
         indptr, labels: [N + 1] and [N]; by default loaded into memory.
-        indices: [E]; by default memory-mapped for random access, so that the page cache fills the budget.
+        indices: [E]; by default memory-mapped for random access, so that the page cache
+            fills the budget.
         threads, cached, names: as for `NeighborSampler`.
-        hops: number of hops to sample, from the seed nodes on, equal to the first of the whole batch. None: all.
+        hops: number of hops to sample, from the seed nodes on, equal to the first of
+            the whole batch. None: all.
 
     Raises:
         InputError: the sampler is unknown, or has no such number of hops.
@@ -70,7 +72,8 @@ def make_sampler(
 
 
 def make_seed_plan(workload: Workload) -> SeedPlan | PartitionPlan:
-    """Make a workload's seed plan, over the dataset's training nodes or those of this rank's partition."""
+    """Make a workload's seed plan, over the dataset's training nodes or those of this
+    rank's partition."""
     sampler = workload.sampler
     train = workload.dataset.load("train")
     options: dict[str, Any] = {

@@ -1,9 +1,11 @@
-"""The neighbour sampler: every hop expands its whole destination set, by the same uniform draws for every system.
+"""The neighbour sampler: every hop expands its whole destination set, by the same
+uniform draws for every system.
 
-The draws (GraphSAGE's fixed-size neighbourhood sampling, Hamilton, Ying and Leskovec 2017, section 3.1) are keyed by
-the run's seed and by (epoch, batch, hop, original node id); `workloads/native/base/draws.hpp` has the counter layout.
-The other samplers share its calls, counters and canonical order, so a system that treats sampling as a black box feeds
-their batches unchanged.
+The draws (GraphSAGE's fixed-size neighbourhood sampling, Hamilton, Ying and Leskovec
+2017, section 3.1) are keyed by the run's seed and by (epoch, batch, hop, original node
+id); `workloads/native/base/draws.hpp` has the counter layout. The other samplers share
+its calls, counters and canonical order, so a system that treats sampling as a black box
+feeds their batches unchanged.
 """
 
 from __future__ import annotations
@@ -23,25 +25,31 @@ _VERIFY = "check the dataset with `outcore data verify`"
 
 
 class NeighborSampler:
-    """Sampler of mini-batches from CSC arrays (in-neighbours) in memory or memory-mapped.
+    """Sampler of mini-batches from CSC arrays (in-neighbours) in memory or
+    memory-mapped.
 
-    A batch depends on its arguments and the graph alone: not on `threads`, the index dtype or earlier batches. Working
-    memory is bounded by the largest batch, not by the number of nodes.
+    A batch depends on its arguments and the graph alone: not on `threads`, the index
+    dtype or earlier batches. Working memory is bounded by the largest batch, not by the
+    number of nodes.
 
     Args:
         indptr: int64 [N + 1], where each node's neighbour list begins.
         indices: int32 or int64 [E], the neighbour lists.
-        fanout: neighbours a node and hop, first entry next to the seed nodes; -1 takes the whole list.
+        fanout: neighbours a node and hop, first entry next to the seed nodes; -1 takes
+            the whole list.
         seed: seed of the run, which keys every draw.
-        replace: whether to draw with replacement: `fanout` draws from every non-empty list (-1 still takes it once).
-        threads: number of threads that share one batch; more than the cores help where `indices` is memory-mapped,
-            since the threads wait for its pages.
+        replace: whether to draw with replacement: `fanout` draws from every non-empty
+            list (-1 still takes it once).
+        threads: number of threads that share one batch; more than the cores help where
+            `indices` is memory-mapped, since the threads wait for its pages.
         labels: int64 [N], or None for labels of -1.
-        cached: neighbour cache (address int64 [N], lists of the dtype of `indices`): node v's list is read from
-            `lists[address[v]:]` instead of `indices`; -1: not cached. The batch stays the same.
-        names: int64 [N], for a renumbered graph: node v's original id. Draws are keyed, nodes ordered and returned by
-            original ids, so where each list keeps the original's order (its entries renumbered) the batch is that of
-            the original graph; `labels` then go by local id.
+        cached: neighbour cache (address int64 [N], lists of the dtype of `indices`):
+            node v's list is read from `lists[address[v]:]` instead of `indices`; -1:
+            not cached. The batch stays the same.
+        names: int64 [N], for a renumbered graph: node v's original id. Draws are keyed,
+            nodes ordered and returned by original ids, so where each list keeps the
+            original's order (its entries renumbered) the batch is that of the original
+            graph; `labels` then go by local id.
 
     Raises:
         InputError: a shape, dtype, fan-out or seed is invalid.
@@ -82,7 +90,10 @@ class NeighborSampler:
         require(0 <= seed < 1 << 64, fault, "give a whole number from 0 to 2^64 - 1")
         fault = f"threads is {threads}"
         require(threads >= 1, fault, "give at least 1")
-        fault = f"indptr runs from {indptr[0]} to {indptr[-1]} but there are {len(indices)} neighbours"
+        fault = (
+            f"indptr runs from {indptr[0]} to {indptr[-1]} but there are "
+            f"{len(indices)} neighbours"
+        )
         require(
             int(indptr[0]) == 0 and int(indptr[-1]) == len(indices),
             fault,
@@ -102,7 +113,10 @@ class NeighborSampler:
                 and address.dtype == np.int64
                 and lists.dtype == indices.dtype
             )
-            fault = f"the neighbour cache is {address.dtype} {list(address.shape)} over {lists.dtype} lists"
+            fault = (
+                f"the neighbour cache is {address.dtype} {list(address.shape)} over "
+                f"{lists.dtype} lists"
+            )
             fix = (
                 f"give addresses int64 [{self.num_nodes}] and lists of {indices.dtype}"
             )
@@ -143,25 +157,35 @@ class NeighborSampler:
         *,
         local_seeds: Int64Array | None = None,
     ) -> SampledBatch:
-        """Sample one mini-batch without the GIL; any number of threads may call at once.
+        """Sample one mini-batch without the GIL; any number of threads may call at
+        once.
 
         Args:
             epoch: number of the epoch, below 2^16.
-            batch: position in the epoch's seed plan, below 2^26. Ranks pass the same number for their parts of one
-                step: a node then draws the same on all ranks, as in one process with all their seed nodes.
+            batch: position in the epoch's seed plan, below 2^26. Ranks pass the same
+                number for their parts of one step: a node then draws the same on all
+                ranks, as in one process with all their seed nodes.
             seeds: int64 [n], distinct original node ids.
-            local_seeds: int64 [n], their ids in the renumbered graph; required with `names`, and only then.
+            local_seeds: int64 [n], their ids in the renumbered graph; required with
+                `names`, and only then.
 
         Raises:
-            InputError: a seed node is repeated or unknown, a number is out of range, or `local_seeds` are other nodes.
+            InputError: a seed node is repeated or unknown, a number is out of range, or
+                `local_seeds` are other nodes.
             DatasetError: the graph's arrays contradict each other.
         """
         named = 0 <= epoch < _native.MAX_EPOCH and 0 <= batch < _native.MAX_BATCH
-        fix = f"an epoch is below {_native.MAX_EPOCH} and a batch below {_native.MAX_BATCH}"
+        fix = (
+            f"an epoch is below {_native.MAX_EPOCH} and a batch below "
+            f"{_native.MAX_BATCH}"
+        )
         fault = f"epoch {epoch}, batch {batch} cannot be named"
         require(named, fault, fix)
         seeds = start = np.ascontiguousarray(seeds, dtype=np.int64)
-        fault = "local_seeds go with the names of a renumbered graph, and one of them is missing"
+        fault = (
+            "local_seeds go with the names of a renumbered graph, and one of them is "
+            "missing"
+        )
         require(
             (self._names is None) == (local_seeds is None), fault, "give both or none"
         )
@@ -200,7 +224,8 @@ class NeighborSampler:
 
     @property
     def scratch_bytes(self) -> int:
-        """Bytes of working memory of all threads that sampled so far, without batches under way."""
+        """Bytes of working memory of all threads that sampled so far, without batches
+        under way."""
         return int(self._native.scratch_bytes())
 
 

@@ -1,5 +1,6 @@
-"""The neighbour sampler of other libraries' kind: a hop expands only the nodes found first in the hop before, as PyG's
-does, where ours expands all nodes so far. No system of ours draws by it; it tells how large such mini-batches are."""
+"""The neighbour sampler of other libraries' kind: a hop expands only the nodes found
+first in the hop before, as PyG's does, where ours expands all nodes so far. No system
+of ours draws by it; it tells how large such mini-batches are."""
 
 from __future__ import annotations
 
@@ -15,12 +16,14 @@ from workloads.sampling.make import make_sampler, make_seed_plan
 from workloads.sampling.neighbor import NeighborSampler
 from workloads.workload import Workload
 
-#: Nodes whose neighbours a hop draws: all so far, or those found first in the hop before.
+#: Nodes whose neighbours a hop draws: all so far, or those found first in the hop
+#: before.
 Expands = Literal["all", "new"]
 
 
 class Drawn(NamedTuple):
-    """Nodes int64 [n] of a mini-batch, its number of edges, and its seed nodes int64 [s]."""
+    """Nodes int64 [n] of a mini-batch, its number of edges, and its seed nodes int64
+    [s]."""
 
     nodes: Int64Array
     edges: int
@@ -30,10 +33,12 @@ class Drawn(NamedTuple):
 def drawn_batches(
     workload: Workload, epoch: int, expands: Expands, indptr: Int64Array, indices: Lists
 ) -> Iterator[Drawn]:
-    """Draw the mini-batches of an epoch, over all ranks, by a sampler that expands nodes in one of two ways.
+    """Draw the mini-batches of an epoch, over all ranks, by a sampler that expands
+    nodes in one of two ways.
 
     Args:
-        workload, epoch: workload whose seed plan, fan-outs and seed are used, and number of the epoch.
+        workload, epoch: workload whose seed plan, fan-outs and seed are used, and
+            number of the epoch.
         expands: nodes whose neighbours a hop draws; `new` is for the neighbour sampler.
         indptr, indices: the graph's arrays.
     """

@@ -14,22 +14,24 @@ from workloads.errors import InputError, require
 
 @dataclass(eq=False)
 class SeedPlan:
-    """Seed nodes of each epoch's mini-batches on one rank; a function of its arguments alone.
+    """Seed nodes of each epoch's mini-batches on one rank; a function of its arguments
+    alone.
 
-    An epoch's order is a Philox-keyed Fisher-Yates shuffle in native code, so it is the same with every numpy. A *step*
-    is the next `world * batch_size` nodes of the order, of which every rank takes an equal part, in rank order; all
-    ranks have the same number of batches. The last step may be short and is then split as evenly as possible; with
-    fewer nodes than ranks it is left out (with a shuffle, other nodes each epoch). One rank leaves nothing out. Raises
-    InputError where there are fewer training nodes than ranks, or a number is out of range.
+    An epoch's order is a Philox-keyed Fisher-Yates shuffle in native code, so it is the
+    same with every numpy. A *step* is the next `world * batch_size` nodes of the order,
+    of which every rank takes an equal part, in rank order; all ranks have the same
+    number of batches. The last step may be short and is then split as evenly as
+    possible; with fewer nodes than ranks it is left out (with a shuffle, other nodes
+    each epoch). One rank leaves nothing out. Raises InputError where there are fewer
+    training nodes than ranks, or a number is out of range.
     """
 
     train: IntegerArray  # [n], ids of the training nodes, distinct
     batch_size: int  # seed nodes a batch and rank
     _: KW_ONLY
     seed: int  # of the run
-    shuffle: bool = (
-        True  # whether to shuffle anew every epoch; if not, `train` is the order
-    )
+    # whether to shuffle anew every epoch; if not, `train` is the order
+    shuffle: bool = True
     rank: int = 0
     world: int = 1  # number of ranks
     max_batches: int = 0  # most batches an epoch (0: all)
@@ -61,7 +63,8 @@ class SeedPlan:
         )
 
     def batches(self, epoch: int) -> list[Int64Array]:
-        """Return the seed nodes of this rank's batches, in order: `num_batches` int64 arrays, each <= `batch_size`."""
+        """Return the seed nodes of this rank's batches, in order: `num_batches` int64
+        arrays, each <= `batch_size`."""
         fault = f"epoch is {epoch}"
         fix = f"give a number from 0 to {_native.MAX_EPOCH - 1}"
         require(0 <= epoch < _native.MAX_EPOCH, fault, fix)
@@ -70,9 +73,8 @@ class SeedPlan:
             _native.shuffle(order, self.seed, epoch)
         step = self.batch_size * self.world
         if 2 * step * self.num_batches < len(order):
-            order = order[
-                : step * self.num_batches
-            ].copy()  # the others need not stay in memory
+            # the others need not stay in memory
+            order = order[: step * self.num_batches].copy()
         parts = []
         for number in range(self.num_batches):
             nodes = order[number * step : (number + 1) * step]
@@ -84,13 +86,15 @@ class SeedPlan:
 
 
 class PartitionPlan:
-    """Seed plan of a rank that trains the nodes of its own partition (PaGraph, Section 3.2).
+    """Seed plan of a rank that trains the nodes of its own partition (PaGraph, Section
+    3.2).
 
-    Every rank has as many mini-batches as the rank with the most nodes needs; each cuts its own nodes, shuffled anew
-    every epoch, into that many parts as even as possible, so that no node is lost and all ranks step together. Args are
-    those of `SeedPlan`, but `partition_of` is [T], the rank of each training node, and `batch_size` the most seed nodes
-    of a mini-batch. Raises InputError where a rank has fewer training nodes than mini-batches, or a number is out of
-    range.
+    Every rank has as many mini-batches as the rank with the most nodes needs; each cuts
+    its own nodes, shuffled anew every epoch, into that many parts as even as possible,
+    so that no node is lost and all ranks step together. Args are those of `SeedPlan`,
+    but `partition_of` is [T], the rank of each training node, and `batch_size` the most
+    seed nodes of a mini-batch. Raises InputError where a rank has fewer training nodes
+    than mini-batches, or a number is out of range.
     """
 
     def __init__(
@@ -104,14 +108,20 @@ class PartitionPlan:
         max_batches: int = 0,
         **order: Any,
     ) -> None:
-        fault = f"the partition tells of {len(partition_of)} training nodes, the dataset has {len(train)}"
+        fault = (
+            f"the partition tells of {len(partition_of)} training nodes, the dataset "
+            f"has {len(train)}"
+        )
         require(len(partition_of) == len(train), fault, "make it for this dataset")
         counts = np.bincount(partition_of, minlength=world)
         if len(counts) > world or not 0 <= rank < world:
             fault = f"the partition has {len(counts)} parts for {world} ranks"
             raise InputError(fault, "make it for this many ranks")
         self._parts = -(-int(counts.max()) // batch_size)
-        fault = f"a rank has {int(counts.min())} training nodes for {self._parts} mini-batches"
+        fault = (
+            f"a rank has {int(counts.min())} training nodes for {self._parts} "
+            "mini-batches"
+        )
         require(int(counts.min()) >= self._parts, fault, "raise batch_size")
         self._own = SeedPlan(
             np.asarray(train)[partition_of == rank], int(counts[rank]), **order
@@ -122,7 +132,8 @@ class PartitionPlan:
         )
 
     def batches(self, epoch: int) -> list[Int64Array]:
-        """Return the seed nodes of each batch of this rank, in order: `num_batches` int64 arrays."""
+        """Return the seed nodes of each batch of this rank, in order: `num_batches`
+        int64 arrays."""
         (nodes,) = self._own.batches(epoch)
         return [
             part.copy()

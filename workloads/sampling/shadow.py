@@ -1,4 +1,5 @@
-"""The ShaDow sampler, which draws one subgraph for a whole mini-batch and all layers."""
+"""The ShaDow sampler, which draws one subgraph for a whole mini-batch and all
+layers."""
 
 from __future__ import annotations
 
@@ -13,16 +14,20 @@ from workloads.sampling.neighbor import NeighborSampler
 
 
 class ShadowSampler(NeighborSampler):
-    """Sampler of a subgraph of bounded depth around the seed nodes, on all of which every layer runs (shaDow-GNN).
+    """Sampler of a subgraph of bounded depth around the seed nodes, on all of which
+    every layer runs (shaDow-GNN).
 
-    Its nodes are those that the neighbour sampler reaches from the seed nodes, one hop for each fan-out; its edges are
-    all edges of the graph between them (the induced subgraph). Its one block, from all nodes to all nodes, is repeated
-    for each of the model's `layers`; scores are read out at the seed nodes, the first rows. So depth (fan-outs) and
-    layers are independent. The seed nodes of a mini-batch share one subgraph, where the paper gives each its own: each
-    node's row is then needed once a batch, and a seed node may also receive messages from nodes that only another seed
+    Its nodes are those that the neighbour sampler reaches from the seed nodes, one hop
+    for each fan-out; its edges are all edges of the graph between them (the induced
+    subgraph). Its one block, from all nodes to all nodes, is repeated for each of the
+    model's `layers`; scores are read out at the seed nodes, the first rows. So depth
+    (fan-outs) and layers are independent. The seed nodes of a mini-batch share one
+    subgraph, where the paper gives each its own: each node's row is then needed once a
+    batch, and a seed node may also receive messages from nodes that only another seed
     node reached.
 
-    Reads the drawn entries of the hops and the whole lists of all nodes. Other args as `NeighborSampler`.
+    Reads the drawn entries of the hops and the whole lists of all nodes. Other args as
+    `NeighborSampler`.
     """
 
     kind: ClassVar[str] = "shadow"
@@ -41,7 +46,8 @@ class ShadowSampler(NeighborSampler):
         *,
         local_seeds: Int64Array | None = None,
     ) -> SampledBatch:
-        """Sample one mini-batch, as `NeighborSampler.sample`; all its blocks are the same one."""
+        """Sample one mini-batch, as `NeighborSampler.sample`; all its blocks are the
+        same one."""
         sampled = super().sample(epoch, batch, seeds, local_seeds=local_seeds)
         return replace(sampled, blocks=sampled.blocks * self._layers)
 
