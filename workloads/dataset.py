@@ -70,7 +70,7 @@ class Dataset:
 
     @property
     def origin(self) -> str:
-        """Where the graph comes from, by its manifest's recipe."""
+        """Origin of the graph, by its manifest's recipe."""
         recipe = self.manifest.recipe
         if recipe.get("how") == "make":
             return f"generated ({recipe.get('kind')})"
@@ -80,7 +80,7 @@ class Dataset:
 
     @property
     def salt(self) -> str:
-        """Digest of the salt of generated features; `none` for those of an older
+        """Digest of the salt of generated features; `none` for a dataset of an older
         Outcore, which a worker can compute; empty for features that were not
         generated."""
         without = "none" if self.manifest.generates_features else ""
@@ -229,7 +229,7 @@ class Dataset:
         range.
 
         `progress` is called with the part's name and the fraction of bytes read.
-        Returns one sentence for each fault.
+        Returns a sentence for each fault.
         """
         found: dict[Part, str] = {}
         faults: list[str] = []

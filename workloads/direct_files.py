@@ -1,5 +1,5 @@
 """Direct I/O of whole pages (errors name file and offset), page-aligned private memory,
-and maps of files whose touched pages are unmapped during a scan."""
+and maps of files whose accessed pages are unmapped during a scan."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from workloads.errors import DataIOError, fault_of
 
 PAGE = 4096
 N = TypeVar("N", int, Int64Array)
-# cached pages are mapped 16 at a time, so a gigabyte comes back in a tenth of a second
+# cached pages are mapped 16 at a time, so a gigabyte is mapped again in 0.1 seconds
 _EVERY_S = 0.002
 _SMALL_BYTES = 64 << 20
 _HUGE_PAGE_BYTES = 2 << 20
@@ -160,7 +160,7 @@ def read_ahead(part: Array) -> None:
 
 
 def advise_random(array: Any) -> None:
-    """Tell the kernel not to read ahead in a memory-mapped array; does nothing for an
+    """Switch off the kernel's read-ahead of a memory-mapped array; does nothing for an
     array in memory."""
     mapping = getattr(array, "_mmap", None)
     if isinstance(mapping, mmap.mmap):
@@ -175,7 +175,7 @@ def small_maps(*arrays: Any) -> Iterator[None]:
     A scan through a map adds every page to the process's resident set until the map is
     closed, so a graph of 100 GB would seem to take 100 GB and, in a memory cgroup,
     would evict needed pages. Other arrays and small maps are left alone. Native loops
-    may read meanwhile: an unmapped page comes back at the next touch.
+    may read meanwhile: an unmapped page is mapped again at its next access.
     """
     large = [
         array

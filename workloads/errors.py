@@ -1,4 +1,4 @@
-"""Errors that a user may see: each names the fault and its fix in one sentence."""
+"""Errors that a user may see: each gives the fault and its fix in a sentence."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def _file_size() -> tuple[str, str]:
     )
 
 
-#: Cause and fix by the number of the error, wherever it comes from.
+#: Cause and fix by the number of the error.
 _CAUSES: dict[int, Callable[[], tuple[str, str]]] = {
     errno.EMFILE: _open_files,
     errno.ENFILE: lambda: (
@@ -191,7 +191,7 @@ class DataIOError(OutcoreError):
     def of(
         cls, error: OSError, message: str, path: object, fix: str = ""
     ) -> DataIOError:
-        """Return the error for a failed call on `path`; reason and fix are those of
+        """Return the error for a failed call on `path`; reason and fix are from
         `from_os`."""
         reason, own = fault_of(error, fix)
         return cls(

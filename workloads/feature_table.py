@@ -41,8 +41,7 @@ class SplitTable:
         return self.host.dtype
 
     def split(self, rows: torch.Tensor) -> tuple[int, int]:
-        """Count the `rows` (int64 [n] on the host) that lie on the device, and those in
-        host memory."""
+        """Count the `rows` (int64 [n] on the host) on the device and in host memory."""
         cut = self.device.shape[0]
         on_device = _native.count_below(rows.numpy(), cut) if cut else 0
         return on_device, int(rows.shape[0]) - on_device

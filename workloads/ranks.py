@@ -116,5 +116,5 @@ class RankGroup:
             function(*args, **options)
         except RuntimeError as error:  # how gloo and nccl report a lost connection
             raise PeerLost(
-                "another process of this run ended", "see what it said in worker.log"
+                "another process of this run ended", "read its error in worker.log"
             ) from error

@@ -108,7 +108,7 @@ def row_sums(
     Args:
         x: float [rows, dim], contiguous.
         indptr, indices: int32 or int64 [n + 1], and [edges] of the same type.
-        weights: [edges] of x's type, or None for ones.
+        weights: [edges] of x's type; None: 1 each.
     """
     if indices.shape[0] == 0:
         return x.new_zeros(indptr.shape[0] - 1, x.shape[1])

@@ -21,11 +21,12 @@ def free_bytes(folder: Path) -> int:
 
 
 class TemporaryFolder:
-    """Context manager of a private temporary folder under `root`, for what will be
-    called `name`.
+    """Context manager of a private temporary folder under `root`, for files that will
+    be called `name`.
 
-    Removed at the end, unless renamed by then, and by the next one under `root` where
-    this process was killed. Another one may be made in it.
+    The folder is removed at the end, unless renamed by then; after a kill of the
+    process, the next temporary folder under `root` removes it. Temporary folders can be
+    nested.
     """
 
     def __init__(self, root: Path, name: str) -> None:

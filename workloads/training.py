@@ -44,8 +44,8 @@ class Adam:
     """Adam with torch's defaults; torch's own class imports its compiler, a second and
     100 MB before any data.
 
-    The parameters become views of one tensor, so that a step takes eight operations,
-    not eight a parameter.
+    The parameters become views of one tensor, so that a step takes eight operations in
+    total, not eight for each parameter.
     """
 
     def __init__(self, parameters: Sequence[Tensor], learning_rate: float) -> None:
@@ -67,7 +67,7 @@ class Adam:
         self._steps += 1
         size = self._learning_rate / (1 - beta1**self._steps)
         root = (1 - beta2**self._steps) ** 0.5
-        gradient = torch.cat([one.reshape(-1) for one in gradients])
+        gradient = torch.cat([gradient.reshape(-1) for gradient in gradients])
         self._mean.lerp_(gradient, 1 - beta1)
         self._square.mul_(beta2).addcmul_(gradient, gradient, value=1 - beta2)
         self._values.addcdiv_(
@@ -295,7 +295,7 @@ class Trainer:
             for block, more in zip(batch.blocks, loops, strict=True)
         ]
         alias = [] if rows is None else [rows.numpy()]
-        # The whole structure in one copy.
+        # The whole structure in a single copy.
         labels, *there = self.accelerator.upload(
             [batch.labels, *alias, *itertools.chain(*pairs)]
         )

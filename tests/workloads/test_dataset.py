@@ -115,7 +115,7 @@ def test_load_refuses_a_file_truncated_after_opening(tiny_dataset: Dataset, tmp_
 
 
 def test_verify_names_both_of_two_swapped_files(tiny_dataset: Dataset, tmp_path: Path) -> None:
-    """valid and test have the same shape, so only their digests tell them apart."""
+    """valid and test have the same shape, so only their digests differ."""
     dataset = copy_of(tiny_dataset, tmp_path / "bad")
     valid, test = dataset.file("valid"), dataset.file("test")
     valid.rename(tmp_path / "kept")
@@ -155,7 +155,7 @@ def test_open_refuses_a_missing_file_and_an_invalid_header(tiny_dataset: Dataset
 
 
 @pytest.mark.parametrize(
-    ("change", "said"),
+    ("change", "message"),
     [
         ({"version": 2}, "format version 2"),
         ({"num_nodes": 7}, "shape"),
@@ -165,12 +165,12 @@ def test_open_refuses_a_missing_file_and_an_invalid_header(tiny_dataset: Dataset
     ],
 )
 def test_open_refuses_a_manifest_that_contradicts_the_files(
-    tiny_dataset: Dataset, tmp_path: Path, change: dict[str, object], said: str
+    tiny_dataset: Dataset, tmp_path: Path, change: dict[str, object], message: str
 ) -> None:
     dataset = copy_of(tiny_dataset, tmp_path / "bad")
     path = dataset.path / "dataset.json"
     path.write_text(json.dumps(json.loads(path.read_text()) | change))
-    with pytest.raises(DatasetError, match=said):
+    with pytest.raises(DatasetError, match=message):
         Dataset.open(dataset.path)
     path.write_text("{")
     with pytest.raises(DatasetError, match="not JSON"):
@@ -195,7 +195,7 @@ def write_parts(path: Path, **changed: np.ndarray) -> Dataset:
 
 
 @pytest.mark.parametrize(
-    ("part", "values", "said"),
+    ("part", "values", "message"),
     [
         ("indptr", [0, 3, 2, 3], "decreases after node 1"),
         ("indptr", [0, 1, 2, 2], "not 0 to 3"),
@@ -209,12 +209,12 @@ def write_parts(path: Path, **changed: np.ndarray) -> Dataset:
     ],
 )
 def test_verify_finds_wrong_contents_behind_right_digests(
-    tmp_path: Path, part: str, values: list[int], said: str
+    tmp_path: Path, part: str, values: list[int], message: str
 ) -> None:
     assert write_parts(tmp_path / "good").verify() == []
     dtype = np.int32 if part == "indices" else np.int64
     faults = write_parts(tmp_path / "bad", **{part: np.array(values, dtype=dtype)}).verify()
-    assert len(faults) == 1 and said in faults[0]
+    assert len(faults) == 1 and message in faults[0]
 
 
 @pytest.mark.parametrize(("nodes", "values"), [(1, 1), (2, 1), (2, 2), (64, 3)])
@@ -225,14 +225,14 @@ def test_verify_finds_wrong_splits_for_any_size_of_its_pieces(
     monkeypatch.setattr("workloads.dataset._CHECK_CHUNK", values)
     assert write_parts(tmp_path / "good").verify() == []
 
-    def said(name: str, **parts: list[int]) -> list[str]:
+    def message(name: str, **parts: list[int]) -> list[str]:
         changed = {part: np.array(ids, dtype=np.int64) for part, ids in parts.items()}
         return [fault.split(".npy ")[1] for fault in write_parts(tmp_path / name, **changed).verify()]
 
-    assert said("repeated", train=[1, 0, 1], valid=[]) == ["names a node twice, or one of another split"]
-    assert said("shared", train=[0, 1], valid=[1]) == ["names a node twice, or one of another split"]
-    assert said("unlabelled", valid=[2, 1]) == ["names a node without a label"]
-    assert said("both", train=[1, 0, 2], valid=[], test=[1]) == [
+    assert message("repeated", train=[1, 0, 1], valid=[]) == ["names a node twice, or one of another split"]
+    assert message("shared", train=[0, 1], valid=[1]) == ["names a node twice, or one of another split"]
+    assert message("unlabelled", valid=[2, 1]) == ["names a node without a label"]
+    assert message("both", train=[1, 0, 2], valid=[], test=[1]) == [
         "names a node without a label",
         "names a node twice, or one of another split",
     ]

@@ -124,7 +124,7 @@ def test_labels_of_the_base_cannot_be_recounted(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("changed", "said"),
+    ("changed", "message"),
     [
         ({"kind": "kroneker"}, "--kind is 'kroneker'.*did you mean kronecker"),
         ({"kind": "star"}, "choose rmat, kronecker, fractal"),
@@ -139,9 +139,11 @@ def test_labels_of_the_base_cannot_be_recounted(tmp_path: Path) -> None:
         ({"seed": -1}, "--seed is -1"),
     ],
 )
-def test_wrong_input_is_refused_before_anything_is_written(tmp_path: Path, changed: dict[str, Any], said: str) -> None:
+def test_wrong_input_is_refused_before_anything_is_written(
+    tmp_path: Path, changed: dict[str, Any], message: str
+) -> None:
     spec = MakeSpec(**({"kind": "kronecker", "nodes": 1000, "edges": 5000} | changed))
-    with pytest.raises(InputError, match=said):
+    with pytest.raises(InputError, match=message):
         make_dataset(tmp_path / "t", spec)
     assert list(tmp_path.iterdir()) == []
 

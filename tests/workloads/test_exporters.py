@@ -121,7 +121,7 @@ def test_ginexs_code_finds_the_arrays_types_and_names_that_it_reads(
         shape, dtype = tuple(conf[f"{name}_shape"]), conf[f"{name}_dtype"]
         return np.memmap(folder / (file or f"{name}.dat"), mode="r", shape=shape, dtype=dtype)
 
-    # The native parts read int64 ids and float32 features and labels, whatever the configuration says.
+    # The native parts read int64 ids and float32 features and labels, whatever the configuration states.
     assert [conf[f"{name}_dtype"] for name in ("indptr", "indices", "features", "labels")] == [
         *("int64", "int64", "float32", "float32")
     ]
@@ -146,9 +146,9 @@ def test_an_export_says_what_its_format_cannot_hold(weighted: Dataset, tmp_path:
     made = export_dataset(weighted, tmp_path / "out", "ginex")
     assert len(made.notes) == 2 and "edge weights left out" in made.notes[0] and "float16" in made.notes[1]
     left = int((weighted.load("labels") >= 0).sum()) - len(weighted.load("train"))
-    said = f"{left} labels left out: the format has those of nodes in the three sets alone"
+    message = f"{left} labels left out: the format has those of nodes in the three sets alone"
     path = f"open it as OnDiskDataset('{tmp_path / 'other'}'); by another path add force_preprocess=False"
-    assert left and export_dataset(weighted, tmp_path / "other", "graphbolt").notes == [said, path]
+    assert left and export_dataset(weighted, tmp_path / "other", "graphbolt").notes == [message, path]
 
 
 def test_graphbolts_folder_names_dgls_classes_alone_and_is_imported_as_the_same_graph(
@@ -268,12 +268,12 @@ def test_dgl_210_reads_the_export_as_it_is_whole_and_sampled(tiny_dataset: Datas
     with np.load(tmp_path / "read.npz") as read:
         for part in ("indptr", "indices", "features"):
             np.testing.assert_array_equal(read[part], tiny_dataset.load(part))  # type: ignore[arg-type]
-    said = json.loads(done.stdout[done.stdout.index("{") :])
-    assert said["classes"] == tiny_dataset.num_classes
-    seeds = [node for batch in said["batches"] for node in batch["seeds"]]
+    message = json.loads(done.stdout[done.stdout.index("{") :])
+    assert message["classes"] == tiny_dataset.num_classes
+    seeds = [node for batch in message["batches"] for node in batch["seeds"]]
     assert seeds == tiny_dataset.load("train").tolist()
     there, labels = set(edges_of(tiny_dataset)), tiny_dataset.load("labels")
-    for batch in said["batches"]:
+    for batch in message["batches"]:
         assert batch["labels"] == labels[batch["seeds"]].tolist() and batch["rows_equal"]
         assert batch["edges"] and {tuple(edge) for edge in batch["edges"]} <= there
     assert times(folder) == before

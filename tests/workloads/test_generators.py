@@ -175,7 +175,7 @@ def test_drawn_fractal_comes_near_the_edges_asked_for() -> None:
 
 
 @pytest.mark.parametrize(
-    ("kind", "options", "said"),
+    ("kind", "options", "message"),
     [
         ("rmat", {}, "needs --nodes"),
         ("rmat", {"nodes": 10, "expand": 3}, "--expand"),
@@ -186,8 +186,8 @@ def test_drawn_fractal_comes_near_the_edges_asked_for() -> None:
         ("fractal", {"base": base_of(sp.csc_matrix((5, 5))), "expand": 2}, "no edges"),
     ],
 )
-def test_impossible_specifications_are_refused(kind: Any, options: dict[str, Any], said: str) -> None:
-    with pytest.raises(InputError, match=said) as refusal:
+def test_impossible_specifications_are_refused(kind: Any, options: dict[str, Any], message: str) -> None:
+    with pytest.raises(InputError, match=message) as refusal:
         plan_topology(GenerateSpec(kind, **options))
     assert refusal.value.fix
 

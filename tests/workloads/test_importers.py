@@ -112,7 +112,7 @@ def test_npz_entries_of_weight_zero_are_no_edges(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("changed", "said"),
+    ("changed", "message"),
     [
         ({"adj_shape": np.array([5, 6])}, "not that of a graph"),
         ({"adj_indices": np.array([9, 1, 2, 3, 4])}, "do not make a 5 x 5 matrix"),
@@ -133,8 +133,8 @@ def test_npz_entries_of_weight_zero_are_no_edges(tmp_path: Path) -> None:
         ({"attr_shape": np.array([5.5, 3.0])}, "attr_shape holds float64 .*, not two integers"),
     ],
 )
-def test_inconsistent_npz_is_refused(tmp_path: Path, changed: dict[str, Any], said: str) -> None:
-    with pytest.raises(InputError, match=said):
+def test_inconsistent_npz_is_refused(tmp_path: Path, changed: dict[str, Any], message: str) -> None:
+    with pytest.raises(InputError, match=message):
         imported(write_npz(tmp_path / "g.npz", **changed), tmp_path / "data" / "g", "npz")
     assert list((tmp_path / "data").iterdir()) == []
 
@@ -192,7 +192,7 @@ def test_snap_ids_far_apart_take_memory_by_nodes_not_by_ids(tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "message"),
     [
         ("1 2\n3 x\n", r"line 2: '3 x' is not an edge"),
         ("# c\n1 2\n\n3\n", r"line 4: '3' is not an edge"),
@@ -203,9 +203,9 @@ def test_snap_ids_far_apart_take_memory_by_nodes_not_by_ids(tmp_path: Path) -> N
         ("", "holds no edge"),
     ],
 )
-def test_snap_names_the_first_bad_line(tmp_path: Path, text: str, said: str) -> None:
+def test_snap_names_the_first_bad_line(tmp_path: Path, text: str, message: str) -> None:
     (tmp_path / "g.txt").write_text(text)
-    with pytest.raises(InputError, match=said):
+    with pytest.raises(InputError, match=message):
         imported(tmp_path / "g.txt", tmp_path / "data" / "g", "snap")
     assert list((tmp_path / "data").iterdir()) == []
 
@@ -264,7 +264,7 @@ def test_ogb_text_layout_of_arxiv(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "text", "said"),
+    ("name", "text", "message"),
     [
         ("raw/node-feat", "1,2\n3,4\n5\n6,7\n8,9\n", "line 3 has 1 of 2 cells"),
         ("raw/node-feat", "1,2,3\r\n\r\n3,4,5\r\n5,6\r\n6,7,8\r\n8,9,8\r\n", "line 4 has 2 of 3 cells"),
@@ -272,10 +272,12 @@ def test_ogb_text_layout_of_arxiv(tmp_path: Path) -> None:
         ("split/time/test", "1,\n", "has 2 columns of ids; give one id a line"),
     ],
 )
-def test_tables_of_ogb_with_lines_of_another_width_are_refused(tmp_path: Path, name: str, text: str, said: str) -> None:
+def test_tables_of_ogb_with_lines_of_another_width_are_refused(
+    tmp_path: Path, name: str, text: str, message: str
+) -> None:
     folder = write_ogb_text(tmp_path / "ogbn_arxiv", "time")
     (folder / f"{name}.csv.gz").write_bytes(gzip.compress(text.encode()))
-    with pytest.raises(InputError, match=said):
+    with pytest.raises(InputError, match=message):
         imported(folder, tmp_path / "data" / "a", "ogb")
 
 
@@ -375,7 +377,7 @@ def test_a_hostile_split_file_is_refused_and_never_run(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("ids", "said"),
+    ("ids", "message"),
     [
         ([1.5], "train ids that are no whole numbers"),
         (torch.tensor([1]).bfloat16(), "train of .*split_dict.pt is bfloat16"),
@@ -383,9 +385,9 @@ def test_a_hostile_split_file_is_refused_and_never_run(tmp_path: Path) -> None:
         ([[1], [1, 2]], "train of .*split_dict.pt is list"),
     ],
 )
-def test_ogb_splits_of_odd_types_are_refused(tmp_path: Path, ids: Any, said: str) -> None:
+def test_ogb_splits_of_odd_types_are_refused(tmp_path: Path, ids: Any, message: str) -> None:
     folder = write_mag240m(tmp_path / "mag", {"train": ids, "valid": [2], "test": [3]})
-    with pytest.raises(OutcoreError, match=said):
+    with pytest.raises(OutcoreError, match=message):
         imported(folder, tmp_path / "data" / "m", "ogb")
     # One opcode more at the end, whose data are not there.
     torch.save({}, folder / "split_dict.pt", _use_new_zipfile_serialization=False)
@@ -463,14 +465,14 @@ def test_igb_layout_with_and_without_npy_headers(tmp_path: Path, headers: bool, 
 
 
 @pytest.mark.parametrize(
-    ("options", "labelled", "said"),
+    ("options", "labelled", "message"),
     [
-        ({}, 3, "the first 3 papers are labelled, as IGB's author says (its loader counts 4, padding of class 0"),
-        ({"labelled": "loader"}, 4, "the first 4 papers are labelled, as IGB's loader counts, 1 of them padding"),
+        ({}, 3, "the first 3 papers are labelled, by the author's count (IGB's loader counts 4, padding of class 0"),
+        ({"labelled": "loader"}, 4, "the first 4 papers are labelled, by the count of IGB's loader, 1 of them padding"),
     ],
 )
 def test_igb_labels_that_are_padding_are_in_no_split_unless_asked_for(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, options: dict[str, str], labelled: int, said: str
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, options: dict[str, str], labelled: int, message: str
 ) -> None:
     write_igb(tmp_path / "igb", headers=True, dim=4)
     many = tmp_path / "igb" / "processed" / "paper" / "node_label_2K.npy"
@@ -480,7 +482,7 @@ def test_igb_labels_that_are_padding_are_in_no_split_unless_asked_for(
     assert dataset.load("labels").tolist() == [7, 5, 9, 0, 0][:labelled] + [-1] * (5 - labelled)
     splits = np.concatenate([dataset.load(part) for part in ("train", "valid", "test")])
     assert splits.tolist() == list(range(labelled))
-    assert [note for note in dataset.manifest.notes if note.startswith(said)]
+    assert [note for note in dataset.manifest.notes if note.startswith(message)]
     assert dataset.manifest.recipe["labelled"] == options.get("labelled", "author")
 
 

@@ -103,7 +103,7 @@ def test_weights_in_csc_stay_with_their_edges(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("arrays", "said"),
+    ("arrays", "message"),
     [
         ({"x": X, "y": Y}, "holds no edges"),
         ({"indptr": INDPTR}, "holds no edges"),
@@ -118,9 +118,9 @@ def test_weights_in_csc_stay_with_their_edges(tmp_path: Path) -> None:
         ({"edge_index": EDGES, "x": X, "edge_weight": np.ones(4)}, "edge_weight"),
     ],
 )
-def test_arrays_that_contradict_each_other_are_refused(tmp_path: Path, arrays: dict[str, Any], said: str) -> None:
+def test_arrays_that_contradict_each_other_are_refused(tmp_path: Path, arrays: dict[str, Any], message: str) -> None:
     folder = save_arrays(tmp_path / "g", **arrays)
-    with pytest.raises(OutcoreError, match=said):
+    with pytest.raises(OutcoreError, match=message):
         imported(folder, tmp_path / "data" / "g", "arrays")
     assert list((tmp_path / "data").iterdir()) == []
 
@@ -192,7 +192,7 @@ def test_of_several_features_feat_is_taken_and_the_others_are_named(tmp_path: Pa
 
 
 @pytest.mark.parametrize(
-    ("changed", "said"),
+    ("changed", "message"),
     [
         ({"graph": {"nodes": [{"num": 5}, {"num": 2}], "edges": [{}]}}, "has several types of nodes or edges"),
         ({"graph": {"nodes": [{"num": 4}], "edges": [{"format": "csv", "path": "edges.csv"}]}}, "5 feature rows for 4"),
@@ -203,8 +203,8 @@ def test_of_several_features_feat_is_taken_and_the_others_are_named(tmp_path: Pa
         ({"feature_data": [{"domain": "node", "name": "x", "format": "numpy", "path": "no.npy"}]}, "no.npy"),
     ],
 )
-def test_an_on_disk_dataset_that_is_not_whole_is_refused(tmp_path: Path, changed: dict[str, Any], said: str) -> None:
-    assert said in refused(save_graphbolt(tmp_path / "g", **changed), tmp_path / "data" / "g", "graphbolt")
+def test_an_on_disk_dataset_that_is_not_whole_is_refused(tmp_path: Path, changed: dict[str, Any], message: str) -> None:
+    assert message in refused(save_graphbolt(tmp_path / "g", **changed), tmp_path / "data" / "g", "graphbolt")
 
 
 def test_a_topology_that_holds_other_objects_is_refused_and_not_run(tmp_path: Path) -> None:
@@ -273,7 +273,7 @@ def test_a_node_table_of_float16_lists_keeps_their_type(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("nodes", "edges", "said"),
+    ("nodes", "edges", "message"),
     [
         (None, {"src": EDGES[0] / 2}, "column src of"),
         (None, {"src": pa.array([1, None, 2, 0, 0, 1])}, "1 nulls"),
@@ -287,9 +287,9 @@ def test_a_node_table_of_float16_lists_keeps_their_type(tmp_path: Path) -> None:
     ],
 )
 def test_parquet_tables_that_contradict_the_layout_are_refused(
-    tmp_path: Path, nodes: Any, edges: dict[str, Any], said: str
+    tmp_path: Path, nodes: Any, edges: dict[str, Any], message: str
 ) -> None:
-    assert said in refused(save_parquet(tmp_path / "g", nodes=nodes, **edges), tmp_path / "data" / "g", "parquet")
+    assert message in refused(save_parquet(tmp_path / "g", nodes=nodes, **edges), tmp_path / "data" / "g", "parquet")
 
 
 def test_a_damaged_or_missing_parquet_file_is_refused(tmp_path: Path) -> None:

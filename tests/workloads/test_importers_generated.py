@@ -358,7 +358,7 @@ def test_an_import_equals_the_reference_or_is_refused(graph: Graph, kind: str) -
             return
         assert dataset.verify() == []
         assert not has_to_be_refused(graph, kind)
-        if two:  # 2 x 2 is read as the format has it, which a note says
+        if two:  # 2 x 2 is read as the format has it, which a note states
             assert any("2 x 2" in note for note in dataset.manifest.notes) or kind == "ogb"  # a text has rows alone
             return
         check(dataset, graph, kind)

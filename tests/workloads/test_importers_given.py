@@ -1,4 +1,4 @@
-"""What is given to an import is kept exactly, or refused in one sentence that tells what to do."""
+"""What is given to an import is kept exactly, or refused in one sentence with the fix."""
 
 from __future__ import annotations
 
@@ -201,7 +201,7 @@ def test_floats_keep_their_type_in_either_byte_order_and_infinite_weights_are_to
 
 
 @pytest.mark.parametrize(
-    ("changed", "said"),
+    ("changed", "message"),
     [
         ({"y": np.where(Y == 2, 1e300, Y)}, "y.npy holds class 1e+300, and there may be 1048576 classes"),
         ({"y": np.where(Y == 2, np.inf, Y)}, "holds class inf"),
@@ -225,8 +225,8 @@ def test_floats_keep_their_type_in_either_byte_order_and_infinite_weights_are_to
         ({"x": torch.empty(N, 2, device="meta")}, "x.pt is empty"),
     ],
 )  # fmt: skip
-def test_arrays_that_a_dataset_cannot_hold_are_refused(tmp_path: Path, changed: dict[str, Any], said: str) -> None:
-    assert said in refused(arrays(tmp_path / "g", **changed))
+def test_arrays_that_a_dataset_cannot_hold_are_refused(tmp_path: Path, changed: dict[str, Any], message: str) -> None:
+    assert message in refused(arrays(tmp_path / "g", **changed))
 
 
 @pytest.mark.filterwarnings("ignore")
@@ -264,13 +264,13 @@ def test_a_saved_dictionary_of_arrays_is_refused_with_a_fix_that_helps(tmp_path:
 
 
 @pytest.mark.parametrize(
-    ("changed", "said"),
+    ("changed", "message"),
     [
         *(
             ({"num": num}, "num, of the nodes of")
             for num in ("abc", 0, -5, float("nan"), float("inf"), 5.5, 10**15, None)
         ),
-        *(({"num_classes": told}, "num_classes of") for told in ("abc", 10**12, -5, 1, 2.5)),
+        *(({"num_classes": stated}, "num_classes of") for stated in ("abc", 10**12, -5, 1, 2.5)),
         ({"edges": f"{'9' * 23},1\n"}, "9,1' is not an edge; write two ids a line, each of at most 19 digits"),
         ({"edges": f"{2**63},1\n"}, f"e.csv, line 1: '{2**63},1' is not an edge"),
         *(({"edges": f"0,{odd}\n"}, f"e.csv, line 1: '0,{odd}' is not") for odd in ("1.0", "1e0", "true", "x", "")),
@@ -287,8 +287,8 @@ def test_a_saved_dictionary_of_arrays_is_refused_with_a_fix_that_helps(tmp_path:
         ({"test_set": [{}]}, "metadata.yaml lacks the field 'data'"),
     ],
 )
-def test_odd_metadata_is_refused(tmp_path: Path, changed: dict[str, Any], said: str) -> None:
-    assert said in refused(graphbolt(tmp_path / "g", **changed), "graphbolt")
+def test_odd_metadata_is_refused(tmp_path: Path, changed: dict[str, Any], message: str) -> None:
+    assert message in refused(graphbolt(tmp_path / "g", **changed), "graphbolt")
 
 
 @pytest.mark.parametrize("top", [False, True])
@@ -301,7 +301,7 @@ def test_edge_weights_of_graphbolt_are_kept_and_other_edge_features_named(tmp_pa
 
 
 @pytest.mark.parametrize(
-    ("edges", "nodes", "said"),
+    ("edges", "nodes", "message"),
     [
         ([{"src": EDGES[0] + 2**45}], {}, "edges has 35184372088838 nodes"),
         ([{"src": -EDGES[0] - 1}], {}, "edges: an edge names node -6"),
@@ -313,8 +313,8 @@ def test_edge_weights_of_graphbolt_are_kept_and_other_edge_features_named(tmp_pa
         ([], {"x": list(X), "y": np.where(Y == 2, 10**12, Y)}, "holds class 1000000000000"),
     ],
 )
-def test_odd_tables_are_refused(tmp_path: Path, edges: list[Any], nodes: dict[str, Any], said: str) -> None:
-    assert said in refused(parquet(tmp_path / "g", edges, **nodes), "parquet")
+def test_odd_tables_are_refused(tmp_path: Path, edges: list[Any], nodes: dict[str, Any], message: str) -> None:
+    assert message in refused(parquet(tmp_path / "g", edges, **nodes), "parquet")
 
 
 def test_parquet_parts_are_read_in_the_order_of_their_numbers(tmp_path: Path) -> None:
@@ -333,7 +333,7 @@ def test_parquet_parts_are_read_in_the_order_of_their_numbers(tmp_path: Path) ->
 
 
 @pytest.mark.parametrize(
-    ("path", "said"),
+    ("path", "message"),
     [
         ("edges/split=train/0.parquet", "edges holds split=train, which is no .parquet file"),
         ("edges/1.parq", "edges holds 1.parq, which is no .parquet file"),
@@ -342,11 +342,11 @@ def test_parquet_parts_are_read_in_the_order_of_their_numbers(tmp_path: Path) ->
         ("nodes/_0.parquet", "nodes holds no .parquet file"),
     ],
 )
-def test_parquet_files_that_would_not_be_read_are_refused(tmp_path: Path, path: str, said: str) -> None:
+def test_parquet_files_that_would_not_be_read_are_refused(tmp_path: Path, path: str, message: str) -> None:
     folder = parquet(tmp_path / "g")
     (folder / path).parent.mkdir(exist_ok=True)
     pq.write_table(pa.table({"src": [0], "dst": [1]}), folder / path)
-    assert said in refused(folder, "parquet")
+    assert message in refused(folder, "parquet")
 
 
 @pytest.mark.parametrize("name", ["id", "ID", "Id", "nid", "index", "node", "node_id"])
@@ -379,22 +379,26 @@ def test_what_is_no_file_of_an_array_is_refused_with_a_fix_that_helps(tmp_path: 
     np.savez(tmp_path / "zip.npz", X)
     for content in (b"hello, pickle", (tmp_path / "zip.npz").read_bytes(), b"", file.read_bytes()[:-4]):
         file.write_bytes(content)
-        said = refused(folder)
-        assert "x.npy is no whole .npy file" in said and "numpy.save it again" in said and "allow_pickle" not in said
+        message = refused(folder)
+        assert (
+            "x.npy is no whole .npy file" in message
+            and "numpy.save it again" in message
+            and "allow_pickle" not in message
+        )
     file.unlink()
-    for make, said in ((file.mkdir, "is a folder"), (lambda: os.mkfifo(file), "is no regular file")):
+    for make, message in ((file.mkdir, "is a folder"), (lambda: os.mkfifo(file), "is no regular file")):
         make()
-        assert said in refused(folder)
+        assert message in refused(folder)
         file.rmdir() if file.is_dir() else file.unlink()
     torch.save(torch.from_numpy(X), folder / "x.pt", _use_new_zipfile_serialization=False)
-    assert "torch before 1.6" in (said := refused(folder)) and "torch.save(torch.load(PATH), PATH)" in said
+    assert "torch before 1.6" in (message := refused(folder)) and "torch.save(torch.load(PATH), PATH)" in message
     (folder / "x.pt").write_bytes(b"hello")
     assert "x.pt is no tensor that torch.save wrote" in refused(folder)
     assert "more than plain arrays" in refused(folder / "y.npy", "npz")
 
 
 @pytest.mark.parametrize(
-    ("error", "said"),
+    ("error", "message"),
     [
         (PermissionError(13, "Permission denied", "x.npy"), "Permission denied; "),
         (OSError(5, "Input/output error"), "Input/output error; "),
@@ -403,7 +407,7 @@ def test_what_is_no_file_of_an_array_is_refused_with_a_fix_that_helps(tmp_path: 
 )
 @pytest.mark.parametrize("place", ["load_array", "iterdir"])
 def test_what_the_system_refuses_is_one_sentence(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place: str, error: Exception, said: str
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place: str, error: Exception, message: str
 ) -> None:
     folder = arrays(tmp_path / "g")
 
@@ -415,6 +419,6 @@ def test_what_the_system_refuses_is_one_sentence(
             patch.setattr(Path, place, fail)
         else:
             patch.setattr(sources.npy_format, "open_memmap", fail)
-        with pytest.raises(DatasetError, match=said) as caught:
+        with pytest.raises(DatasetError, match=message) as caught:
             imported(folder)
     assert "download" not in str(caught.value)

@@ -200,7 +200,7 @@ def test_npz_weights_that_are_all_one_are_no_weights(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("added", "said"),
+    ("added", "message"),
     [
         ({"features": X}, "holds x and features, which mean the same"),
         ({"y": Y, "labels": Y}, "holds y and labels, which mean the same"),
@@ -212,12 +212,12 @@ def test_npz_weights_that_are_all_one_are_no_weights(tmp_path: Path) -> None:
         ({"adj_shape": np.array([4.0, 4.0])}, "adj_shape holds float64 .*, not two integers"),
     ],
 )
-def test_npz_arrays_that_contradict_each_other_are_refused(tmp_path: Path, added: dict[str, Any], said: str) -> None:
+def test_npz_arrays_that_contradict_each_other_are_refused(tmp_path: Path, added: dict[str, Any], message: str) -> None:
     source = as_npz(tmp_path / "g", None)
     with np.load(source) as file:
         arrays = {name: file[name] for name in file.files}
     np.savez(source, **(arrays | added))
-    with pytest.raises(InputError, match=said):
+    with pytest.raises(InputError, match=message):
         imported(source, "npz")
 
 

@@ -58,11 +58,11 @@ def refused(path: Path, **options: Any) -> str:
     """Import, which has to fail with one printable sentence and leave nothing; return the sentence."""
     with pytest.raises(OutcoreError) as caught:
         imported(path, **options)
-    said = str(caught.value)
+    message = str(caught.value)
     assert type(caught.value) in (InputError, DatasetError)
-    assert caught.value.fix and said.isprintable() and "\ufffd" not in said
+    assert caught.value.fix and message.isprintable() and "\ufffd" not in message
     assert list((path.parent / "data").glob("*")) == []
-    return said
+    return message
 
 
 # --- lines ----------------------------------------------------------------------------------------------------------
@@ -118,8 +118,8 @@ def test_a_quote_in_a_table_of_ogb_is_refused(tmp_path: Path) -> None:
 )
 def test_an_id_is_digits_alone_and_below_two_to_63(tmp_path: Path, word: str) -> None:
     for line in (f"{word} 8", f"8 {word}", f"{word},8", f"8,{word},x"):
-        said = refused(saved(tmp_path, f"1{',' if ',' in line else ' '}2\n{line}\n"))
-        assert "line 2" in said and "write two ids a line" in said
+        message = refused(saved(tmp_path, f"1{',' if ',' in line else ' '}2\n{line}\n"))
+        assert "line 2" in message and "write two ids a line" in message
 
 
 def test_ids_of_nineteen_digits_stay_apart(tmp_path: Path) -> None:
@@ -162,7 +162,7 @@ def test_columns_that_are_not_read_are_noted(tmp_path: Path, text: str, noted: s
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "message"),
     [
         (",src,dst\n0,5,6\n", "line 1: ',src,dst' is not an edge"),
         ("id,source,target\n0,5,6\n", "has the columns 'id, source, target'; write the source first"),
@@ -181,8 +181,8 @@ def test_columns_that_are_not_read_are_noted(tmp_path: Path, text: str, noted: s
         ("\n\n# c\n", "holds no edge"),
     ],
 )
-def test_what_is_no_list_of_edges_is_refused(tmp_path: Path, text: str | bytes, said: str) -> None:
-    assert said in refused(saved(tmp_path, text))
+def test_what_is_no_list_of_edges_is_refused(tmp_path: Path, text: str | bytes, message: str) -> None:
+    assert message in refused(saved(tmp_path, text))
 
 
 # --- directions -----------------------------------------------------------------------------------------------------
@@ -254,9 +254,11 @@ def test_snaps_header_of_its_directed_graphs_states_a_directed_one(tmp_path: Pat
 def test_a_header_that_leaves_directions_unclear_needs_an_option(tmp_path: Path, header: str) -> None:
     text = TEXT.replace("\t", ",") if "," in header else TEXT
     path = saved(tmp_path, f"{header}\n{text}")
-    said = refused(path)
+    message = refused(path)
     assert (
-        "does not make clear whether its edges are directed" in said and "--symmetric" in said and "--directed" in said
+        "does not make clear whether its edges are directed" in message
+        and "--symmetric" in message
+        and "--directed" in message
     )
     assert lists(imported(path, symmetric=True)) == BOTH
     assert lists(imported(path, symmetric=False)) == ONE
@@ -347,8 +349,8 @@ OTHERS = {
 
 @pytest.mark.parametrize("kind", OTHERS)
 def test_other_packings_are_refused_by_name(tmp_path: Path, kind: str) -> None:
-    packed, said = OTHERS[kind]
-    assert said in refused(saved(tmp_path, packed))
+    packed, message = OTHERS[kind]
+    assert message in refused(saved(tmp_path, packed))
 
 
 @pytest.mark.parametrize("packing", [name for name in PACKED if name != "plain"])

@@ -145,7 +145,7 @@ def test_unsorted_base_gives_ascending_lists(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("options", "said"),
+    ("options", "message"),
     [
         ({}, "--nodes"),
         ({"nodes": 100, "expand": 7, "with_base": True}, "contradict"),
@@ -157,11 +157,11 @@ def test_unsorted_base_gives_ascending_lists(tmp_path: Path) -> None:
         ({"nodes": 10, "index_dtype": "int16"}, "int16"),
     ],
 )
-def test_impossible_sizes_are_refused(options: dict[str, Any], said: str) -> None:
+def test_impossible_sizes_are_refused(options: dict[str, Any], message: str) -> None:
     base = None
     if options.pop("with_base", False):
         base = base_of(sp.random(50, 50, 0.1, format="csc", random_state=np.random.default_rng(0)))
-    with pytest.raises(InputError, match=said) as refusal:
+    with pytest.raises(InputError, match=message) as refusal:
         plan_topology(GenerateSpec("kronecker", base=base, **options))
     assert refusal.value.fix
 

@@ -203,8 +203,8 @@ def test_arrays_named_ids_that_fit_no_graph_or_no_int64_are_refused(tmp_path: Pa
             r"ids\.npy holds 9223372036854775808; give ids below 2\^63",
         ),
     }
-    for name, (ids, said) in cases.items():
+    for name, (ids, message) in cases.items():
         (tmp_path / name).mkdir()
-        with pytest.raises(InputError, match=said):
+        with pytest.raises(InputError, match=message):
             imported(save(tmp_path / name, "arrays", "ids", ids), tmp_path / "data" / "g", "arrays")
     assert list((tmp_path / "data").iterdir()) == []

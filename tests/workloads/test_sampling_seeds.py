@@ -125,7 +125,7 @@ def test_partitions_step_together_and_lose_no_node(sizes: tuple[int, int]) -> No
 
 
 def test_a_partition_of_another_dataset_or_other_ranks_is_refused() -> None:
-    with pytest.raises(InputError, match="tells of 3 training nodes"):
+    with pytest.raises(InputError, match="covers 3 training nodes"):
         PartitionPlan(TRAIN[:4], np.zeros(3, dtype=np.int64), 2, seed=0, rank=0, world=1)
     with pytest.raises(InputError, match="3 parts for 2 ranks"):
         PartitionPlan(TRAIN[:4], np.array([0, 1, 2, 0]), 2, seed=0, rank=0, world=2)

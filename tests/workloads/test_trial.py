@@ -1,4 +1,4 @@
-"""The trial of an accelerator finds each step that does not work, and says which."""
+"""The trial of an accelerator finds each step that does not work, and names it."""
 
 from __future__ import annotations
 
@@ -39,8 +39,8 @@ class CannotRead(PinningDevice):
 
 def test_each_fault_is_named_by_its_step() -> None:
     assert try_out(Misplaces(1 << 20), 8, torch.float32) == "copying rows: other rows arrive"
-    said = "reading host memory from the device: an illegal memory access was encountered"
-    assert try_out(CannotRead(1 << 20), 8, torch.float32) == said
+    message = "reading host memory from the device: an illegal memory access was encountered"
+    assert try_out(CannotRead(1 << 20), 8, torch.float32) == message
     assert try_out(PinningDevice(4096), 8, torch.float32).startswith("allocating device memory: device memory: a table")
 
 

@@ -44,7 +44,7 @@ class EmulatedAccelerator(CpuAccelerator):
         if pool is None:
             if memory_bytes is None:
                 fault = f"emulated:{profile.name} has no memory"
-                raise InputError(fault, "give --device-memory, say 32MiB")
+                raise InputError(fault, "give --device-memory, for example 32MiB")
             pool = DevicePool.create(
                 memory_bytes,
                 f"private-{id(self):x}-{time.monotonic_ns():x}",

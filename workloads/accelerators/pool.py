@@ -101,12 +101,12 @@ class DevicePool:
             return cls(descriptor, name, hidden=hidden)
         except OSError as error:
             os.close(descriptor)
-            said = (
+            message = (
                 f"the emulated device's {format_bytes(nbytes)} of shared memory cannot "
                 "be had"
             )
             raise HostError.from_os(
-                error, said, "lower --device-memory or free memory"
+                error, message, "lower --device-memory or free memory"
             ) from error
 
     @classmethod
@@ -249,10 +249,10 @@ def _inherited(number: str) -> int:
     try:
         return os.open(f"{folder}/{number}", os.O_RDWR | os.O_CLOEXEC)
     except OSError as error:
-        said = (
+        message = (
             f"the memory of an emulated device, descriptor {number}, cannot be opened"
         )
-        raise HostError.from_os(error, said, "keep its creator alive") from error
+        raise HostError.from_os(error, message, "keep its creator alive") from error
 
 
 def _handed_over(path: Path) -> int:

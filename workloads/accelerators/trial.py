@@ -79,13 +79,13 @@ def main(name: str, dim: int, dtype: torch.dtype) -> None:
     memory = None if name == "cpu" else _ROWS * dim * dtype.itemsize
     try:
         with closing(make_accelerator(name, memory_bytes=memory)) as accelerator:
-            told = {
+            result = {
                 "failed": try_out(accelerator, dim, dtype),
                 "notes": accelerator.notes(),
             }
     except (OutcoreError, RuntimeError, AssertionError) as error:
-        told = {"failed": str(error), "notes": {}}
-    print(json.dumps(told))
+        result = {"failed": str(error), "notes": {}}
+    print(json.dumps(result))
 
 
 if __name__ == "__main__":

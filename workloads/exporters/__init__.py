@@ -60,7 +60,7 @@ def export_dataset(
         DataIOError: a file reads back other than it was written.
     """
     check_choice("--format", format_name, FORMATS)
-    # Late, since one needs PyYAML.
+    # Imported late: an importer needs PyYAML.
     module = importlib.import_module(f"workloads.exporters.{format_name}")
     files: list[File] = module.files_of(dataset)
     notes = []
@@ -88,8 +88,8 @@ def export_dataset(
 
 @contextmanager
 def _unreplaced(dataset: Dataset) -> Iterator[None]:
-    """Say that the dataset was replaced meanwhile, where it was and the block fails:
-    its files are not those of the manifest then."""
+    """Report a failure of the block as a replaced dataset, where its manifest has
+    changed meanwhile."""
     try:
         yield
     except (OutcoreError, ValueError, LookupError):

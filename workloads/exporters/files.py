@@ -75,7 +75,7 @@ class Values:
 
     def write(self, out: Writable) -> None:
         """Write all elements to a stream; raises ValueError where there are more or
-        fewer than the shape tells."""
+        fewer than the shape has."""
         left = self.nbytes
         for piece in readable(self.pieces()):
             data = np.ascontiguousarray(piece, dtype=self.dtype).view(np.uint8).data
@@ -89,8 +89,8 @@ class Values:
 
 
 def readable(pieces: Iterable[Array]) -> Iterator[Array]:
-    """Yield the values; raises DataIOError where the file that they come from cannot be
-    read: an OSError of the file that is written is told in other words."""
+    """Yield the values; raises DataIOError where their source file cannot be read; an
+    OSError of the written file has another message."""
     try:
         yield from pieces
     except OSError as error:
@@ -183,7 +183,7 @@ class Output:
 
 @dataclass(frozen=True)
 class ArrayFile:
-    """File of one array: plain values, after a header if the name ends in `.npy`."""
+    """File of an array: plain values, after a header if the name ends in `.npy`."""
 
     name: str
     values: Values
@@ -276,8 +276,7 @@ def stored(dataset: Dataset, part: Part, dtype: str = "") -> Values:
 
 
 def class_count(dataset: Dataset) -> File:
-    """Declare a file of the number of classes, which may be more than the labels
-    tell."""
+    """Declare a file of the number of classes, which may exceed the largest label."""
     return ArrayFile(
         "num_classes.npy",
         Values("int64", (), lambda: [np.array([dataset.num_classes])]),
@@ -343,13 +342,14 @@ def _direct_pieces(path: Path, begin: int, end: int) -> Iterator[UInt8Array]:
     with ThreadPoolExecutor(_AHEAD, thread_name_prefix="export-read") as threads:
         begins = enumerate(range(begin, end, PIECE_BYTES))
         ahead = deque(
-            threads.submit(read, *one) for one in itertools.islice(begins, _AHEAD)
+            threads.submit(read, *begin) for begin in itertools.islice(begins, _AHEAD)
         )
         try:
             while ahead:
                 piece = ahead.popleft().result()
                 ahead.extend(
-                    threads.submit(read, *one) for one in itertools.islice(begins, 1)
+                    threads.submit(read, *begin)
+                    for begin in itertools.islice(begins, 1)
                 )
                 yield piece
         finally:

@@ -103,7 +103,7 @@ def files_of(dataset: Dataset) -> list[File]:
         "num_classes": dataset.num_classes,
     }
     labels = cache(partial(checked_map, dataset, "labels"))  # read once for all sets
-    # An empty set tells readers that no node is in one, so none has to be drawn.
+    # An empty set marks a graph without splits: readers then draw none.
     bare = not any(dataset.manifest.files[part].shape[0] for part in SETS)
     for part, name in SETS.items():
         count = dataset.manifest.files[part].shape[0]

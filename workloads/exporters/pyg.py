@@ -4,6 +4,7 @@ program maps."""
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 from itertools import chain
 
 import numpy as np
@@ -41,9 +42,8 @@ def files_of(dataset: Dataset) -> list[File]:
         "y": stored(dataset, "labels"),
     }
     for part, name in MASKS.items():
-        found[name] = Values(
-            "bool", (dataset.num_nodes,), lambda part=part: _mask(dataset, part)
-        )  # type: ignore[misc]
+        mask = partial(_mask, dataset, part)
+        found[name] = Values("bool", (dataset.num_nodes,), mask)
     for extra in OPTIONAL:
         if extra in dataset.manifest.files:
             found[extra] = stored(dataset, extra)

@@ -1,4 +1,4 @@
-"""Importers of graphs: published ones (`.npz`, SNAP, OGB, IGB), PyG's `Data`,
+"""Importers of graphs: published graphs (`.npz`, SNAP, OGB, IGB), PyG's `Data`,
 GraphBolt, Parquet, folders of arrays."""
 
 from __future__ import annotations

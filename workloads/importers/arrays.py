@@ -35,8 +35,8 @@ from workloads.importers.source import (
     named_nodes,
     split_ids,
     split_use,
+    stated_classes,
     table_source,
-    told_classes,
     weight_source,
 )
 from workloads.manifest import MAX_NODES
@@ -62,7 +62,7 @@ def open_arrays(path: Path, options: ImportOptions) -> GraphSource:
 
     Edges: `edge_index` [2, E] (source above destination), or `indptr` [N + 1] and
     `indices` [E], each node's in-neighbours. Features `x` [N, D], labels `y` [N] and
-    `num_classes` if there are more than those, a split as mask [N] or as ids,
+    `num_classes` if it is larger, a split as mask [N] or as ids,
     `edge_weight` [E], `num_nodes`, `ids` [N], the nodes' original ids; other usual
     names are known too, and a note names other files. Raises DatasetError where a file
     is damaged, InputError where edges are missing or arrays contradict each other.
@@ -90,7 +90,7 @@ def open_arrays(path: Path, options: ImportOptions) -> GraphSource:
     if "edges" in found:
         lists = next((name[part] for part in ("indptr", "indices") if part in name), "")
         fault = f"{edges_name} and {lists} both hold the edges"
-        require(not lists, fault, "remove the one or the other")
+        require(not lists, fault, "remove one of them")
         edges = edge_array_source(found["edges"], edges_name, columns=False)
         num_edges = found["edges"].shape[1]
         num_nodes = 0
@@ -112,7 +112,8 @@ def open_arrays(path: Path, options: ImportOptions) -> GraphSource:
     if "nodes" in found:
         given = count_of(found["nodes"], MAX_NODES, name["nodes"])
         fault = (
-            f"{name['nodes']} is {given}, but the edges are those of {num_nodes} nodes"
+            f"{name['nodes']} is {given}, but the neighbour lists have {num_nodes} "
+            "nodes"
         )
         fix = f"give {num_nodes}, or leave it out"
         require(num_nodes in (0, given), fault, fix)
@@ -132,7 +133,7 @@ def open_arrays(path: Path, options: ImportOptions) -> GraphSource:
         labels, num_classes = clean_labels(found["labels"], num_nodes, name["labels"])
         uses["labels"] = "labels"
     if "classes" in found:
-        num_classes = told_classes(found["classes"], num_classes, name["classes"])
+        num_classes = stated_classes(found["classes"], num_classes, name["classes"])
         uses["classes"] = "number of classes"
     splits: dict[str, Int64Array] = {}
     for part in SPLITS:
@@ -172,7 +173,7 @@ def open_arrays(path: Path, options: ImportOptions) -> GraphSource:
 
 
 def _mapped(file: Path) -> Array:
-    """Map one array; no code of a file is run."""
+    """Map an array; no code of a file is run."""
     if file.suffix == ".npy":
         return load_array(file)
     import pickle

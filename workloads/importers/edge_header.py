@@ -1,5 +1,5 @@
-"""Beginning of a text edge list: the lines of comment, the names of the columns, what
-they state of directions."""
+"""Header of a text edge list: comment lines, column names, and the direction of the
+edges by them."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ _NEGATED = re.compile(r"\b(?:not|no longer|whether)\b.*directed", re.IGNORECASE)
 
 @dataclass
 class EdgeHeader:
-    """What stands before the first edge of a text edge list."""
+    """Lines before the first edge of a text edge list."""
 
     # lines that begin with `#` or `%`
     comments: list[str] = field(default_factory=list)
@@ -67,8 +67,8 @@ class EdgeHeader:
 
 def read_header(text: bytes, path: Path) -> EdgeHeader:
     """Read the header of an edge list that begins with `text`, whole lines; raises
-    InputError for another format, and for names of columns that are not those of source
-    and destination, in this order."""
+    InputError for another format, and for column names other than source and
+    destination, in this order."""
     header = EdgeHeader()
     offset = 0
     for raw in text.splitlines(keepends=True):

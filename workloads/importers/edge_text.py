@@ -51,7 +51,7 @@ class EdgeText:
     num_lines: int = 0
     num_edges: int = 0
     num_wide: int = 0  # lines of more than two columns
-    further: str = ""  # what the first of them holds behind the ids
+    further: str = ""  # text behind the ids in the first of these lines
     largest: int = -1  # largest id
     # first line that states an undirected edge or graph: a comment, or a column of
     # types

@@ -41,8 +41,8 @@ from workloads.importers.source import (
     load_torch,
     reading,
     reason_of,
+    stated_classes,
     table_source,
-    told_classes,
     weight_source,
 )
 from workloads.manifest import MAX_NODES
@@ -66,12 +66,12 @@ _FIX = "give the folder of an OnDiskDataset of one type of nodes and one type of
 
 
 def open_graphbolt(path: Path, options: ImportOptions) -> GraphSource:
-    """Read a homogeneous `OnDiskDataset`: the preprocessed topology if there is one,
-    else its edges (CSV or NumPy).
+    """Read a homogeneous `OnDiskDataset`: the preprocessed topology if present, else
+    its edges (CSV or NumPy).
 
     Features are the node feature `feat`, or the first, original ids of the nodes the
     node feature `ids` [N, 1], weights the edge feature `edge_weight` or `weight`, and
-    notes name the others; labels and splits are those of the first task, and other
+    notes name the others; labels and splits are from the first task, and other
     nodes are unlabelled. No code of a file is run. Raises DatasetError where a file is
     missing or damaged, InputError where the graph has several types or a file's content
     contradicts another.
@@ -183,8 +183,8 @@ def _graph(path: Path, metadata: dict[str, Any], metadata_file: str) -> GraphSou
         for entry in one["data"]
     ]
     known = classes > 0 or any(entry.get("name") == "labels" for entry in given)
-    if known and (told := tasks[0].get("num_classes")) is not None:
-        classes = told_classes(told, classes, f"num_classes of {path}")
+    if known and (stated := tasks[0].get("num_classes")) is not None:
+        classes = stated_classes(stated, classes, f"num_classes of {path}")
     notes += seen(
         "files", {str(Path(name)): use for name, use in uses.items()}, files_in(path)
     )
@@ -331,8 +331,8 @@ class _Unpickler(pickle.Unpickler):
     """Unpickler of graphs and tensors alone."""
 
     def find_class(self, module: str, name: str) -> Any:
-        """Return a class of the file; raises InputError for any but those of graphs and
-        tensors."""
+        """Return a class of the file; raises InputError for classes other than graphs
+        and tensors."""
         if (
             module.startswith("dgl.graphbolt.") and name.endswith("SamplingGraph")
         ) or name == "ScriptObject":

@@ -35,8 +35,8 @@ LABELLED = {
 
 
 def open_igb(path: Path, options: ImportOptions) -> GraphSource:
-    """Read one size of IGB's homogeneous graph, from its folder or a folder that holds
-    only one size.
+    """Read IGB's homogeneous graph of one size, from its folder or from a folder around
+    it alone.
 
     The layout is
     `<size>/processed/paper/{node_feat.npy, node_label_19.npy, node_label_2K.npy}` and
@@ -97,21 +97,20 @@ def open_igb(path: Path, options: ImportOptions) -> GraphSource:
 
 
 def _labelled_note(counts: dict[str, int], whose: str) -> str:
-    """Describe the number of labelled papers, its source, and the count of the other
-    source."""
+    """Describe the number of labelled papers by the author's and the loader's count."""
     note = f"the first {counts[whose]} papers are labelled"
     if len(set(counts.values())) == 1:
         return note
     if whose == "author":
-        return (
-            f"{note}, as IGB's author says (its loader counts {counts['loader']}, "
-            "padding of class 0 among them)"
+        loader = counts["loader"]
+        count = (
+            f"by the author's count (IGB's loader counts {loader}, padding of class 0"
         )
+        return f"{note}, {count} among them)"
     padding = counts["loader"] - counts["author"]
-    return (
-        f"{note}, as IGB's loader counts, {padding} of them padding of class 0 (its "
-        f"author says {counts['author']})"
-    )
+    author = counts["author"]
+    count = f"by the count of IGB's loader, {padding} of them padding of class 0"
+    return f"{note}, {count} (the author counts {author})"
 
 
 def _find(path: Path) -> Path:
@@ -123,7 +122,7 @@ def _find(path: Path) -> Path:
     if len(found) > 1:
         names = ", ".join(folder.name for folder in found)
         fault = f"{path} holds several sizes ({names})"
-        raise InputError(fault, "give the folder of one of them")
+        raise InputError(fault, "give one of these folders")
     require(
         found,
         f"{path} is not an IGB folder (it holds no processed/paper)",

@@ -122,7 +122,7 @@ def _features(
     sparse = [name for name in arrays if name in _ATTRIBUTES]
     dense = one_of(_DENSE, arrays, str(path))
     fault = f"{path} holds {dense} and {', '.join(sparse)}, which mean the same"
-    require(not (sparse and dense), fault, "remove the one or the other")
+    require(not (sparse and dense), fault, "remove one of them")
     if sparse:
         attributes = _csr(arrays, "attr", path)
         kept = arrays["attr_data"].dtype if "attr_data" in arrays else attributes.dtype

@@ -39,7 +39,7 @@ _DAMAGE = (
 
 
 class NpzMember:
-    """Array of an `.npz` file, read in order; `dtype` and `shape` are those of the
+    """Array of an `.npz` file, read in order; `dtype` and `shape` are from the
     whole array.
 
     Every call raises DatasetError where the file is missing, truncated or corrupted,
@@ -76,7 +76,8 @@ class NpzMember:
         return chunks
 
     def chunks(self) -> Iterator[Array]:
-        """Yield the elements of an array [E] in chunks as long as those of edges."""
+        """Yield the elements of an array [E] in chunks of the same lengths as the
+        edges."""
         yield from self.flat(EDGES_A_CHUNK, 0, int(np.prod(self.shape, dtype=np.int64)))
 
     def features(self) -> FeatureRows:

@@ -40,8 +40,8 @@ from workloads.importers.source import (
 )
 from workloads.manifest import MAX_NODES
 
-# Datasets whose stored edges stand for both directions, from OGB's own list: the folder
-# does not say so.
+# Datasets whose stored edges stand for both directions, by OGB's own list; their
+# folders do not record it.
 _STORED_ONCE = ("products", "proteins")
 _CITES = "paper___cites___paper"
 
@@ -220,7 +220,7 @@ def _splits(
     if not schemes:
         return None, [], {}
     fault = f"{folder / 'split'} holds {len(schemes)} split schemes"
-    require(len(schemes) <= 1, fault, "leave one of them there")
+    require(len(schemes) <= 1, fault, "keep a single scheme there")
     notes = [f"split {schemes[0].name}"]
     whole = schemes[0] / "split_dict.pt"
     if whole.is_file():
@@ -275,7 +275,7 @@ def _csv(path: Path, dtype: type[np.generic] = np.float64) -> Array:
 
 
 def _ids(path: Path) -> Int64Array:
-    """Read the ids of a split, one a line, as digits: a number such as `7.0` or `1e3`
+    """Read the ids of a split, an id a line, as digits: a number such as `7.0` or `1e3`
     is refused."""
     table = _csv(path, np.str_)
     columns = table.shape[1] if table.ndim == 2 else 1

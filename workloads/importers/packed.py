@@ -21,7 +21,7 @@ from workloads.errors import InputError
 DAMAGE = (EOFError, zlib.error, gzip.BadGzipFile)
 _HEAD_BYTES = 512
 _BUFFER_BYTES = 1 << 16
-_MOST_LAYERS = 3  # of compression, one within the other
+_MOST_LAYERS = 3  # of nested compression
 
 
 class _Streams(io.RawIOBase):

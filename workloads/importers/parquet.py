@@ -1,4 +1,4 @@
-"""Parquet: a table of edges, and one of nodes with features, labels and splits,
+"""Parquet: a table of edges and a table of nodes with features, labels and splits,
 streamed by row groups."""
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ _SPLITS = {
     "test": "test",
 }
 _IDS_USE = "node ids"
-_FEW = 2  # nodes whose numbers say nothing of their order
+_FEW = 2  # nodes: too few for their numbers to show an order
 _DAMAGE = (pa.ArrowException, ValueError)
 
 
@@ -64,7 +64,7 @@ def open_parquet(path: Path, options: ImportOptions) -> GraphSource:
     `edges`, `nodes` of parts), or a file of edges alone. Parts are read in the order of
     their names, digits as numbers; names that begin with `.` or `_` are skipped.
 
-    Edges: integer columns `src` and `dst`, and `weight` if there is one. Nodes, in the
+    Edges: integer columns `src` and `dst`, and `weight` if present. Nodes, in the
     order of their ids: `x`, lists of D numbers; `y`, integers, null where unknown;
     `split`, `train`, `valid` or `test`, or masks; `id` or, without it, the index that
     pandas stores, counts from 0; another column that numbers the rows in another order
@@ -174,13 +174,15 @@ class _Table:
                     f"{'several columns' if name in columns else 'no column'} {name}"
                 )
                 require(
-                    columns.count(name) == 1, fault, "give every part of the table one"
+                    columns.count(name) == 1,
+                    fault,
+                    "give it to every part of the table",
                 )
         return found[0] if found else None
 
     def unread(self) -> list[str]:
-        """Return the names of the columns that all parts have once and that were not
-        asked for."""
+        """Return the names of the columns that all parts have once and that are
+        unread."""
         return [
             name
             for name in self._columns[0]
@@ -189,8 +191,8 @@ class _Table:
         ]
 
     def seen(self) -> list[str]:
-        """Return notes that name the columns, with their use, and the ones that were
-        not asked for."""
+        """Return notes that name the columns, with their use, and the unread
+        columns."""
         names = dict.fromkeys(name for columns in self._columns for name in columns)
         return seen(f"columns of {Path(self.name).name}", self.uses, names)
 
@@ -235,8 +237,8 @@ def _parts(folder: Path) -> list[Path]:
 
 
 def _shown(folder: Path) -> list[Path]:
-    """List what other readers of Parquet would not skip, `part-2` before `part-11`, as
-    writers number their parts."""
+    """List the files that other readers of Parquet do not skip, `part-2` before
+    `part-11`, as writers number their parts."""
 
     def order(path: Path) -> tuple[list[Any], str]:
         pieces: list[Any] = re.split("([0-9]+)", path.name)  # text and digits in turn
@@ -249,7 +251,7 @@ def _shown(folder: Path) -> list[Path]:
 
 
 def _other_files(folder: Path) -> list[str]:
-    """Return a note that names what is in the folder besides the tables; raises
+    """Return a note that lists the other files of the folder; raises
     InputError for a table that ends otherwise than in `.parquet`."""
     names = ("edges", "nodes")
     others = [
@@ -363,9 +365,9 @@ def _check_order(nodes: _Table) -> None:
 
 
 def _check_unread(nodes: _Table) -> None:
-    """Raise InputError where there is no column of ids, and one that is not read holds
-    each number from 0 once, in another order: ids under another name, such as an index
-    that became a column. Of two nodes it may be anything."""
+    """Raise InputError where no column of ids is known and an unread column holds each
+    number from 0 once, in another order: ids under another name, such as an index that
+    became a column. Two nodes are too few to decide."""
     ordered = nodes.rows <= _FEW or _IDS_USE in nodes.uses.values()
     for column in () if ordered else nodes.unread():
         fault = (

@@ -36,8 +36,8 @@ from workloads.importers.source import (
     id_source,
     load_torch,
     split_ids,
+    stated_classes,
     table_source,
-    told_classes,
     weight_source,
 )
 from workloads.manifest import MAX_NODES
@@ -62,11 +62,11 @@ _FIELDS = ("edge_index", "edge_weight", "num_nodes", "num_classes", "x", "y", *_
 def open_pyg(
     path: Path, options: ImportOptions | None = None, *, supervised: bool = True
 ) -> GraphSource:
-    """Read a graph of a file: `.npz`, or what `torch.save` or an `InMemoryDataset`
-    wrote.
+    """Read a graph of a file: `.npz`, or a file that `torch.save` or an
+    `InMemoryDataset` wrote.
 
     An `.npz` file is read as a stream, any other is mapped, so both may exceed memory;
-    no code of a file is run. `supervised` and the errors are those of `data_source`;
+    no code of a file is run. `supervised` and the errors are as for `data_source`;
     raises also DatasetError where the file is missing or damaged, HostError where it
     needs torch_geometric and that is not installed.
     """
@@ -87,7 +87,7 @@ def open_pyg(
         raise HostError(
             f"{path} is read by torch_geometric", "pip install torch_geometric"
         ) from None
-    # torch_geometric declares `Data` itself as harmless, and not what it consists of.
+    # torch_geometric declares `Data` itself as harmless, but not its members.
     storages = [
         storage.BaseStorage,
         storage.GlobalStorage,
@@ -130,8 +130,8 @@ def data_source(
     Reads `edge_index` [2, E] (source above destination), `edge_weight` [E] if there is
     one, `x` [N, D], `y` [N], `num_classes` and `train_mask`, `val_mask`, `test_mask`
     [N], or `train_idx`, `val_idx`, `test_idx`, and `ids` or `n_id` [N], the nodes'
-    original ids; a note names other fields. Repeated edges stay, as in PyG; those with
-    weights become one.
+    original ids; a note names other fields. Repeated edges are kept, as in PyG; with
+    weights they are merged.
 
     Args:
         data: the graph.
@@ -247,7 +247,7 @@ def _graph(
         uses["y"] = "labels"
         if "num_classes" in fields:
             uses["num_classes"] = "number of classes"
-            num_classes = told_classes(
+            num_classes = stated_classes(
                 _whole(fields["num_classes"]), num_classes, f"num_classes of {what}"
             )
     names = {

@@ -1,5 +1,5 @@
-"""Account of a source: every array, column or file in it is read as a part of the
-graph, or named as left out."""
+"""Notes of a source: each array, column or file is read as a part of the graph, or
+listed as left out."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ SPLITS = {
     "valid": ("val_mask", "valid_mask", "valid", "val", "valid_idx", "val_idx"),
     "test": ("test_mask", "test", "test_idx"),
 }
-#: Use of an array of the nodes' numbers in the graph that this one was made from.
+#: Use of an array of the nodes' original ids.
 ORIGINAL_IDS = "original ids"
 _MOST_NAMES = 20
 
 
 def seen(kind: str, uses: Mapping[str, str], present: Iterable[str]) -> list[str]:
-    """Return the notes about names of one kind: the ones that are read, each with its
-    use, and the ones left out.
+    """Return the notes about names of a kind: the names that are read, each with its
+    use, and the names left out.
 
     Args:
-        kind: what the names name, such as `files` or `columns of nodes`.
+        kind: kind of the named things, such as `files` or `columns of nodes`.
         uses: name -> part of the graph that it is read as.
         present: all names in the source.
     """
@@ -41,14 +41,14 @@ def seen(kind: str, uses: Mapping[str, str], present: Iterable[str]) -> list[str
 
 
 def left_out(kind: str, names: list[str], most: int = _MOST_NAMES) -> list[str]:
-    """Return a note of names of one kind that are not read, the first `most`; none
-    without names."""
+    """Return a note of unread names of a kind, the first `most`; no note without
+    names."""
     return _listed(f"{kind} left out", names, most)
 
 
 def one_of(names: tuple[str, ...], present: Iterable[str], where: str) -> str | None:
-    """Return the one of the names that is present, None without it; raises InputError
-    where several are."""
+    """Return the only present name among `names`, or None; raises InputError where
+    several are present."""
     found = [name for name in present if name in names]
     fault = f"{where} holds {' and '.join(found)}, which mean the same"
     require(len(found) < 2, fault, "remove all but one")

@@ -29,7 +29,7 @@ EdgeChunk = tuple[IntegerArray, IntegerArray]
 
 EDGES_A_CHUNK = 1 << 20
 FEATURE_BYTES_A_CHUNK = 16 << 20
-# What `torch.save` of torch before 1.6 begins with, and since then.
+# First bytes of a file of `torch.save`: before torch 1.6, and since then.
 _OLD_TORCH = b"\x80\x02\x8a\nl\xfc\x9cF\xf9 j\xa8P\x19"
 _ZIP = b"PK"
 #: Errors of `torch.load` for a damaged file.
@@ -70,7 +70,7 @@ class GraphSource:
     features: FeatureRows | None = None  # None: to be generated
     # int64 [N], -1 for unlabelled; None: to be generated
     labels: Int64Array | None = None
-    num_classes: int = 0  # without labels: how many to generate, 0 where it is not told
+    num_classes: int = 0  # without labels: number to generate; 0: unknown
     # int64 node ids of `train`, `valid` and `test`, empty ones too; None: none is
     # given, so they are drawn.
     splits: dict[str, Int64Array] | None = None
@@ -81,8 +81,8 @@ class GraphSource:
     unread: list[str] = field(default_factory=list)
     # whether repeated edges are edges of their own in this format, without weights
     keep_duplicates: bool = False
-    # Weights of the edges, float, in chunks as long as those of `edges`; None: there
-    # are none.
+    # Weights of the edges, float, in chunks of the same lengths as `edges`; None:
+    # unweighted.
     edge_weights: Callable[[], Iterator[Array]] | None = None
     edges_name: str = "the graph"  # file or array of the edges, for messages
     # Original ids of the nodes, int64 [N] in chunks; None: the nodes kept their
@@ -113,7 +113,7 @@ class ImportOptions:
     # number of classes, which chooses among label files (IGB: 19 or 2983; 0: the
     # smaller)
     classes: int = 0
-    # whose count of labelled nodes to take, where `author` and `loader` differ (IGB)
+    # source of the count of labelled nodes, where `author` and `loader` differ (IGB)
     labelled: str = "author"
     progress: Callable[[str, float], None] = lambda stage, fraction: None
     # whether the user wants every edge in both directions; None: as the source states
@@ -121,7 +121,7 @@ class ImportOptions:
 
 
 def folders(path: Path) -> list[Path]:
-    """Return the folder `path` and those in it; none if it is a file."""
+    """Return the folder `path` and its subfolders; no folder if it is a file."""
     return (
         [path, *sorted(child for child in path.iterdir() if child.is_dir())]
         if path.is_dir()
@@ -169,8 +169,7 @@ def reading(
 
 
 def reason_of(error: Exception) -> str:
-    """Return the beginning of an error's text, part of one line, for a sentence of
-    ours."""
+    """Return the beginning of an error's text, within a line, for an error message."""
     first = next(
         (line for line in str(error).split("\n") if line.strip()), type(error).__name__
     )
@@ -201,9 +200,9 @@ def load_array(path: Path) -> Array:
 
 
 def load_torch(path: Path, fault: str, **options: Any) -> Any:
-    """Load what `torch.save` wrote, its tensors mapped; `options` go to `torch.load`.
-    Raises DatasetError where the file is missing, damaged (`path` and `fault` make the
-    message), or of torch before 1.6, which cannot be mapped."""
+    """Load a file of `torch.save` with its tensors mapped; `options` go to
+    `torch.load`. Raises DatasetError where the file is missing, damaged (`path` and
+    `fault` make the message), or of torch before 1.6, which cannot be mapped."""
     import torch  # late: it takes seconds and 200 MB, and other importers do without
 
     with reading(path, fault, TORCH_DAMAGE, fix="download it or torch.save it again"):
@@ -223,8 +222,8 @@ def load_torch(path: Path, fault: str, **options: Any) -> Any:
 
 def as_array(value: Any, what: str) -> Array:
     """Return the memory of a tensor, or a list of numbers, as an array; raises
-    InputError for what numpy cannot hold (a sparse, bfloat16, quantized or nested
-    tensor, one without data, lists of unequal length)."""
+    InputError for values that numpy cannot hold (a sparse, bfloat16, quantized, nested
+    or meta tensor, lists of unequal length)."""
     import torch
 
     try:
@@ -351,7 +350,7 @@ def check_weights(weights: Any, num_edges: int, what: str) -> None:
 def weight_source(
     weights: Array, num_edges: int, what: str
 ) -> Callable[[], Iterator[Array]]:
-    """Stream the weights of edges in chunks as long as those of the edges; raises
+    """Stream the edges' weights in chunks of the same lengths as the edges; raises
     InputError as `check_weights`."""
     check_weights(weights, num_edges, what)
     flat = weights.reshape(-1)
@@ -395,13 +394,10 @@ def csc_edges(indptr: Array, indices: Array) -> Callable[[], Iterator[EdgeChunk]
                 int(np.searchsorted(indptr, indptr.dtype.type(start), side="right")) - 1
             )
             last = int(np.searchsorted(indptr, indptr.dtype.type(stop), side="left"))
-            lengths = np.diff(
-                np.clip(indptr[first : last + 1], start, stop).astype(np.int64)
-            )
-            yield (
-                np.asarray(indices[start:stop]),
-                np.repeat(np.arange(first, last), lengths),
-            )
+            borders = np.clip(indptr[first : last + 1], start, stop)
+            lengths: Int64Array = np.diff(borders.astype(np.int64))
+            targets = np.repeat(np.arange(first, last), lengths)
+            yield np.asarray(indices[start:stop]), targets
 
     return chunks
 
@@ -454,7 +450,7 @@ def named_nodes(edges: Callable[[], Iterator[EdgeChunk]], what: str) -> int:
 
 
 def count_of(value: Any, most: int, what: str) -> int:
-    """Return a count that a file tells; raises InputError unless it is one whole number
+    """Return a count from a file; raises InputError unless it is a single whole number
     from 1 to `most`."""
     array = np.asarray(value)
     sound = (
@@ -469,10 +465,10 @@ def count_of(value: Any, most: int, what: str) -> int:
     return int(array.item())
 
 
-def told_classes(told: Any, found: int, what: str) -> int:
-    """Return the number of classes that is told beside labels of `found` classes;
-    raises InputError where it is less, or no such number."""
-    classes = count_of(told, MAX_CLASSES, what)
+def stated_classes(stated: Any, found: int, what: str) -> int:
+    """Return the stated number of classes, of which `found` have labels; raises
+    InputError where it is less than `found` or not a valid count."""
+    classes = count_of(stated, MAX_CLASSES, what)
     fault = f"{what} is {classes}, but the labels are of {found} classes"
     fix = f"give {found} or more"
     require(classes >= found, fault, fix)
@@ -486,11 +482,11 @@ def clean_labels(values: Array, num_nodes: int, what: str) -> tuple[Int64Array, 
     flat = np.asarray(values)
     if flat.ndim == 2 and flat.shape[1] != 1:
         fault = f"{what} has {flat.shape[1]} columns of labels"
-        raise InputError(fault, "only one label a node is supported")
+        raise InputError(fault, "give a single label for each node")
     flat = flat.reshape(-1)
     fix = "number the classes from 0, -1 where a node has none"
     fault = f"{what} has {flat.shape[0]} labels for {num_nodes} nodes"
-    require(flat.shape[0] == num_nodes, fault, "give one a node")
+    require(flat.shape[0] == num_nodes, fault, "give a label for each node")
     fault = f"{what} holds {flat.dtype}, not class numbers"
     require(flat.dtype.kind in "fiu", fault, fix)
     most = np.fmax.reduce(flat) if num_nodes else np.int64(-1)
@@ -529,8 +525,8 @@ def is_mask(chosen: Array, num_nodes: int, name: str) -> bool:
 
 def split_ids(chosen: Array | None, num_nodes: int, what: str, name: str) -> Int64Array:
     """Return the ids of a split, given as ids or as a mask (`is_mask`); none without
-    one. Raises InputError for others, for ids under the `name` of a mask, and for what
-    may be a mask under the name of ids."""
+    one. Raises InputError for others, for ids under the `name` of a mask, and for a
+    possible mask under the name of ids."""
     if chosen is None:
         return np.empty(0, dtype=np.int64)
     found = f"{what} is {chosen.dtype} {list(chosen.shape)}"

@@ -148,7 +148,7 @@ def _shrunk(vectors: Array) -> Float64Array:
 
 def _check_copies(copies: int, base_nodes: int) -> None:
     most = min(base_nodes, 4096)
-    fault = f"--kind fractal makes 2 to {most} copies of this base, {copies} asked"
+    fault = f"--kind fractal makes 2 to {most} copies of this base, got {copies}"
     require(2 <= copies <= most, fault, "change --expand or --nodes")
 
 

@@ -30,10 +30,10 @@ def plan_kronecker(spec: GenerateSpec, progress: Progress) -> TopologyPlan:
 
     With a base, the seed graph has `expand` nodes (or as many as `nodes` needs) and
     edges / base edges edges (default: three a node: the copy itself and its two
-    neighbours on a ring). Without one, an R-MAT base is drawn whose size makes E exact
-    but for rounding, with two copies linked to each. Raises InputError where the sizes
-    contradict one another or cannot be reached, BudgetError where `max_memory` does not
-    hold the base graph and the buffers.
+    neighbours on a ring). Without a base, an R-MAT base is drawn whose size makes E
+    exact but for rounding, with two copies linked to each. Raises InputError where the
+    sizes contradict one another or cannot be reached, BudgetError where `max_memory`
+    does not hold the base graph and the buffers.
     """
     if spec.base is None:
         base, copies, seed_edges, nodes = _drawn_base(spec, progress)
@@ -200,7 +200,7 @@ def _drawn_base(
         else 1
     )
     seed_edges = linked * copies
-    # of the edges that stay: the cut removes targets and sources
+    # of the kept edges: the cut removes targets and sources
     share = (nodes / (copies * base_nodes)) ** 2
     base_edges = max(1, round(edges / share / seed_edges))
     spec.require("drawing a base graph", rmat_base_bytes(base_nodes, base_edges))

@@ -25,11 +25,11 @@ def plan_rmat(spec: GenerateSpec, progress: Progress) -> TopologyPlan:
     """Plan a Graph500 R-MAT graph (a, b, c, d = .57, .19, .19, .05; ids permuted):
     exact N and E.
 
-    Duplicate edges and self-loops stay, as in Graph500. Edges are drawn again for each
-    range of columns that fits `max_memory`, so time grows with E^2 / max_memory once
-    the graph is larger than that. Raises InputError where `nodes` is missing or above
-    2^32, or options of the expansions are given, BudgetError where `max_memory` does
-    not hold `indptr` and the longest list.
+    Duplicate edges and self-loops are kept, as in Graph500. Edges are drawn again for
+    each range of columns that fits `max_memory`, so time grows with E^2 / max_memory
+    once the graph is larger than that. Raises InputError where `nodes` is missing or
+    above 2^32, or options of the expansions are given, BudgetError where `max_memory`
+    does not hold `indptr` and the longest list.
     """
     require(
         spec.nodes,
@@ -41,7 +41,7 @@ def plan_rmat(spec: GenerateSpec, progress: Progress) -> TopologyPlan:
             "--kind rmat takes no --base and no --expand",
             "use --kind kronecker or fractal",
         )
-    fault = f"--kind rmat takes at most 2^32 nodes, {spec.nodes} asked"
+    fault = f"--kind rmat takes at most 2^32 nodes, got {spec.nodes}"
     require(spec.nodes <= 1 << 32, fault, "use --kind kronecker")
     nodes = spec.nodes
     edges = spec.edges or DEFAULT_MEAN_DEGREE * nodes
@@ -119,7 +119,7 @@ def rmat_base(
     communities: int = 0,
 ) -> BaseGraph:
     """Draw an R-MAT graph of exactly `edges` edges in memory, without duplicates and
-    self-loops; raises InputError where one of this size has fewer different edges.
+    self-loops; raises InputError where a graph of this size has fewer distinct edges.
 
     Args:
         nodes, edges: N and E.

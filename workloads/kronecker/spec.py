@@ -71,7 +71,7 @@ class GenerateSpec:
     max_memory: int = 1 << 30
     # `int32`, `int64`, or `auto` for the smallest that holds N
     index_dtype: str = "auto"
-    # the graph to expand; without one, an R-MAT graph without duplicates is drawn
+    # graph to expand; None: an R-MAT graph without duplicates is drawn
     base: BaseGraph | None = None
     # Number of classes to plant into R-MAT graphs (`rmat`, and the base that
     # `kronecker` draws): six edges in ten then stay within a class, so that labels

@@ -70,8 +70,8 @@ def build_csc(
             self-loops, which are their own. Of an edge that is given in both directions
             each direction is then there twice, a repeated edge.
         keep_duplicates: whether to keep repeated edges.
-        weights: yields the edges' weights, in chunks as long as those of `edges`;
-            repeated edges become one, of the sum of their weights.
+        weights: yields the edges' weights, in chunks of the same lengths as `edges`;
+            repeated edges are merged, with the sum of their weights.
         other_bytes: bytes of the dataset's other parts, so that a disk too small is
             rejected before any write.
         name: of the edges, for messages.
@@ -144,7 +144,7 @@ def build_csc(
                 before = tail
                 if not len(part):
                     continue
-                # by one number, which numpy divides by faster than by `divmod`
+                # division by a scalar, faster in numpy than `divmod`
                 target = part // num_nodes + first
                 source = part - (target - first) * num_nodes
                 self_loops += int(np.count_nonzero(target == source))
@@ -201,7 +201,7 @@ def _directed(
 
 
 def _keys(target: Int64Array, num_nodes: int, source: IntegerArray) -> Int64Array:
-    """Return each edge as one number; in int64, since numpy adds int64 and uint64 as
+    """Return each edge as a number; in int64, since numpy adds int64 and uint64 as
     floats."""
     keys: Int64Array = np.add(
         target * num_nodes, source, dtype=np.int64, casting="unsafe"
@@ -249,7 +249,7 @@ def _spill(
     total: int,
     progress: Callable[[str, float], None],
 ) -> list[Path]:
-    """Append each edge, as one number (destination within its range, source) and its
+    """Append each edge, as a number (destination within its range, source) and its
     weight, to its range's file."""
     paths = [folder / f"range-{index}.tmp" for index in range(bounds.shape[0] - 1)]
     done = 0

@@ -77,12 +77,12 @@ class DirectStream:
         """Return the free part of the current buffer, never empty, to fill with the
         next bytes."""
         if self._current is None:
-            # The last used of those that are free, so that memory that the disk's speed
-            # does not need stays untouched.
+            # The free buffer that was used last: memory that the disk's speed does not
+            # need is never touched.
             free = (
                 at
                 for at, (_, work) in reversed([*enumerate(self._buffers)])
-                if all(one.done() for one in work)
+                if all(write.done() for write in work)
             )
             at = next(free, 0)
             self._current, under_way = self._buffers[at]

@@ -19,7 +19,12 @@ from workloads.distinct import distinct
 from workloads.errors import DatasetError, InputError, check_choice, require
 from workloads.importers import ImportOptions, importer
 from workloads.importers.packed import refuse_packed
-from workloads.importers.source import FeatureRows, GraphSource, check_ids, told_classes
+from workloads.importers.source import (
+    FeatureRows,
+    GraphSource,
+    check_ids,
+    stated_classes,
+)
 from workloads.kronecker import Progress
 from workloads.kronecker.spec import choose_index_dtype
 from workloads.kronecker.stats import measure
@@ -38,8 +43,8 @@ from workloads.making.source_digest import source_digest, source_stamp
 from workloads.making.writer import DatasetWriter, check_absent
 from workloads.manifest import FEATURES_GENERATED
 
-#: Version of the reading of sources; a dataset that was imported by another one is not
-#: the same, whatever its source.
+#: Version of the reading of sources; a dataset that was imported by another version is
+#: not the same, whatever its source.
 _READING = 2
 
 
@@ -51,7 +56,7 @@ class ImportSpec:
     format: str  # one of `workloads.importers.FORMATS`
     # whether to take every edge in both directions; None: as the format requires
     symmetric: bool | None = None
-    # whether to keep repeated edges; if not, one of each stays (`pyg` keeps all)
+    # whether to keep repeated edges; else they are merged (`pyg` keeps all)
     keep_duplicates: bool = False
     index_dtype: str = "auto"  # `int32`, `int64`, or `auto` (int32 where ids fit)
     # `float32` or `float16` to convert given features; None: no conversion
@@ -184,7 +189,7 @@ def _check_source(source: Path) -> None:
 
 @contextmanager
 def _readable(source: Path) -> Iterator[None]:
-    """Turn what the system refuses to a reader of `source` into DatasetErrors, wherever
+    """Turn errors of reading `source` into DatasetErrors, wherever
     it happens in the block."""
     try:
         yield
@@ -269,7 +274,7 @@ def write_graph(
                 f"labels generated ({spec.node_data.labels}, {num_classes} classes)"
             ]
         elif spec.classes:
-            num_classes = told_classes(spec.classes, num_classes, "--classes")
+            num_classes = stated_classes(spec.classes, num_classes, "--classes")
         writer.write("labels", labels)
         writer.num_classes = max(1, num_classes)
         if graph.features is None:
@@ -294,8 +299,8 @@ def write_graph(
 
 
 def _labels_to_draw(graph: GraphSource, spec: ImportSpec) -> NodeDataSpec:
-    """Return the settings of generated labels: of as many classes as the graph tells,
-    unless the user tells them."""
+    """Return the settings of generated labels, with the number of classes from the
+    user, else from the graph."""
     return replace(
         spec.node_data,
         classes=(0 if spec.classes else graph.num_classes) or spec.node_data.classes,

@@ -210,8 +210,8 @@ def write_splits(
 
 
 class FeatureSource:
-    """Feature table [num_nodes, dim], float32 or float16, whose rows are pure functions
-    of seed, salt and node id.
+    """Feature table [num_nodes, dim], float32 or float16, with rows that are pure
+    functions of seed, salt and node id.
 
     Row v is `centres[group(v)] + noise * z(key, v)`, z about normal (mean 0, variance
     1) from Philox draws. The key is made from seed and salt, or is the seed without a
@@ -234,8 +234,8 @@ class FeatureSource:
         `of_base` or `random`.
 
         `group` gives the groups of node ids, int64 [n], each below G; `noise` is the
-        factor of the noise, `threads` the number of threads that fill rows. Datasets
-        without a `salt` are those of older Outcores.
+        factor of the noise, `threads` the number of threads that fill rows. Datasets of
+        older Outcores have no `salt`.
         """
         self.num_nodes = num_nodes
         self.dim = int(centres.shape[1])

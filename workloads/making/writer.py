@@ -1,5 +1,5 @@
 """Writer of a dataset, all or nothing: a locked temporary folder, renamed when every
-part is whole and on disk; and the streaming writer of one part."""
+part is whole and on disk; and the streaming writer of a part."""
 
 from __future__ import annotations
 
@@ -135,7 +135,7 @@ class PartWriter:
 
 
 class PartStream:
-    """Writer of one part from its first row to its last, hashed on the way, so that
+    """Writer of a part from its first row to its last, hashed on the way, so that
     nothing is read back."""
 
     def __init__(
@@ -159,8 +159,8 @@ class PartStream:
 
 
 class DatasetWriter:
-    """Context manager that writes a dataset; a clean exit leaves it complete at `path`,
-    an exception leaves nothing.
+    """Context manager that writes a dataset: complete at `path` after a clean exit,
+    removed after an exception.
 
     Every part is written once, by `write` (a whole array), `stream` (row by row) or
     `begin` and `finish` (other code writes the data into the file, from the offset on,

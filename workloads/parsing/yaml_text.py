@@ -14,10 +14,10 @@ if TYPE_CHECKING:
 
 _TAG = "tag:yaml.org,2002:"
 _MERGE = f"{_TAG}merge"
-_MOST_VALUES = 200_000  # an alias counts as what it stands for
+_MOST_VALUES = 200_000  # an alias counts as its value
 _DEEPEST = 50
 _DIRECTIVE = re.compile(r"^%YAML[ \t]+(?!1\.2\s*$)(\S+)", re.MULTILINE)
-# The core schema of YAML 1.2 (chapter 10.3.2): whatever else stands without quotes is
+# The core schema of YAML 1.2 (chapter 10.3.2): any other unquoted scalar is
 # text.
 _CORE = [
     ("null", re.compile(r"(?:~|null|Null|NULL)?")),
@@ -65,7 +65,7 @@ def parse_yaml(content: str | bytes) -> Any:
 
 
 def _compose(text: str) -> Node | None:
-    """Parse the text to a tree of nodes whose tags are those of the core schema;
+    """Parse the text to a tree of nodes with tags of the core schema;
     aliases share their node."""
     from ruamel.yaml import YAML
     from ruamel.yaml.nodes import ScalarNode
@@ -90,7 +90,7 @@ def _compose(text: str) -> Node | None:
 
 
 class _Construction:
-    """Plain data of one tree of nodes; counts its values, since aliases of aliases grow
+    """Plain data of a tree of nodes; counts its values, since aliases of aliases grow
     without bound."""
 
     def __init__(self) -> None:
@@ -110,7 +110,7 @@ class _Construction:
         if isinstance(node, ScalarNode):
             return _scalar(node)
         if isinstance(node, SequenceNode) and node.tag == f"{_TAG}seq":
-            return [self.value(one, depth + 1) for one in node.value]
+            return [self.value(item, depth + 1) for item in node.value]
         if isinstance(node, MappingNode) and node.tag == f"{_TAG}map":
             return self._mapping(node, depth)
         _refuse(node, f"the tag {node.tag} is not supported, leave it out")
@@ -175,8 +175,8 @@ def _reason(error: Any, text: str) -> str:
     if mark is not None:
         if r"'\t'" in error.problem:
             return f"line {mark.line + 1}: a tab stands where YAML allows spaces only"
-        said = [part for part in (error.context, error.problem) if part]
-        return f"line {mark.line + 1}: {' '.join(' '.join(said).split())}"
+        reasons = [part for part in (error.context, error.problem) if part]
+        return f"line {mark.line + 1}: {' '.join(' '.join(reasons).split())}"
     if (position := getattr(error, "position", None)) is not None:
         return (
             f"line {line_at(text, position)}: it has a character that YAML does not "

@@ -197,12 +197,12 @@ class NeighborSampler:
             )
         except ValueError as error:
             fault = f"batch {batch} of epoch {epoch}: {error}"
-            raise InputError(fault, "mend its seed nodes, size or fan-out") from None
+            raise InputError(fault, "fix its seed nodes, size or fan-out") from None
         except IndexError as error:
             raise DatasetError(str(error), _VERIFY) from None
         if local_seeds is not None and not np.array_equal(nodes[: len(start)], seeds):
             fault = f"batch {batch} of epoch {epoch}: local_seeds are other nodes"
-            raise InputError(fault, "mend its seed nodes")
+            raise InputError(fault, "fix its seed nodes")
         labels = (
             np.full(len(seeds), -1) if self._labels is None else self._labels[start]
         )

@@ -1,6 +1,6 @@
 """The neighbour sampler of other libraries' kind: a hop expands only the nodes found
 first in the hop before, as PyG's does, where ours expands all nodes so far. No system
-of ours draws by it; it tells how large such mini-batches are."""
+of ours draws by it; it shows how large such mini-batches are."""
 
 from __future__ import annotations
 

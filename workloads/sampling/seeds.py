@@ -109,7 +109,7 @@ class PartitionPlan:
         **order: Any,
     ) -> None:
         fault = (
-            f"the partition tells of {len(partition_of)} training nodes, the dataset "
+            f"the partition covers {len(partition_of)} training nodes, the dataset "
             f"has {len(train)}"
         )
         require(len(partition_of) == len(train), fault, "make it for this dataset")
