@@ -276,7 +276,8 @@ def move_rows(dst: Tensor, src: Tensor, dst_rows: Tensor | None) -> None:
         # speed.
         row_type = f"V{src.shape[1] * src.element_size()}"
         to, come_from = (
-            t.view(-1).view(torch.uint8).numpy().view(row_type) for t in (dst, src)
+            tensor.view(-1).view(torch.uint8).numpy().view(row_type)
+            for tensor in (dst, src)
         )
         to[dst_rows.numpy()] = come_from
     else:

@@ -4,20 +4,19 @@ folder."""
 from __future__ import annotations
 
 import difflib
-from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from workloads.arraytypes import Array, Int64Array
+from workloads.arraytypes import Array, DType, Int64Array
 from workloads.direct_files import advise_random, small_maps
 from workloads.distinct import distinct
 from workloads.errors import DatasetError, InputError, require
 from workloads.manifest import MANIFEST_NAME, PARTS, Manifest, Part
 from workloads.npyfile import file_digest, read_header
+from workloads.progress import Progress
 
 __all__ = ["PARTS", "Dataset", "Manifest", "Part", "find_dataset", "list_datasets"]
 
@@ -61,8 +60,8 @@ class Dataset:
         self.num_classes = manifest.num_classes
         self.fingerprint = manifest.fingerprint
         self.content = manifest.content
-        self.feature_dtype: np.dtype[Any] = np.dtype(manifest.feature_dtype)
-        self.index_dtype: np.dtype[Any] = np.dtype(manifest.index_dtype)
+        self.feature_dtype: DType = np.dtype(manifest.feature_dtype)
+        self.index_dtype: DType = np.dtype(manifest.index_dtype)
         self.row_bytes = self.dim * self.feature_dtype.itemsize
         self.feature_bytes = self.num_nodes * self.row_bytes
         self.topology_bytes = self.num_edges * self.index_dtype.itemsize
@@ -224,7 +223,7 @@ class Dataset:
             fix = f"give ids from 0 to {self.num_nodes - 1}"
             require(0 <= node < self.num_nodes, fault, fix)
 
-    def verify(self, progress: Callable[[str, float], None] | None = None) -> list[str]:
+    def verify(self, progress: Progress | None = None) -> list[str]:
         """Verify every byte: sizes, headers, XXH3, monotone `indptr`, ids and labels in
         range.
 

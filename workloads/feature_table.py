@@ -32,7 +32,7 @@ class SplitTable:
 
     @property
     def shape(self) -> tuple[int, int]:
-        """Shape of the whole table: (rows of both parts, dim)."""
+        """ArrayShape of the whole table: (rows of both parts, dim)."""
         return self.device.shape[0] + self.host.shape[0], self.host.shape[1]
 
     @property
@@ -52,12 +52,8 @@ class SplitTable:
         result = torch.empty(rows.shape[0], self.host.shape[1], dtype=self.dtype)
         step = max(1, _PIECE_BYTES // max(1, self.host.shape[1] * self.dtype.itemsize))
         for first in range(0, len(rows), step):
-            gather_parts(
-                self.device,
-                self.host,
-                rows[first : first + step],
-                result[first : first + step],
-            )
+            last = first + step
+            gather_parts(self.device, self.host, rows[first:last], result[first:last])
         return result
 
 

@@ -6,13 +6,13 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Literal, get_args
 
 import numpy as np
 import xxhash
 from pydantic import BaseModel, Field, ValidationError
 
-from workloads.arraytypes import Array
+from workloads.arraytypes import Array, ArrayShape, JsonDict
 from workloads.errors import DatasetError
 
 Part = Literal[
@@ -67,7 +67,7 @@ class FileEntry(BaseModel, extra="forbid", frozen=True):
     """Manifest entry of one `.npy` file."""
 
     dtype: str  # numpy's name of the element type
-    shape: tuple[int, ...]
+    shape: ArrayShape
     data_offset: int  # bytes of the padded header, a multiple of 4096
     bytes: int  # of the whole file
     # XXH3-64 of the whole file, 16 hexadecimal digits (as `xxhsum -H3` prints it)
@@ -97,7 +97,7 @@ class Manifest(BaseModel, extra="forbid", frozen=True):
     files: dict[Part, FileEntry]
     # To make the dataset again: equal recipes give equal bytes. `salt`: digest of the
     # salt of generated features.
-    recipe: dict[str, Any] = Field(default_factory=dict)
+    recipe: JsonDict = Field(default_factory=dict)
     # remarks for users (duplicate edges removed, features generated, ...)
     notes: tuple[str, ...] = ()
     # Degree skew, clustering and homophily, of `result` and, after an expansion, of
@@ -118,7 +118,7 @@ class Manifest(BaseModel, extra="forbid", frozen=True):
         return renumbered and "ids" not in self.files
 
     @property
-    def settings(self) -> dict[str, Any]:
+    def settings(self) -> JsonDict:
         """The recipe without its salt."""
         return {name: value for name, value in self.recipe.items() if name != SALT}
 
@@ -161,10 +161,8 @@ class Manifest(BaseModel, extra="forbid", frozen=True):
             f"{self.dim}",
             f"{self.num_classes}",
         ]
-        parts += [
-            f"{part}:{self.files[part].dtype}:{digest}"
-            for part, digest in digests.items()
-        ]
+        for part, digest in digests.items():
+            parts.append(f"{part}:{self.files[part].dtype}:{digest}")
         return xxhash.xxh3_64_hexdigest("|".join(parts).encode())
 
     def write(self, folder: Path) -> None:
@@ -212,7 +210,7 @@ class Manifest(BaseModel, extra="forbid", frozen=True):
     def check(self, path: Path) -> None:
         """Check that counts, dtypes and file entries agree with each other; raises
         DatasetError where they differ."""
-        shapes: dict[Part, tuple[int, ...]] = {
+        shapes: dict[Part, ArrayShape] = {
             "indptr": (self.num_nodes + 1,),
             "indices": (self.num_edges,),
             "features": (self.num_nodes, self.dim),

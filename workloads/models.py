@@ -18,7 +18,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from workloads.arraytypes import Float32Array, Int64Array, IntegerArray
+from workloads.arraytypes import ArrayShape, Float32Array, Int64Array, IntegerArray
 from workloads.errors import InputError, require
 from workloads.sampling.batch import Block
 from workloads.sparse import Graph, attend, neighbour_sum, neighbourhood, relu_
@@ -160,9 +160,8 @@ class GatLayer(Layer):
         # a . (W x) = (W' a) . x: the scores come from one narrow product, not from a
         # pass over every head's rows.
         vectors = torch.stack([self.source_attention, self.destination_attention])
-        narrow = (
-            self.weight.view(self.heads, self.width, self.in_dim) * vectors[..., None]
-        ).sum(2)
+        by_head = self.weight.view(self.heads, self.width, self.in_dim)
+        narrow = (by_head * vectors[..., None]).sum(2)
         out = attend(h, x @ narrow.view(2 * self.heads, self.in_dim).t(), graph)
         out = out.reshape(graph.num_dst, -1) if self.concat else out.mean(1)
         return out + self.bias
@@ -306,15 +305,15 @@ def first_layer_rows(
             rows[place] = np.concatenate([own, mean])
             continue
         neighbours = neighbours[neighbours != node]
-        others = (
-            (indices[indptr[source] : indptr[source + 1]] != source).sum()
-            for source in neighbours
-        )
-        degrees = np.array([int(count) + 1 for count in others])
+        lists = (indices[indptr[source] : indptr[source + 1]] for source in neighbours)
+        counts = [
+            int((ids != source).sum()) + 1
+            for ids, source in zip(lists, neighbours, strict=True)
+        ]
+        degrees = np.array(counts)
         degree = len(neighbours) + 1
-        weighed = features[neighbours].astype(np.float64) / np.sqrt(
-            degrees.reshape(-1, 1) * degree
-        )
+        scale = np.sqrt(degrees.reshape(-1, 1) * degree)
+        weighed = features[neighbours].astype(np.float64) / scale
         rows[place] = weighed.sum(0) + own / degree
     return rows.astype(np.float32)
 
@@ -359,7 +358,7 @@ def _aggregate_first(graph: Graph, in_dim: int, out_dim: int) -> bool:
 
 
 def _uniform(
-    shape: tuple[int, ...], bound: float, generator: torch.Generator
+    shape: ArrayShape, bound: float, generator: torch.Generator
 ) -> nn.Parameter:
     return nn.Parameter(torch.empty(shape).uniform_(-bound, bound, generator=generator))
 

@@ -7,20 +7,21 @@ import io
 import os
 import tokenize
 from pathlib import Path
-from typing import IO, Any
+from typing import IO
 
 import numpy as np
 import numpy.typing as npt
 import xxhash
 from numpy.lib import format as npy_format
 
+from workloads.arraytypes import ArrayShape, DType
 from workloads.manifest import ALIGNMENT
 
 HASH_CHUNK_BYTES = 8 << 20
 
 
 def padded_header(
-    dtype: np.dtype[np.generic], shape: tuple[int, ...], to: int = ALIGNMENT
+    dtype: np.dtype[np.generic], shape: ArrayShape, to: int = ALIGNMENT
 ) -> bytes:
     """Make a version 1.0 `.npy` header of exactly `to` bytes for a C-ordered array."""
     descr = npy_format.dtype_to_descr(dtype)
@@ -43,7 +44,7 @@ def write_all(file: io.FileIO, array: npt.NDArray[np.generic]) -> memoryview:
     return data
 
 
-def read_header(file: IO[bytes]) -> tuple[np.dtype[Any], tuple[int, ...]]:
+def read_header(file: IO[bytes]) -> tuple[DType, ArrayShape]:
     """Read element type and shape of a `.npy` file from its beginning; leaves `file` at
     the data. Raises ValueError where it is no `.npy` file, TypeError where it is in
     Fortran order or holds Python objects."""

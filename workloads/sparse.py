@@ -143,9 +143,9 @@ class _Neighbourhood(torch.autograd.Function):
             total.mul_(scale[:, None])
         if not with_own:
             return total, None
-        return total, x[: graph.num_dst] if rows is None else torch.index_select(
-            x, 0, rows[: graph.num_dst]
-        )
+        if rows is None:
+            return total, x[: graph.num_dst]
+        return total, torch.index_select(x, 0, rows[: graph.num_dst])
 
     @staticmethod
     @once_differentiable
@@ -300,9 +300,8 @@ def _per_head(x: Tensor, alpha: Tensor, indptr: Tensor, indices: Tensor) -> Tens
     flat = x.reshape(rows * heads, width)
     out = x.new_empty(indptr.shape[0] - 1, heads, width)
     for head in range(heads):
-        out[:, head] = row_sums(
-            flat, indptr, indices * heads + head, alpha[:, head].contiguous()
-        )
+        weights = alpha[:, head].contiguous()
+        out[:, head] = row_sums(flat, indptr, indices * heads + head, weights)
     return out
 
 

@@ -219,12 +219,11 @@ class Trainer:
             # rejects models that cannot aggregate beforehand
             aggregated_width(self.spec, self._widths[0])
             sizes.insert(0, (batch.num_nodes, batch.num_nodes, 0))
-        return [
-            LayerShape(*size, *widths, aggregated=first_layer_aggregated and layer == 0)
-            for layer, (size, widths) in enumerate(
-                zip(sizes, itertools.pairwise(self._widths), strict=True)
-            )
-        ]
+        shapes: list[LayerShape] = []
+        for size, widths in zip(sizes, itertools.pairwise(self._widths), strict=True):
+            aggregated = first_layer_aggregated and not shapes
+            shapes.append(LayerShape(*size, *widths, aggregated=aggregated))
+        return shapes
 
     def _modelled(
         self,
@@ -243,11 +242,11 @@ class Trainer:
         count = batch.num_nodes
         if isinstance(table, SplitTable):
             cut = table.device.shape[0]
-            on_device, by_zero_copy = (
-                (min(count, cut), max(0, count - cut))
-                if rows is None
-                else table.split(rows)
-            )
+            if rows is None:
+                on_device = min(count, cut)
+                by_zero_copy = count - on_device
+            else:
+                on_device, by_zero_copy = table.split(rows)
         elif accelerator.holds(table):
             # Rows in order in device memory are used in place; others are gathered
             # first.
@@ -296,15 +295,13 @@ class Trainer:
         ]
         alias = [] if rows is None else [rows.numpy()]
         # The whole structure in a single copy.
-        labels, *there = self.accelerator.upload(
-            [batch.labels, *alias, *itertools.chain(*pairs)]
-        )
+        arrays = [batch.labels, *alias, *itertools.chain(*pairs)]
+        labels, *there = self.accelerator.upload(arrays)
         if rows is not None:
             rows = there.pop(0)
-        graphs = [
-            Graph(block, *there[2 * hop : 2 * hop + 2])
-            for hop, block in enumerate(batch.blocks)
-        ]
+        graphs = []
+        for hop, block in enumerate(batch.blocks):
+            graphs.append(Graph(block, *there[2 * hop : 2 * hop + 2]))
         scores = self.model(table, graphs, rows, generator, first_layer_aggregated)
         return scores[: batch.num_seeds], labels
 

@@ -6,11 +6,10 @@ import re
 
 from workloads.errors import InputError
 
-_BYTES = {"": 1, "B": 1} | {
-    f"{letter}{end}": base**place
-    for place, letter in enumerate("KMGT", 1)
-    for end, base in (("B", 1000), ("IB", 1024))
-}
+_BYTES = {"": 1, "B": 1}
+for _place, _letter in enumerate("KMGT", 1):
+    _BYTES[f"{_letter}B"] = 1000**_place
+    _BYTES[f"{_letter}IB"] = 1024**_place
 _COUNTS = {"": 1, "K": 10**3, "M": 10**6, "G": 10**9, "B": 10**9}
 _NUMBER = re.compile(r"\s*([0-9]+(?:\.[0-9]+)?(?:[eE][+]?[0-9]+)?)\s*([A-Za-z]*)\s*$")
 
@@ -81,21 +80,15 @@ def parse_memory_bytes(
         fault = f"{what} is {text!r}, which is not a size"
         fix = f"did you mean {number / 100:g}x?"
         raise InputError(fault, fix)
-    if (
-        number is not None
-        and not written.endswith("%")
-        and (0 < number < _LEAST_PLAIN or 0 < number % 1 < 1)
-    ):
+    odd = number is not None and (0 < number < _LEAST_PLAIN or 0 < number % 1 < 1)
+    if number is not None and odd and not written.endswith("%"):
         shown = f"{number:g}"
         unit = "GiB" if number < 16 else "MiB"
-        near = (
-            f"{shown}x (a share of the features) or {shown}{unit}"
-            if share and number < 16
-            else f"{shown}{unit}"
-        )
+        near = f"{shown}{unit}"
+        if share and number < 16:
+            near = f"{shown}x (a share of the features) or {near}"
         fault = f"{what} is {text!r}, which has no unit"
-        fix = f"did you mean {near}?"
-        raise InputError(fault, fix)
+        raise InputError(fault, f"did you mean {near}?")
     size = parse_bytes(text, what)
     if size == 0:
         fault = f"{what} is {text!r}, which is nothing"

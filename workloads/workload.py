@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
+from workloads.arraytypes import ArrayShape
 from workloads.dataset import Dataset
 
 ModelName = Literal["sage", "gcn", "gat"]
@@ -33,7 +34,7 @@ class SamplerSpec:
     # Neighbours a node and hop, first entry next to the seed nodes; -1 takes all.
     # Layer-wise: new nodes a layer. ShaDow: fan-outs of the walk that finds the
     # subgraph, whose depth need not be the number of layers.
-    fanout: tuple[int, ...] = (10, 10, 10)
+    fanout: ArrayShape = (10, 10, 10)
     replace: bool = False  # whether to draw with replacement
     batch_size: int = 1000  # seed nodes a mini-batch
     shuffle: bool = True  # whether to shuffle the training nodes every epoch

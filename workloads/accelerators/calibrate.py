@@ -87,15 +87,17 @@ def calibrate(
     )
 
     how = f"measured on {_describe(device)} by `outcore device calibrate`"
+    table_bytes = size.rows * row_bytes
+    gather_work_s = _beyond(gather_s, kernel_s)
     values = {
         "step_s": 0.0,
         "kernel_s": kernel_s,
         "copy_s": copy_s,
         "edge_s": edge_s,
         "flops": flops,
-        "memory_bytes_per_s": 2 * size.rows * row_bytes / _beyond(gather_s, kernel_s),
-        "bus_bytes_per_s": size.rows * row_bytes / bus_s,
-        "zero_copy_bytes_per_s": size.rows * row_bytes / zero_copy_s,
+        "memory_bytes_per_s": 2 * table_bytes / gather_work_s,
+        "bus_bytes_per_s": table_bytes / bus_s,
+        "zero_copy_bytes_per_s": table_bytes / zero_copy_s,
     }
     coefficients = {
         key: Coefficient(value=value, source=how, assumed=False)
@@ -114,19 +116,17 @@ def calibrate(
 
 def to_toml(profile: Profile) -> str:
     """Format the profile as a file for `load_profile`."""
-    tables = {"": {"name": profile.name, "summary": profile.summary}} | {
-        f"\n[{key}]\n": coefficient.model_dump()
-        for key, coefficient in profile.coefficients().items()
-    }
+    tables = {"": {"name": profile.name, "summary": profile.summary}}
+    for key, coefficient in profile.coefficients().items():
+        tables[f"\n[{key}]\n"] = coefficient.model_dump()
     # JSON writes these values as TOML does.
-    return "".join(
-        header
-        + "".join(
-            f"{key} = {json.dumps(value, ensure_ascii=False)}\n"
-            for key, value in table.items()
-        )
-        for header, table in tables.items()
-    )
+    lines = []
+    for header, table in tables.items():
+        lines.append(header)
+        for key, value in table.items():
+            written = json.dumps(value, ensure_ascii=False)
+            lines.append(f"{key} = {written}\n")
+    return "".join(lines)
 
 
 def _least_seconds(
@@ -147,14 +147,9 @@ def _fixed_step_seconds(
     trainer = Trainer(spec, size.dim, 16, accelerator)
     indptr = np.arange(9, dtype=np.int64) * 2
     indices = np.arange(16, dtype=np.int32) % 8
-    batch = SampledBatch(
-        0,
-        0,
-        np.arange(8),
-        8,
-        (Block(indptr, indices, 8, 8),) * 3,
-        np.zeros(8, dtype=np.int64),
-    )
+    blocks = (Block(indptr, indices, 8, 8),) * 3
+    labels = np.zeros(8, dtype=np.int64)
+    batch = SampledBatch(0, 0, np.arange(8), 8, blocks, labels)
     table = torch.ones(8, size.dim, device=accelerator.torch_device)
     widths = (size.dim, size.hidden, size.hidden, 16)
     layers = [

@@ -145,9 +145,8 @@ class HostRing:
                 first < end and begin < last for first, last, _ in self._under_way
             ):
                 self._under_way.popleft()[2].wait()
-            self._bytes[begin : begin + array.nbytes] = (
-                np.ascontiguousarray(array).reshape(-1).view(np.uint8)
-            )
+            flat = np.ascontiguousarray(array).reshape(-1)
+            self._bytes[begin : begin + array.nbytes] = flat.view(np.uint8)
             event = start(begin, array.nbytes)
             self._under_way.append((begin, end, event))
             self._next = end

@@ -307,11 +307,9 @@ def _own_cgroups() -> list[Path]:
     with suppress(OSError):
         for line in Path("/proc/self/cgroup").read_text(encoding="utf-8").splitlines():
             _, controllers, path = line.split(":", 2)
-            folders += [
-                root / path.lstrip("/")
-                for name, root in roots.items()
-                if name in controllers.split(",")
-            ]
+            for name, root in roots.items():
+                if name in controllers.split(","):
+                    folders.append(root / path.lstrip("/"))
     return folders
 
 

@@ -9,10 +9,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import Any
 
 from pydantic import BaseModel, Field, ValidationError
 
+from workloads.arraytypes import JsonDict
 from workloads.errors import InputError, require
 from workloads.workload import ModelSpec
 
@@ -33,8 +33,8 @@ class Shape(BaseModel, extra="forbid", frozen=True):
     seconds of an epoch."""
 
     batches: int  # an epoch
-    nodes: tuple[int, ...]  # seed nodes, then nodes after each hop
-    edges: tuple[int, ...]  # of each hop, outermost last
+    nodes: Shape  # seed nodes, then nodes after each hop
+    edges: Shape  # of each hop, outermost last
     in_dim: int
     hidden: int
     classes: int
@@ -120,7 +120,7 @@ def load_profile(name: str) -> Profile:
     fix = f"use one of {', '.join(profile_names())}"
     require(path.is_file(), fault, fix)
     try:
-        data: dict[str, Any] = tomllib.loads(path.read_text())
+        data: JsonDict = tomllib.loads(path.read_text())
         return Profile.model_validate(data)
     except (tomllib.TOMLDecodeError, ValidationError) as error:
         first = str(error).replace("\n", " ")
@@ -205,8 +205,9 @@ def step_cost(
         for layer in layers
     )
     kernels = sum(by_layer) + _KERNELS_BESIDE
+    dense = flops / profile.flops.value if profile.flops.value else 0.0
     return StepCost(
         launch=profile.step_s.value + kernels * profile.kernel_s.value,
         edges=passes_over_edges * profile.edge_s.value,
-        dense=flops / profile.flops.value if profile.flops.value else 0.0,
+        dense=dense,
     )

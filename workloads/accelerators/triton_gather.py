@@ -95,22 +95,24 @@ def gather_rows(
     rows_each = max(1, min(_MOST_ROWS, _PROGRAM_BYTES // (columns * word.itemsize)))
     regions = max(1, min(_MOST_REGIONS, triton.cdiv(host_rows.nbytes, _REGION_BYTES)))
     region_rows = max(1, triton.cdiv(host_rows.shape[0], regions))
-    gather_kernel[
-        (triton.cdiv(count, rows_each), triton.cdiv(words, columns), regions)
-    ](
-        tables[0],
-        tables[1],
+    row_programs = triton.cdiv(count, rows_each)
+    column_programs = triton.cdiv(words, columns)
+    program_bytes = rows_each * columns * word.itemsize
+    warps = program_bytes // (32 * _THREAD_BYTES)
+    aligned = row_bytes % 16 == 0
+    aligned = aligned and all(table.data_ptr() % 16 == 0 for table in tables)
+    device_part, host_part, target = tables
+    gather_kernel[(row_programs, column_programs, regions)](
+        device_part,
+        host_part,
         rows,
-        tables[2],
+        target,
         count,
         device_rows.shape[0],
         region_rows,
         words=words,
         rows_each=rows_each,
         columns=columns,
-        aligned=row_bytes % 16 == 0
-        and all(table.data_ptr() % 16 == 0 for table in tables),
-        num_warps=max(
-            1, min(8, rows_each * columns * word.itemsize // (32 * _THREAD_BYTES))
-        ),
+        aligned=aligned,
+        num_warps=max(1, min(8, warps)),
     )

@@ -11,8 +11,9 @@ from pathlib import Path
 
 from workloads.dataset import Dataset
 from workloads.errors import DatasetError, OutcoreError, check_choice
-from workloads.exporters.files import File, Progress, write_folder
+from workloads.exporters.files import File, write_folder
 from workloads.manifest import Manifest
+from workloads.progress import Progress, no_progress
 
 __all__ = ["FORMATS", "Export", "export_dataset"]
 
@@ -42,7 +43,7 @@ def export_dataset(
     target: Path,
     format_name: str,
     *,
-    progress: Progress = lambda stage, fraction: None,
+    progress: Progress = no_progress,
 ) -> Export:
     """Write a dataset in another program's format: streamed, read back and compared,
     whole or not at all.

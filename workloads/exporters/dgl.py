@@ -10,10 +10,8 @@ from workloads.exporters.files import ArrayFile, File, class_count, stored
 def files_of(dataset: Dataset) -> list[File]:
     """Declare the files of a dataset under its parts' names; ids are int64, DGL's
     default."""
-    files: list[File] = [
-        ArrayFile(
-            f"{part}.npy", stored(dataset, part, "int64" if part == "indices" else "")
-        )
-        for part in dataset.manifest.parts
-    ]
+    files: list[File] = []
+    for part in dataset.manifest.parts:
+        values = stored(dataset, part, "int64" if part == "indices" else "")
+        files.append(ArrayFile(f"{part}.npy", values))
     return [*files, class_count(dataset)]

@@ -20,7 +20,7 @@ from typing import Protocol
 import numpy as np
 import xxhash
 
-from workloads.arraytypes import Array, UInt8Array
+from workloads.arraytypes import Array, ArrayShape, UInt8Array
 from workloads.dataset import Dataset, Part
 from workloads.direct_files import PAGE, aligned_empty, io_failed, open_direct, read_at
 from workloads.errors import DataIOError, DatasetError, require
@@ -28,10 +28,11 @@ from workloads.making.direct_stream import DirectStream
 from workloads.making.writer import signals_raise
 from workloads.manifest import ALIGNMENT, MANIFEST_NAME
 from workloads.npyfile import padded_header
+from workloads.progress import Progress
 from workloads.tempfolder import TemporaryFolder, free_bytes, into_place, sync
 from workloads.units import format_bytes
 
-Progress = Callable[[str, float], None]
+Progress = Progress
 Tick = Callable[[int], None]
 """Function that is called with the number of bytes just written."""
 
@@ -60,7 +61,7 @@ class Values:
     """
 
     dtype: str
-    shape: tuple[int, ...]
+    shape: ArrayShape
     pieces: Callable[[], Iterable[Array]]
 
     @property
@@ -428,9 +429,8 @@ def _exists(target: Path) -> DatasetError:
 
 def _no_space(target: Path, needed: int) -> DatasetError:
     root = target.parent
-    return DatasetError(
+    fault = (
         f"no space for the export {target.name!r}: it needs {format_bytes(needed)} "
-        f"({needed} bytes) in {root}, "
-        f"{format_bytes(free_bytes(root))} are free",
-        "free some, or choose another --out",
+        f"({needed} bytes) in {root}, {format_bytes(free_bytes(root))} are free"
     )
+    return DatasetError(fault, "free some, or choose another --out")

@@ -73,13 +73,10 @@ def _scores(dataset: Dataset) -> Iterator[Array]:
         last = min(dataset.num_nodes, first + NODES_A_PASS)
         out = np.zeros(last - first, dtype=np.int64)
         for ids in pieces(dataset, "indices"):
-            inside = (
-                ids
-                if len(out) == dataset.num_nodes
-                else ids[(ids >= first) & (ids < last)] - first
-            )
+            inside = ids
+            if len(out) < dataset.num_nodes:
+                inside = ids[(ids >= first) & (ids < last)] - first
             _native.count_sources(inside, out, threads)
         into = np.diff(indptr[first : last + 1])
-        yield (out.astype(np.float32) + np.float32(_EPSILON)) / (
-            into.astype(np.float32) + np.float32(_EPSILON)
-        )
+        epsilon = np.float32(_EPSILON)
+        yield (out.astype(np.float32) + epsilon) / (into.astype(np.float32) + epsilon)

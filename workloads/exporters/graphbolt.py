@@ -17,11 +17,10 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator
 from functools import cache, partial
-from typing import Any
 
 import numpy as np
 
-from workloads.arraytypes import Array
+from workloads.arraytypes import Array, JsonDict
 from workloads.dataset import Dataset, Part
 from workloads.exporters.files import (
     ArrayFile,
@@ -59,10 +58,10 @@ class _Native:
     """Stand-in of the native object in it, which is pickled as its state and the name
     of its class."""
 
-    def __init__(self, state: dict[str, Any]) -> None:
+    def __init__(self, state: JsonDict) -> None:
         self._state = state
 
-    def __getstate__(self) -> tuple[dict[str, Any], str]:
+    def __getstate__(self) -> tuple[JsonDict, str]:
         return self._state, NATIVE_CLASS
 
 
@@ -76,14 +75,14 @@ def files_of(dataset: Dataset) -> list[File]:
     """Declare the files of a dataset: ids as int32 where they fit, as DGL itself stores
     them."""
     ids = "int32" if dataset.num_nodes <= _INT32 else "int64"
+    pointers = "int32" if dataset.num_edges <= _INT32 else "int64"
+    version = Values("int64", (1,), lambda: [np.array([STATE_VERSION])])
     tensors = {
-        "version_number": Values("int64", (1,), lambda: [np.array([STATE_VERSION])]),
-        "indptr": stored(
-            dataset, "indptr", "int32" if dataset.num_edges <= _INT32 else "int64"
-        ),
+        "version_number": version,
+        "indptr": stored(dataset, "indptr", pointers),
         "indices": stored(dataset, "indices", ids),
     }
-    state: dict[str, Any] = {"independent_tensors": tensors}
+    state: JsonDict = {"independent_tensors": tensors}
     if "edge_weight" in dataset.manifest.files:
         state["edge_attributes"] = {"edge_weight": stored(dataset, "edge_weight")}
     files: list[File] = [TorchFile(GRAPH, _Graph(_Native(state)), _RENAMED)]
@@ -98,10 +97,7 @@ def files_of(dataset: Dataset) -> list[File]:
             )
         )
         features.append(_feature("ids", "ids.npy"))
-    task: dict[str, Any] = {
-        "name": "node_classification",
-        "num_classes": dataset.num_classes,
-    }
+    task: JsonDict = {"name": "node_classification", "num_classes": dataset.num_classes}
     labels = cache(partial(checked_map, dataset, "labels"))  # read once for all sets
     # An empty set marks a graph without splits: readers then draw none.
     bare = not any(dataset.manifest.files[part].shape[0] for part in SETS)
@@ -148,7 +144,7 @@ def labels_left_out(dataset: Dataset) -> int:
     return known - sum(dataset.manifest.files[part].shape[0] for part in SETS)
 
 
-def _feature(name: str, path: str) -> dict[str, Any]:
+def _feature(name: str, path: str) -> JsonDict:
     return {"domain": "node", "in_memory": False, **_array(name, path)}
 
 

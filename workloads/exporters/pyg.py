@@ -41,7 +41,8 @@ def files_of(dataset: Dataset) -> list[File]:
         "edge_index": edges,
         "y": stored(dataset, "labels"),
     }
-    for part, name in MASKS.items():
+    masks: dict[Part, str] = {part: MASKS[part] for part in ("train", "valid", "test")}
+    for part, name in masks.items():
         mask = partial(_mask, dataset, part)
         found[name] = Values("bool", (dataset.num_nodes,), mask)
     for extra in OPTIONAL:

@@ -40,10 +40,9 @@ class TorchFile:
         data = stream.getvalue()
         for kind, (module, name) in {**_TORCH, **self.renamed}.items():
             # Protocol 2 names a class by two lines of text.
-            data = data.replace(
-                f"c{kind.__module__}\n{kind.__qualname__}\n".encode(),
-                f"c{module}\n{name}\n".encode(),
-            )
+            stand_in = f"c{kind.__module__}\n{kind.__qualname__}\n"
+            known = f"c{module}\n{name}\n"
+            data = data.replace(stand_in.encode(), known.encode())
         return data, pickler.tensors
 
     @property
@@ -113,9 +112,8 @@ class _Pickler(pickle.Pickler):
         usual."""
         if not isinstance(value, Values):
             return NotImplemented
-        strides = tuple(
-            math.prod(value.shape[axis + 1 :]) for axis in range(len(value.shape))
-        )
+        axes = range(1, len(value.shape) + 1)
+        strides = tuple(math.prod(value.shape[axis:]) for axis in axes)
         return _tensor, (_Storage(value), 0, value.shape, strides, False, OrderedDict())
 
     def persistent_id(self, value: Any) -> Any:

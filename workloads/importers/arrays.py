@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from workloads.arraytypes import Array, Int64Array
+from workloads.arraytypes import Array
 from workloads.errors import InputError, require
 from workloads.importers.packed import refuse_packed_as
 from workloads.importers.seen import (
@@ -22,6 +22,7 @@ from workloads.importers.seen import (
 from workloads.importers.source import (
     GraphSource,
     ImportOptions,
+    SplitIds,
     as_array,
     check_csc,
     clean_labels,
@@ -135,7 +136,7 @@ def open_arrays(path: Path, options: ImportOptions) -> GraphSource:
     if "classes" in found:
         num_classes = stated_classes(found["classes"], num_classes, name["classes"])
         uses["classes"] = "number of classes"
-    splits: dict[str, Int64Array] = {}
+    splits: SplitIds = {}
     for part in SPLITS:
         stem = Path(name.get(part, "")).stem
         splits[part] = split_ids(found.get(part), num_nodes, name.get(part, ""), stem)

@@ -6,7 +6,7 @@ from __future__ import annotations
 import codecs
 import io
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,6 +20,7 @@ from workloads.errors import InputError
 from workloads.importers.edge_header import EdgeHeader, read_header
 from workloads.importers.packed import DAMAGE, unpacked
 from workloads.importers.source import EDGES_A_CHUNK, EdgeChunk, reading
+from workloads.progress import Progress, no_progress
 
 Bytes = UInt8Array
 MAX_ID = (1 << 63) - 1
@@ -72,9 +73,7 @@ class EdgeText:
                     break
         return cls(path, header)
 
-    def pairs(
-        self, progress: Callable[[str, float], None] = lambda stage, fraction: None
-    ) -> Iterator[Int64Array]:
+    def pairs(self, progress: Progress = no_progress) -> Iterator[Int64Array]:
         """Yield the edges, int64 [n, 2], in the order of their lines.
 
         Raises DatasetError for damaged compression, InputError with the number of the
@@ -245,11 +244,12 @@ def _line_blocks(stream: io.BufferedReader[Any], path: Path) -> Iterator[bytes]:
                 raise InputError(fault, "save it as UTF-8") from None
         text = rest + data
         # A carriage return at the very end may be half of a line's end.
-        cut = (
-            len(text)
-            if ended
-            else max(text.rfind(b"\n"), text.rfind(b"\r", 0, len(text) - 1)) + 1
-        )
+        cut = len(text)
+        if not ended:
+            newline = text.rfind(b"\n")
+            # A carriage return at the very end may be the first half of a line's end.
+            carriage = text.rfind(b"\r", 0, len(text) - 1)
+            cut = max(newline, carriage) + 1
         block = text[:cut]
         rest = text[cut:]
         if len(rest) > _LONGEST_LINE:

@@ -4,7 +4,7 @@ preprocessed them."""
 from __future__ import annotations
 
 import pickle
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from workloads.arraytypes import Array, Int64Array
+from workloads.arraytypes import Array, IdStream, Int64Array, JsonDict
 from workloads.errors import DatasetError, InputError, require
 from workloads.importers.edge_text import edge_chunks
 from workloads.importers.seen import (
@@ -24,7 +24,7 @@ from workloads.importers.seen import (
     seen,
 )
 from workloads.importers.source import (
-    EdgeChunk,
+    EdgeStream,
     FeatureRows,
     GraphSource,
     ImportOptions,
@@ -97,7 +97,7 @@ def open_graphbolt(path: Path, options: ImportOptions) -> GraphSource:
         raise InputError(fault, _FIX) from None
 
 
-def _graph(path: Path, metadata: dict[str, Any], metadata_file: str) -> GraphSource:
+def _graph(path: Path, metadata: JsonDict, metadata_file: str) -> GraphSource:
     notes: list[str] = []
     weights = None
     uses = {metadata_file: "metadata"}  # file in the folder -> its use
@@ -171,23 +171,17 @@ def _graph(path: Path, metadata: dict[str, Any], metadata_file: str) -> GraphSou
     if len(tasks) > 1:
         notes.append(f"of {len(tasks)} tasks the first is taken")
     labels = np.full(num_nodes, -1, dtype=np.int64)
-    splits = {
-        part: _split(path, part, tasks[0].get(name) or [], labels, uses)
-        for part, name in _SETS.items()
-    }
+    sets = {part: tasks[0].get(name) or [] for part, name in _SETS.items()}
+    splits = {part: _split(path, part, sets[part], labels, uses) for part in _SETS}
     classes = int(labels.max(initial=-1)) + 1
     given = [
-        entry
-        for name in _SETS.values()
-        for one in tasks[0].get(name) or []
-        for entry in one["data"]
+        entry for of_part in sets.values() for one in of_part for entry in one["data"]
     ]
     known = classes > 0 or any(entry.get("name") == "labels" for entry in given)
     if known and (stated := tasks[0].get("num_classes")) is not None:
         classes = stated_classes(stated, classes, f"num_classes of {path}")
-    notes += seen(
-        "files", {str(Path(name)): use for name, use in uses.items()}, files_in(path)
-    )
+    used_files = {str(Path(name)): use for name, use in uses.items()}
+    notes += seen("files", used_files, files_in(path))
     return GraphSource(
         num_nodes,
         edges,
@@ -204,8 +198,8 @@ def _graph(path: Path, metadata: dict[str, Any], metadata_file: str) -> GraphSou
 
 
 def _original_ids(
-    path: Path, entries: list[dict[str, Any]], num_nodes: int
-) -> tuple[dict[str, Any] | None, Callable[[], Iterator[Int64Array]] | None]:
+    path: Path, entries: list[JsonDict], num_nodes: int
+) -> tuple[JsonDict | None, IdStream | None]:
     """Return the node feature that holds the original ids of the nodes, and the ids;
     None without them."""
     for entry in entries:
@@ -221,7 +215,7 @@ def _weight_name(features: Mapping[str, Any]) -> str:
     return next((name for name in _WEIGHTS if name in features), "")
 
 
-def _array(path: Path, entry: dict[str, Any]) -> Array:
+def _array(path: Path, entry: JsonDict) -> Array:
     """Map an array that the metadata name."""
     file = _file(path, entry["path"])
     return (
@@ -242,7 +236,7 @@ def _file(path: Path, name: str) -> Path:
 
 def _features(
     path: Path,
-    entries: list[dict[str, Any]],
+    entries: list[JsonDict],
     num_nodes: int,
     node_uses: dict[str, str],
     uses: dict[str, str],
@@ -267,7 +261,7 @@ def _features(
 def _split(
     path: Path,
     part: str,
-    sets: list[dict[str, Any]],
+    sets: list[JsonDict],
     labels: Int64Array,
     uses: dict[str, str],
 ) -> Int64Array:
@@ -291,11 +285,9 @@ def _split(
     ids = ids.astype(np.int64)
     if "labels" in arrays:
         uses[arrays["labels"]["path"]] = f"{part} labels"
-        given, _ = clean_labels(
-            _array(path, arrays["labels"]),
-            len(ids),
-            str(path / arrays["labels"]["path"]),
-        )
+        labels_entry = arrays["labels"]
+        labels_file = str(path / labels_entry["path"])
+        given, _ = clean_labels(_array(path, labels_entry), len(ids), labels_file)
         labels[ids] = given
         odd = ids[labels[ids] != given]
         fault = (
@@ -305,7 +297,7 @@ def _split(
     return ids
 
 
-def _edges(file: Path, kind: str) -> tuple[Callable[[], Iterator[EdgeChunk]], str]:
+def _edges(file: Path, kind: str) -> tuple[EdgeStream, str]:
     """Return the edges of a file, and its use."""
     if kind == "numpy":
         array = load_array(file)
@@ -358,7 +350,7 @@ def _loaded(file: Path) -> Any:
         raise DatasetError(fault, "preprocess it anew by DGL") from None
 
 
-def _topology(file: Path) -> tuple[Array, Array, dict[str, Any]]:
+def _topology(file: Path) -> tuple[Array, Array, JsonDict]:
     """Return `indptr`, `indices` and the edges' features of a preprocessed topology."""
     try:
         state, _ = _loaded(file).state["_c_csc_graph"].state

@@ -69,11 +69,8 @@ def open_igb(path: Path, options: ImportOptions) -> GraphSource:
         feature_file: features_use(features, table.dtype),
         label_file: "labels",
     }
-    notes += seen(
-        "files",
-        {str(file.relative_to(path)): use for file, use in uses.items()},
-        files_in(path),
-    )
+    used_files = {str(file.relative_to(path)): use for file, use in uses.items()}
+    notes += seen("files", used_files, files_in(path))
     known = np.flatnonzero(labels >= 0)
     train = int(known.shape[0] * 0.6)
     valid = int(known.shape[0] * 0.2)

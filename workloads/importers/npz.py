@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import scipy.sparse as sp
 
-from workloads.arraytypes import Array, Int64Array
+from workloads.arraytypes import Array
 from workloads.errors import InputError, require
 from workloads.importers.seen import (
     FEATURES,
@@ -26,6 +26,7 @@ from workloads.importers.source import (
     FeatureRows,
     GraphSource,
     ImportOptions,
+    SplitIds,
     clean_labels,
     feature_source,
     reading,
@@ -126,13 +127,12 @@ def _features(
     if sparse:
         attributes = _csr(arrays, "attr", path)
         kept = arrays["attr_data"].dtype if "attr_data" in arrays else attributes.dtype
-        features = feature_source(
-            attributes.shape,
-            kept,
-            lambda rows: (
-                attributes[at : at + rows].toarray() for at in range(0, num_nodes, rows)
-            ),
-        )
+
+        def rows_of(rows: int) -> Iterator[Array]:
+            for at in range(0, num_nodes, rows):
+                yield attributes[at : at + rows].toarray()
+
+        features = feature_source(attributes.shape, kept, rows_of)
         whose = "attr_shape"
         whole = "attr_data"
     elif dense:
@@ -151,12 +151,12 @@ def _features(
 
 def _splits(
     arrays: dict[str, Array], num_nodes: int, path: Path, uses: dict[str, str]
-) -> dict[str, Int64Array] | None:
+) -> SplitIds | None:
     """Return the splits, None where there is none, and enter their arrays in `uses`."""
     names = {part: one_of(known, arrays, str(path)) for part, known in SPLITS.items()}
     if not any(names.values()):
         return None
-    splits: dict[str, Int64Array] = {}
+    splits: SplitIds = {}
     for part, name in names.items():
         chosen = arrays[name] if name else None
         splits[part] = split_ids(
@@ -205,22 +205,16 @@ def _csr(arrays: dict[str, Array], name: str, path: Path) -> sp.csr_matrix:
     )
     rows, columns = (int(size) for size in shape)
     data = arrays.get(f"{name}_data", np.ones(indices.shape, dtype=np.float32))
-    sound = (
-        indices.dtype.kind in "iu"
-        and indptr.dtype.kind in "iu"
-        and data.dtype.kind in "fiub"
-        and rows > 0
-        and indptr.shape == (rows + 1,)
-        and indices.ndim == 1
-        and data.shape == indices.shape
-        and int(indptr[0]) == 0
-        and int(indptr[-1]) == indices.shape[0]
-        and bool((indptr[1:] >= indptr[:-1]).all())
-        and (
-            indices.shape[0] == 0
-            or (int(indices.min()) >= 0 and int(indices.max()) < columns)
-        )
-    )
+    whole = indices.dtype.kind in "iu" and indptr.dtype.kind in "iu"
+    shaped = rows > 0 and indptr.shape == (rows + 1,) and indices.ndim == 1
+    sound = whole and shaped and data.dtype.kind in "fiub"
+    sound = sound and data.shape == indices.shape
+    if sound:
+        rises = bool((indptr[1:] >= indptr[:-1]).all())
+        ends = int(indptr[0]) == 0 and int(indptr[-1]) == indices.shape[0]
+        sound = rises and ends
+    if sound and indices.shape[0]:
+        sound = int(indices.min()) >= 0 and int(indices.max()) < columns
     fault = f"{path}: the arrays {name}_* do not make a {rows} x {columns} matrix"
     require(sound, fault, "download it again")
     # scipy has no float16, and takes no other byte order.

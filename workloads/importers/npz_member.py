@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import zipfile
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from tokenize import TokenError
 from typing import IO
@@ -17,6 +17,7 @@ from workloads.errors import DatasetError, InputError
 from workloads.importers.source import (
     EDGES_A_CHUNK,
     EdgeChunk,
+    EdgeStream,
     FeatureRows,
     check_edges,
     check_table,
@@ -59,7 +60,7 @@ class NpzMember:
         for part in self.flat(rows_a_chunk * width, 0, self.shape[0] * width):
             yield part.reshape(-1, *self.shape[1:])
 
-    def edges(self) -> Callable[[], Iterator[EdgeChunk]]:
+    def edges(self) -> EdgeStream:
         """Stream the edges of an array [2, E]; raises InputError for another shape or
         no integers."""
         check_edges(self, self._name)
@@ -89,9 +90,9 @@ class NpzMember:
     def load(self) -> Array:
         """Return the whole array."""
         count = int(np.prod(self.shape, dtype=np.int64))
-        return next(
-            self.flat(max(1, count), 0, count), np.empty(0, dtype=self.dtype)
-        ).reshape(self.shape)
+        empty = np.empty(0, dtype=self.dtype)
+        parts = self.flat(max(1, count), 0, count)
+        return next(parts, empty).reshape(self.shape)
 
     def flat(self, elements_a_chunk: int, first: int, last: int) -> Iterator[Array]:
         """Yield elements `first` to `last` of the array in C order, in chunks; earlier

@@ -27,6 +27,7 @@ from workloads.importers.source import (
     TORCH_DAMAGE,
     GraphSource,
     ImportOptions,
+    SplitIds,
     as_array,
     clean_labels,
     count_of,
@@ -211,9 +212,7 @@ def _files_seen(folder: Path, uses: dict[Path, str]) -> list[str]:
     )
 
 
-def _splits(
-    folder: Path,
-) -> tuple[dict[str, Int64Array] | None, list[str], dict[Path, str]]:
+def _splits(folder: Path) -> tuple[SplitIds | None, list[str], dict[Path, str]]:
     """Read the folder's only split scheme (`sales_ranking`, `time`, ...); return its
     splits, its note for the manifest, and its files with their use."""
     schemes = sorted(child for child in (folder / "split").glob("*") if child.is_dir())
@@ -302,7 +301,7 @@ def _array_types() -> list[Any]:
     ]
 
 
-def _load_splits(path: Path) -> dict[str, Int64Array]:
+def _load_splits(path: Path) -> SplitIds:
     """Load the ids of a `split_dict.pt` without running its code; OGB-LSC's test ids
     are `test`, or in later releases as below."""
     import torch  # late: it takes seconds and 200 MB, and other importers do without

@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from workloads.arraytypes import Array, Int64Array
+from workloads.arraytypes import Array, Int64Array, JsonDict
 from workloads.errors import InputError, require
 from workloads.importers.packed import refuse_packed_as
 from workloads.importers.seen import (
@@ -26,10 +26,12 @@ from workloads.importers.seen import (
 )
 from workloads.importers.source import (
     EDGES_A_CHUNK,
+    WHOLE_IDS,
     EdgeChunk,
     FeatureRows,
     GraphSource,
     ImportOptions,
+    SplitIds,
     clean_labels,
     feature_source,
     named_nodes,
@@ -137,9 +139,11 @@ class _Table:
             "the same"
         )
         require(not (path.is_dir() and whole.exists()), twice, "remove one of them")
-        self.files = (
-            [whole] if whole.exists() else _parts(path) if path.is_dir() else []
-        )
+        self.files: list[Path] = []
+        if whole.exists():
+            self.files = [whole]
+        elif path.is_dir():
+            self.files = _parts(path)
         self.name = str(whole if whole.exists() else path)
         self.rows = 0
         if not self.files:
@@ -183,12 +187,10 @@ class _Table:
     def unread(self) -> list[str]:
         """Return the names of the columns that all parts have once and that are
         unread."""
-        return [
-            name
-            for name in self._columns[0]
-            if name not in self.uses
-            and all(columns.count(name) == 1 for columns in self._columns)
-        ]
+        in_all = set(self._columns[0])
+        for columns in self._columns:
+            in_all = {name for name in in_all if columns.count(name) == 1}
+        return [name for name in self._columns[0] if name in in_all - self.uses.keys()]
 
     def seen(self) -> list[str]:
         """Return notes that name the columns, with their use, and the unread
@@ -199,7 +201,7 @@ class _Table:
     def batches(self, columns: list[str], rows: int) -> Iterator[Any]:
         """Yield some columns of all rows, at most `rows` at a time."""
         for file in self.files:
-            options: dict[str, Any] = {
+            options: JsonDict = {
                 "pre_buffer": False,
                 "page_checksum_verification": True,
             }
@@ -254,11 +256,8 @@ def _other_files(folder: Path) -> list[str]:
     """Return a note that lists the other files of the folder; raises
     InputError for a table that ends otherwise than in `.parquet`."""
     names = ("edges", "nodes")
-    others = [
-        path
-        for path in _shown(folder)
-        if path.name not in (*names, *(f"{name}.parquet" for name in names))
-    ]
+    tables = {*names, *(f"{name}.parquet" for name in names)}
+    others = [path for path in _shown(folder) if path.name not in tables]
     for path in others:
         fault = f"{path} is not read"
         fix = f"name the table {path.stem}.parquet, or remove it"
@@ -268,23 +267,22 @@ def _other_files(folder: Path) -> list[str]:
 
 def _numbers(batch: Any, column: str, what: str) -> Array:
     array = batch.column(column)
-    sound = array.null_count == 0 and (
-        pa.types.is_integer(array.type) or pa.types.is_floating(array.type)
-    )
+    sound = array.null_count == 0 and _is_number(array.type)
     fault = f"column {column} of {what} is {array.type} with {array.null_count} nulls"
     require(sound, fault, "give numbers, no nulls")
     found: Array = array.to_numpy(zero_copy_only=False)
     return found
 
 
+def _is_number(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_integer(kind) or pa.types.is_floating(kind))
+
+
 def _whole(batch: Any, column: str, what: str) -> Array:
+    """Return a column of whole numbers without nulls; raises InputError for others."""
     found = _numbers(batch, column, what)
-    fix = (
-        "give node ids as integers (.astype('int64'), which is exact for floats below "
-        "2**53 only)"
-    )
     fault = f"column {column} of {what} is {found.dtype}"
-    require(found.dtype.kind in "iu", fault, fix)
+    require(found.dtype.kind in "iu", fault, WHOLE_IDS)
     return found
 
 
@@ -293,34 +291,26 @@ def _indexes(schema: pa.Schema) -> list[Any]:
     columns, or the description of a range; empty where none is stored. Raises
     ValueError where the metadata of pandas are damaged."""
     metadata = schema.pandas_metadata or {}
-    stored: Any = (
-        metadata.get("index_columns", []) if isinstance(metadata, dict) else None
-    )
-    sound = isinstance(stored, list) and all(
-        isinstance(index, (str, dict)) for index in stored
-    )
+    stored: Any = None
+    if isinstance(metadata, dict):
+        stored = metadata.get("index_columns", [])
+    sound = isinstance(stored, list)
+    sound = sound and all(isinstance(index, (str, dict)) for index in stored)
     if not sound:
         raise ValueError("its metadata of pandas name no index")
-    found = [
-        index for index in stored if isinstance(index, dict) or index in schema.names
-    ]
-    unnamed = [
-        name
-        for name in schema.names
-        if _UNNAMED_INDEX.fullmatch(name) and name not in found
-    ]
-    return found + unnamed
+    columns = schema.names
+    found = [index for index in stored if isinstance(index, dict) or index in columns]
+    unnamed = [name for name in columns if _UNNAMED_INDEX.fullmatch(name)]
+    return found + [name for name in unnamed if name not in found]
 
 
 def _weight_use(edges: _Table, column: str) -> str:
     """Return the use of a column of weights, for the notes."""
     kind = pq.read_schema(edges.files[0]).field(column).type
-    numbers = pa.types.is_integer(kind) or pa.types.is_floating(kind)
-    return (
-        numbers_use("edge weights", kind.to_pandas_dtype())
-        if numbers
-        else "edge weights"
-    )
+    numbers = _is_number(kind)
+    if not numbers:
+        return "edge weights"
+    return numbers_use("edge weights", kind.to_pandas_dtype())
 
 
 def _check_order(nodes: _Table) -> None:
@@ -386,7 +376,7 @@ def _is_shuffled(nodes: _Table, column: str) -> bool:
     ordered = True
     for batch in nodes.batches([column], EDGES_A_CHUNK):
         array = batch.column(column)
-        numbers = pa.types.is_integer(array.type) or pa.types.is_floating(array.type)
+        numbers = _is_number(array.type)
         if not numbers or array.null_count:
             return False
         values = array.to_numpy(zero_copy_only=False)
@@ -426,9 +416,7 @@ def _features(nodes: _Table) -> FeatureRows | None:
         or pa.types.is_fixed_size_list(kind)
         or pa.types.is_large_list(kind)
     )
-    numbers = lists and (
-        pa.types.is_floating(kind.value_type) or pa.types.is_integer(kind.value_type)
-    )
+    numbers = lists and _is_number(kind.value_type)
     fault = f"column {column} of {nodes.name} is {kind}"
     require(numbers and first.null_count == 0, fault, "give lists of numbers")
     dim = len(first[0])
@@ -439,15 +427,13 @@ def _features(nodes: _Table) -> FeatureRows | None:
         for batch in nodes.batches([column], count):
             lists = batch.column(column)
             values = lists.flatten()
-            fixed = pa.types.is_fixed_size_list(kind)
-            equal = lists.type == kind and (
-                fixed or bool((np.diff(lists.offsets.to_numpy()) == dim).all())
-            )
-            sound = (
-                equal
-                and lists.null_count == values.null_count == 0
-                and len(values) == dim * len(lists)
-            )
+
+            equal = lists.type == kind
+            if equal and not pa.types.is_fixed_size_list(kind):
+                lengths = np.diff(lists.offsets.to_numpy())
+                equal = bool((lengths == dim).all())
+            nulls = lists.null_count + values.null_count
+            sound = equal and nulls == 0 and len(values) == dim * len(lists)
             fault = (
                 f"column {column} of {nodes.name} has lists of unequal length or type, "
                 "or nulls"
@@ -474,15 +460,14 @@ def _labels(nodes: _Table) -> tuple[Int64Array | None, int]:
         labels = np.full(len(array), -1, dtype=np.int64)
         known = array.is_valid().to_numpy(zero_copy_only=False)
         values = array.drop_null().to_numpy(zero_copy_only=False)
-        labels[known], found = clean_labels(
-            values, len(values), f"column {column} of {nodes.name}"
-        )
+        what = f"column {column} of {nodes.name}"
+        labels[known], found = clean_labels(values, len(values), what)
         parts = [*parts, labels]
         classes = max(classes, found)
     return np.concatenate(parts), classes
 
 
-def _splits(nodes: _Table) -> dict[str, Int64Array] | None:
+def _splits(nodes: _Table) -> SplitIds | None:
     if (column := nodes.column(_SPLIT, "split")) is None:
         return _masks(nodes)
     found: dict[str, list[Array]] = {part: [] for part in ("train", "valid", "test")}
@@ -512,7 +497,7 @@ def _splits(nodes: _Table) -> dict[str, Int64Array] | None:
     return {part: np.concatenate([empty, *ids]) for part, ids in found.items()}
 
 
-def _masks(nodes: _Table) -> dict[str, Int64Array] | None:
+def _masks(nodes: _Table) -> SplitIds | None:
     """Return the splits that columns of masks give, None without such columns."""
     columns = {
         part: nodes.column(names, f"{part} mask") for part, names in _MASKS.items()

@@ -6,7 +6,7 @@ from __future__ import annotations
 import pickle
 import re
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from workloads.arraytypes import Array, Int64Array
+from workloads.arraytypes import Array, ArrayStream, Int64Array
 from workloads.errors import HostError, InputError, require
 from workloads.importers.npz_member import NpzMember, member_names
 from workloads.importers.seen import (
@@ -250,19 +250,17 @@ def _graph(
             num_classes = stated_classes(
                 _whole(fields["num_classes"]), num_classes, f"num_classes of {what}"
             )
-    names = {
-        part: next((n for n in (mask, *_IDS[part]) if n in fields), mask)
-        for part, mask in MASKS.items()
-    }
+    names = {}
+    for part, mask in MASKS.items():
+        given = [name for name in (mask, *_IDS[part]) if name in fields]
+        names[part] = given[0] if given else mask
     splits = {
         part: _chosen(fields.get(name), name, what, num_nodes)
         for part, name in names.items()
     }
-    uses |= {
-        name: f"{part} {name.rpartition('_')[2]}"
-        for part, name in names.items()
-        if name in fields
-    }
+    for part, name in names.items():
+        if name in fields:
+            uses[name] = f"{part} {name.rpartition('_')[2]}"
     if supervised and not len(splits["train"]):
         fault = "chooses no node" if names["train"] in fields else "is missing"
         raise InputError(
@@ -307,7 +305,7 @@ def _graph(
     )
 
 
-def _weights(weight: Field, num_edges: int, what: str) -> Callable[[], Iterator[Array]]:
+def _weights(weight: Field, num_edges: int, what: str) -> ArrayStream:
     if not isinstance(weight, NpzMember):
         return weight_source(weight, num_edges, f"edge_weight of {what}")
     check_weights(weight, num_edges, f"edge_weight of {what}")

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from workloads.arraytypes import ArrayShape
 from workloads.errors import require
 
 #: Names that people give to the parts of a graph, for formats without a fixed layout.
@@ -55,7 +56,7 @@ def one_of(names: tuple[str, ...], present: Iterable[str], where: str) -> str | 
     return found[0] if found else None
 
 
-def edges_use(shape: tuple[int, ...], *, columns: bool = False) -> str:
+def edges_use(shape: ArrayShape, *, columns: bool = False) -> str:
     """Return the use of an array of edges, [2, E] or (`columns`) [E, 2]; with the
     reading of 2 x 2, which is both."""
     reading = (

@@ -18,14 +18,27 @@ import numpy as np
 import numpy.typing as npt
 from numpy.lib import format as npy_format
 
-from workloads.arraytypes import Array, Int64Array, IntegerArray
+from workloads.arraytypes import (
+    Array,
+    ArrayShape,
+    ArrayStream,
+    DType,
+    IdStream,
+    Int64Array,
+    IntegerArray,
+)
 from workloads.direct_files import read_ahead
 from workloads.errors import DatasetError, InputError, require
 from workloads.importers.packed import DAMAGE, file_packing, refuse_packed_as
 from workloads.manifest import MAX_CLASSES, MAX_NODES
+from workloads.progress import Progress, no_progress
 
 EdgeChunk = tuple[IntegerArray, IntegerArray]
 """Source ids and destination ids of some edges, of equal length."""
+EdgeStream = Callable[[], Iterator[EdgeChunk]]
+"""Function that yields all edges in chunks; it can be called more than once."""
+SplitIds = dict[str, Int64Array]
+"""Node ids of `train`, `valid` and `test`."""
 
 EDGES_A_CHUNK = 1 << 20
 FEATURE_BYTES_A_CHUNK = 16 << 20
@@ -42,7 +55,7 @@ TORCH_DAMAGE = (
     TypeError,
     struct.error,
 )
-_WHOLE_IDS = (
+WHOLE_IDS = (
     "give ids as integers (.astype(np.int64), which is exact for floats below 2**53 "
     "only)"
 )
@@ -55,9 +68,9 @@ class FeatureRows:
 
     num_rows: int
     dim: int
-    dtype: np.dtype[Any]  # element type to write, float32 or float16
+    dtype: DType  # element type to write, float32 or float16
     # the rows in order, [rows, dim]; may be called more than once
-    chunks: Callable[[], Iterator[Array]]
+    chunks: ArrayStream
 
 
 @dataclass(frozen=True)
@@ -66,14 +79,14 @@ class GraphSource:
 
     num_nodes: int  # N; edge ids are in [0, N)
     # yields all edges in chunks; called more than once
-    edges: Callable[[], Iterator[EdgeChunk]]
+    edges: EdgeStream
     features: FeatureRows | None = None  # None: to be generated
     # int64 [N], -1 for unlabelled; None: to be generated
     labels: Int64Array | None = None
     num_classes: int = 0  # without labels: number to generate; 0: unknown
     # int64 node ids of `train`, `valid` and `test`, empty ones too; None: none is
     # given, so they are drawn.
-    splits: dict[str, Int64Array] | None = None
+    splits: SplitIds | None = None
     # whether every edge stands for both directions in this format
     symmetric: bool = False
     notes: list[str] = field(default_factory=list)  # for the manifest
@@ -83,11 +96,11 @@ class GraphSource:
     keep_duplicates: bool = False
     # Weights of the edges, float, in chunks of the same lengths as `edges`; None:
     # unweighted.
-    edge_weights: Callable[[], Iterator[Array]] | None = None
+    edge_weights: ArrayStream | None = None
     edges_name: str = "the graph"  # file or array of the edges, for messages
     # Original ids of the nodes, int64 [N] in chunks; None: the nodes kept their
     # numbers.
-    ids: Callable[[], Iterator[Int64Array]] | None = None
+    ids: IdStream | None = None
 
     def __post_init__(self) -> None:
         """Check the number of nodes, which ids or a file may have made up; raises
@@ -115,7 +128,7 @@ class ImportOptions:
     classes: int = 0
     # source of the count of labelled nodes, where `author` and `loader` differ (IGB)
     labelled: str = "author"
-    progress: Callable[[str, float], None] = lambda stage, fraction: None
+    progress: Progress = no_progress
     # whether the user wants every edge in both directions; None: as the source states
     symmetric: bool | None = None
 
@@ -252,18 +265,16 @@ def as_array(value: Any, what: str) -> Array:
 
 
 def feature_source(
-    shape: tuple[int, ...], dtype: npt.DTypeLike, read: Callable[[int], Iterable[Array]]
+    shape: ArrayShape, dtype: npt.DTypeLike, read: Callable[[int], Iterable[Array]]
 ) -> FeatureRows:
     """Stream feature rows (float16 stays, other numbers become float32) of a source of
     that shape and dtype; `read(rows)` yields the source's rows in order, at most `rows`
     at a time."""
     # in either byte order
     kept = np.dtype(np.float16 if np.dtype(dtype).type is np.float16 else np.float32)
-    rows = max(
-        1,
-        FEATURE_BYTES_A_CHUNK
-        // (max(1, shape[1]) * max(np.dtype(dtype).itemsize, kept.itemsize)),
-    )
+    widest = max(np.dtype(dtype).itemsize, kept.itemsize)
+    row_bytes = max(1, shape[1]) * widest
+    rows = max(1, FEATURE_BYTES_A_CHUNK // row_bytes)
 
     def chunks() -> Iterator[Array]:
         for part in read(rows):
@@ -306,7 +317,7 @@ def check_edges(array: Any, what: str, *, columns: bool = False) -> None:
         f"{what} has shape {array.shape} and dtype {array.dtype}, not {expected} of "
         "integers"
     )
-    require(array.dtype.kind in "iu", fault, _WHOLE_IDS)
+    require(array.dtype.kind in "iu", fault, WHOLE_IDS)
     axis = 1 if columns else 0
     table = len(array.shape) == 2
     if table and array.shape[axis] == 2:
@@ -320,9 +331,7 @@ def check_edges(array: Any, what: str, *, columns: bool = False) -> None:
     raise InputError(fault, fix)
 
 
-def edge_array_source(
-    array: Array, what: str, *, columns: bool
-) -> Callable[[], Iterator[EdgeChunk]]:
+def edge_array_source(array: Array, what: str, *, columns: bool) -> EdgeStream:
     """Stream the edges, sources and destinations, of an array [2, E] (`columns=False`)
     or [E, 2] (`columns=True`); raises InputError for another shape or no integers."""
     check_edges(array, what, columns=columns)
@@ -347,9 +356,7 @@ def check_weights(weights: Any, num_edges: int, what: str) -> None:
     require(sound, fault, fix)
 
 
-def weight_source(
-    weights: Array, num_edges: int, what: str
-) -> Callable[[], Iterator[Array]]:
+def weight_source(weights: Array, num_edges: int, what: str) -> ArrayStream:
     """Stream the edges' weights in chunks of the same lengths as the edges; raises
     InputError as `check_weights`."""
     check_weights(weights, num_edges, what)
@@ -366,7 +373,7 @@ def holds_ids(values: Any, num_nodes: int) -> bool:
     return values.dtype.kind in "iu" and values.shape in ((num_nodes,), (num_nodes, 1))
 
 
-def id_source(values: Array, what: str) -> Callable[[], Iterator[Int64Array]]:
+def id_source(values: Array, what: str) -> IdStream:
     """Stream the original ids of nodes, an array that `holds_ids`; raises InputError
     for an id from 2^63 on."""
     flat = values.reshape(-1)
@@ -382,7 +389,7 @@ def id_source(values: Array, what: str) -> Callable[[], Iterator[Int64Array]]:
     return chunks
 
 
-def csc_edges(indptr: Array, indices: Array) -> Callable[[], Iterator[EdgeChunk]]:
+def csc_edges(indptr: Array, indices: Array) -> EdgeStream:
     """Stream the edges of neighbour lists: the in-neighbours of node `v` are
     `indices[indptr[v]:indptr[v + 1]]`."""
 
@@ -395,7 +402,7 @@ def csc_edges(indptr: Array, indices: Array) -> Callable[[], Iterator[EdgeChunk]
             )
             last = int(np.searchsorted(indptr, indptr.dtype.type(stop), side="left"))
             borders = np.clip(indptr[first : last + 1], start, stop)
-            lengths: Int64Array = np.diff(borders.astype(np.int64))
+            lengths = np.diff(borders.astype(np.int64)).astype(np.int64)
             targets = np.repeat(np.arange(first, last), lengths)
             yield np.asarray(indices[start:stop]), targets
 
@@ -407,11 +414,10 @@ def check_csc(indptr: Array, indices: Array, what: str) -> int:
     pointers and lists contradict each other."""
     flat = indptr.ndim == indices.ndim == 1
     whole = all(array.dtype.kind in "iu" for array in (indptr, indices))
-    fault = (
-        f"{what}: indptr and indices are {indptr.dtype} {list(indptr.shape)} and "
-        f"{indices.dtype} {list(indices.shape)}"
-    )
-    require(whole, fault, _WHOLE_IDS)
+    pointers = f"{indptr.dtype} {list(indptr.shape)}"
+    lists = f"{indices.dtype} {list(indices.shape)}"
+    fault = f"{what}: indptr and indices are {pointers} and {lists}"
+    require(whole, fault, WHOLE_IDS)
     require(flat and len(indptr) > 1, fault, "give whole numbers, [N + 1] and [E]")
     sound = int(indptr[0]) == 0 and int(indptr[-1]) == len(indices)
     for start in range(0, len(indptr), EDGES_A_CHUNK):
@@ -434,7 +440,7 @@ def check_ids(ids: Array, num_nodes: int, what: str) -> None:
         require(0 <= int(end) < num_nodes, fault, fix)
 
 
-def named_nodes(edges: Callable[[], Iterator[EdgeChunk]], what: str) -> int:
+def named_nodes(edges: EdgeStream, what: str) -> int:
     """Count the nodes of a graph without node data: up to the largest id; raises
     InputError for a negative id, or without edges."""
     largest = -1
@@ -453,13 +459,11 @@ def count_of(value: Any, most: int, what: str) -> int:
     """Return a count from a file; raises InputError unless it is a single whole number
     from 1 to `most`."""
     array = np.asarray(value)
-    sound = (
-        array.size == 1
-        and array.dtype.kind in "iuf"
-        and 1 <= array.item() <= most
-        and array.item() % 1 == 0
-    )
+    single = array.size == 1 and array.dtype.kind in "iuf"
+    number = array.item() if single else value
+    sound = single and 1 <= number <= most and number % 1 == 0
     fault = f"{what} is {array.item() if array.size == 1 else value}"
+
     fix = f"give a whole number from 1 to {most}"
     require(sound, fault, fix)
     return int(array.item())
@@ -538,7 +542,7 @@ def split_ids(chosen: Array | None, num_nodes: int, what: str, name: str) -> Int
     fault = f"{found}, and no mask of {num_nodes} nodes"
     fix = f"give bool [{num_nodes}], or name ids train_idx, val_idx, test_idx"
     require(not name.endswith("_mask"), fault, fix)
-    fix = f"{_WHOLE_IDS}, or a bool mask [{num_nodes}]"
+    fix = f"{WHOLE_IDS}, or a bool mask [{num_nodes}]"
     require(chosen.dtype.kind in "iu", found, fix)
     fix = f"give ids [M], or a bool mask [{num_nodes}]"
     require(chosen.ndim == 1, found, fix)

@@ -11,13 +11,8 @@ from __future__ import annotations
 from workloads.kronecker.fractal import plan_fractal
 from workloads.kronecker.kronecker import plan_kronecker
 from workloads.kronecker.rmat import plan_rmat
-from workloads.kronecker.spec import (
-    BaseGraph,
-    GenerateSpec,
-    Kind,
-    Progress,
-    TopologyPlan,
-)
+from workloads.kronecker.spec import BaseGraph, GenerateSpec, Kind, TopologyPlan
+from workloads.progress import Progress, no_progress
 
 __all__ = [
     "BaseGraph",
@@ -29,9 +24,7 @@ __all__ = [
 ]
 
 
-def plan_topology(
-    spec: GenerateSpec, progress: Progress = lambda stage, fraction: None
-) -> TopologyPlan:
+def plan_topology(spec: GenerateSpec, progress: Progress = no_progress) -> TopologyPlan:
     """Plan the graph that `spec` describes: exact N, E and element type, and the
     function that writes it; raises InputError where `spec` contradicts itself or cannot
     be reached, BudgetError where `max_memory` is too small."""

@@ -9,9 +9,10 @@ from workloads.arraytypes import Array, Float64Array
 from workloads.errors import require
 from workloads.kronecker.kronecker import sorted_base
 from workloads.kronecker.rmat import rmat_base, rmat_base_bytes
-from workloads.kronecker.spec import BaseGraph, GenerateSpec, Progress, TopologyPlan
+from workloads.kronecker.spec import BaseGraph, GenerateSpec, TopologyPlan
 from workloads.making.direct_stream import STREAM_BYTES
 from workloads.making.writer import PartWriter, TopologySink
+from workloads.progress import Progress
 
 LOWEST_KEEP = 0.01
 HIGHEST_KEEP = 0.95
@@ -81,11 +82,12 @@ def plan_fractal(spec: GenerateSpec, progress: Progress) -> TopologyPlan:
                 indices.write(lists)
                 progress("edges", min(nodes, first + batch) / nodes)
 
+    all_edges = copies * copies * base.num_edges
     details = {
         "base_nodes": base.num_nodes,
         "base_edges": base.num_edges,
         "copies": copies,
-        "kept_share": round(edges / (copies * copies * base.num_edges), 6),
+        "kept_share": round(edges / all_edges, 6),
     }
     return TopologyPlan(nodes, edges, dtype, base, write, details)
 

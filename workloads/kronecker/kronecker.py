@@ -15,9 +15,10 @@ from workloads import _native
 from workloads.arraytypes import Int32Array, Int64Array
 from workloads.errors import InputError, require
 from workloads.kronecker.rmat import rmat_base, rmat_base_bytes
-from workloads.kronecker.spec import BaseGraph, GenerateSpec, Progress, TopologyPlan
+from workloads.kronecker.spec import BaseGraph, GenerateSpec, TopologyPlan
 from workloads.making.direct_stream import STREAM_BYTES
 from workloads.making.writer import PartWriter, TopologySink
+from workloads.progress import Progress
 
 DEFAULT_COPIES_LINKED = 3
 _BASE_NODES = 1 << 18
@@ -68,14 +69,10 @@ def plan_kronecker(spec: GenerateSpec, progress: Progress) -> TopologyPlan:
     seed_indptr, seed_indices = seed_graph(copies, seed_edges, spec.seed)
     # The stream keeps one more indptr where the last copy is cut, and three numbers a
     # copy.
-    spec.require(
-        "the base graph and the write buffers",
-        base.num_edges * 4
-        + base.num_nodes * 16
-        + seed_edges * 4
-        + copies * 40
-        + STREAM_BYTES,
-    )
+    base_bytes = base.num_edges * 4 + base.num_nodes * 16
+    seed_bytes = seed_edges * 4 + copies * 40
+    needed = base_bytes + seed_bytes + STREAM_BYTES
+    spec.require("the base graph and the write buffers", needed)
     stream = _native.KroneckerStream(
         base.indptr, base.indices, seed_indptr, seed_indices, nodes
     )
@@ -116,15 +113,9 @@ def seed_graph(copies: int, edges: int, seed: int) -> tuple[Int64Array, Int32Arr
     if not copies <= edges <= copies * copies:
         raise ValueError("a seed graph has from K to K^2 edges")
     whole, rest = divmod(edges, copies)
-    distances = np.concatenate(
-        [
-            [1],
-            2
-            + np.random.Generator(np.random.Philox(key=seed)).permutation(
-                max(0, (copies - 1) // 2 - 1)
-            ),
-        ]
-    )
+    generator = np.random.Generator(np.random.Philox(key=seed))
+    further = generator.permutation(max(0, (copies - 1) // 2 - 1)) + 2
+    distances = np.concatenate([[1], further])
     offsets = [0]
     half = copies // 2 if copies % 2 == 0 and copies > 1 else None
     if half is not None and whole % 2 == 0 and whole > 0:
@@ -194,11 +185,10 @@ def _drawn_base(
     base_nodes = -(-nodes // copies)
     copies = -(-nodes // base_nodes)
     # Two copies linked to each; more where the base alone would be too dense.
-    linked = (
-        min(copies, max(2, -(-4 * edges // (nodes * base_nodes))))
-        if edges >= 2 * nodes
-        else 1
-    )
+    linked = 1
+    if edges >= 2 * nodes:
+        wanted = -(-4 * edges // (nodes * base_nodes))
+        linked = min(copies, max(2, wanted))
     seed_edges = linked * copies
     # of the kept edges: the cut removes targets and sources
     share = (nodes / (copies * base_nodes)) ** 2
@@ -219,11 +209,6 @@ def _whole_copies(nodes: int) -> int:
     """Choose the copies of a base of at most 2^18 nodes; a number that divides `nodes`
     where one is near."""
     least = min(nodes, max(_MIN_COPIES, -(-nodes // _BASE_NODES)))
-    return next(
-        (
-            copies
-            for copies in range(least, least + least // 4 + 4)
-            if nodes % copies == 0
-        ),
-        least,
-    )
+    near = range(least, least + least // 4 + 4)
+    divisors = (copies for copies in near if nodes % copies == 0)
+    return next(divisors, least)

@@ -14,11 +14,11 @@ from workloads.kronecker.spec import (
     DEFAULT_MEAN_DEGREE,
     BaseGraph,
     GenerateSpec,
-    Progress,
     TopologyPlan,
 )
 from workloads.making.direct_stream import STREAM_BYTES
 from workloads.making.writer import PartWriter, TopologySink
+from workloads.progress import Progress
 
 
 def plan_rmat(spec: GenerateSpec, progress: Progress) -> TopologyPlan:
@@ -136,7 +136,9 @@ def rmat_base(
         graph.fill(indptr, 0, nodes, indices, np.zeros(nodes, dtype=np.uint32), threads)
         target = np.repeat(np.arange(nodes, dtype=np.int32), np.diff(indptr))
         keep = indices != target
-        keep[1:] &= (indices[1:] != indices[:-1]) | (target[1:] != target[:-1])
+        fresh = indices[1:] != indices[:-1]
+        fresh |= target[1:] != target[:-1]
+        keep[1:] &= fresh
         found = int(np.count_nonzero(keep))
         if found >= edges:
             surplus = np.random.Generator(np.random.Philox(key=seed)).choice(

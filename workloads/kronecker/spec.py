@@ -9,13 +9,13 @@ from typing import Any, Literal
 
 import numpy as np
 
-from workloads.arraytypes import Array, Int64Array
+from workloads.arraytypes import Array, DType, Int64Array, JsonDict
 from workloads.errors import BudgetError, check_choice, require
 from workloads.making.writer import TopologySink
+from workloads.progress import Progress
 from workloads.units import format_bytes
 
 Kind = Literal["rmat", "kronecker", "fractal"]
-Progress = Callable[[str, float], None]
 
 DEFAULT_MEAN_DEGREE = 20
 
@@ -42,7 +42,7 @@ class BaseGraph:
         return int(self.indices.shape[0])
 
 
-def choose_index_dtype(wanted: str, num_nodes: int) -> np.dtype[Any]:
+def choose_index_dtype(wanted: str, num_nodes: int) -> DType:
     """Choose the element type of `indices`: int32 where node ids fit, unless `int64` is
     wanted; raises InputError where `wanted` is unknown or too narrow."""
     check_choice("--index-dtype", wanted, ("auto", "int32", "int64"))
@@ -94,7 +94,7 @@ class GenerateSpec:
         """Number of threads to use."""
         return self.threads or len(os.sched_getaffinity(0))
 
-    def dtype_for(self, num_nodes: int) -> np.dtype[Any]:
+    def dtype_for(self, num_nodes: int) -> DType:
         """Choose the element type of `indices`, as `choose_index_dtype`."""
         return choose_index_dtype(self.index_dtype, num_nodes)
 
@@ -141,12 +141,12 @@ class TopologyPlan:
 
     num_nodes: int
     num_edges: int
-    index_dtype: np.dtype[Any]  # of `indices`
+    index_dtype: DType  # of `indices`
     base: BaseGraph | None  # given or drawn, None for `rmat`
     # writes both parts
     write: Callable[[TopologySink, Progress], None] = field(repr=False)
     # numbers that describe the recipe, for the manifest
-    details: dict[str, Any] = field(default_factory=dict)
+    details: JsonDict = field(default_factory=dict)
     # Draws labels by counter, `labels(first, count)`, for `rmat` with communities; else
     # None.
     labels: Callable[[int, int], Int64Array] | None = field(default=None, repr=False)

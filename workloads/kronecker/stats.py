@@ -64,10 +64,8 @@ def graph_stats(
         rng.choice(nodes, min(nodes, _CLUSTERING_NODES), replace=False)
     ).astype(np.int64)
     # Where the lists of all sampled nodes ascend, all lists are assumed to.
-    ascend = all(
-        bool((np.diff(indices[indptr[v] : indptr[v + 1]]) >= 0).all())
-        for v in sample.tolist()
-    )
+    lists = (indices[indptr[v] : indptr[v + 1]] for v in sample.tolist())
+    ascend = all(bool((np.diff(ids) >= 0).all()) for ids in lists)
     clustering = _native.clustering(
         indptr, indices, sample, _CLUSTERING_PAIRS, ascend, 0, threads
     )
@@ -119,16 +117,17 @@ def degree_skew(histogram: Array) -> tuple[float, float, int]:
     share = float((taken * degrees[::-1]).sum())
     # Twice the area under the Lorenz curve, by trapezia over groups of equal degree.
     mass = np.cumsum(counts * degrees) / total
-    area = float((counts / nodes * (mass + np.concatenate([[0.0], mass[:-1]]))).sum())
+    mass_before = np.concatenate([[0.0], mass[:-1]])
+    heights = mass + mass_before
+    area = float((counts / nodes * heights).sum())
     return share / total, float(1 - area), int(degrees[-1])
 
 
 def _degree_histogram(indptr: Int64Array) -> Int64Array:
     histogram = np.zeros(1, dtype=np.int64)
     for start in range(0, indptr.shape[0] - 1, _CHUNK):
-        counted = np.bincount(
-            np.diff(indptr[start : start + _CHUNK + 1]), minlength=histogram.shape[0]
-        )
+        degrees = np.diff(indptr[start : start + _CHUNK + 1])
+        counted = np.bincount(degrees, minlength=histogram.shape[0])
         counted[: histogram.shape[0]] += histogram
         histogram = counted
     return histogram
@@ -142,9 +141,8 @@ def _agreement_by_chance(
     some = sample[:: max(1, sample.shape[0] // 5000)]
     starts = indptr[some]
     ends = indptr[some + 1]
-    sources = np.concatenate(
-        [indices[a:b] for a, b in zip(starts.tolist(), ends.tolist(), strict=True)]
-    )
+    borders = zip(starts.tolist(), ends.tolist(), strict=True)
+    sources = np.concatenate([indices[start:end] for start, end in borders])
     at_source = labels[sources]
     at_target = np.repeat(labels[some], ends - starts)
     kept = (at_source >= 0) & (at_target >= 0)

@@ -3,21 +3,28 @@ into a dataset's files; with the edges' weights, if they have any."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
 from itertools import repeat
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from workloads.arraytypes import Array, Float32Array, Int64Array, IntegerArray
+from workloads.arraytypes import (
+    Array,
+    ArrayStream,
+    DType,
+    Float32Array,
+    Int64Array,
+    IntegerArray,
+)
 from workloads.distinct import distinct
-from workloads.importers.source import EDGES_A_CHUNK, EdgeChunk, check_ids
+from workloads.importers.source import EDGES_A_CHUNK, EdgeStream, check_ids
 from workloads.making.writer import DatasetWriter
 from workloads.npyfile import write_all
+from workloads.progress import Progress, no_progress
 
 _KEY = np.dtype(np.int64)
 _WEIGHTED = np.dtype([("key", _KEY), ("weight", np.float32)])
@@ -37,7 +44,7 @@ class CscResult:
 
 
 def build_csc(
-    edges: Callable[[], Iterator[EdgeChunk]],
+    edges: EdgeStream,
     num_nodes: int,
     writer: DatasetWriter,
     *,
@@ -45,10 +52,10 @@ def build_csc(
     max_memory: int = 1 << 30,
     symmetric: bool = False,
     keep_duplicates: bool = False,
-    weights: Callable[[], Iterator[Array]] | None = None,
+    weights: ArrayStream | None = None,
     other_bytes: int = 0,
     name: str = "the graph",
-    progress: Callable[[str, float], None] = lambda stage, fraction: None,
+    progress: Progress = no_progress,
 ) -> CscResult:
     """Write `indptr` and `indices`: for each node its in-neighbours, ascending; with
     weights `edge_weight` too.
@@ -89,7 +96,7 @@ def build_csc(
         np.add.at(degrees, target, 1)
         total += target.shape[0]
     progress("counting edges", 1.0)
-    record: np.dtype[Any] = _KEY if weights is None else _WEIGHTED
+    record: DType = _KEY if weights is None else _WEIGHTED
     lasting = np.dtype(index_dtype).itemsize + (0 if weights is None else 4)
     writer.require_space(
         total * (record.itemsize + lasting) + 8 * num_nodes + other_bytes
@@ -163,7 +170,7 @@ def build_csc(
 
 
 def collect_csc(
-    edges: Callable[[], Iterator[EdgeChunk]], num_nodes: int, symmetric: bool = False
+    edges: EdgeStream, num_nodes: int, symmetric: bool = False
 ) -> tuple[Int64Array, IntegerArray]:
     """Build the neighbour lists of a small graph in memory: `indptr` int64 [N + 1],
     `indices` [E] without duplicates; `symmetric` takes each edge in both directions.
@@ -181,9 +188,7 @@ def collect_csc(
 
 
 def _directed(
-    edges: Callable[[], Iterator[EdgeChunk]],
-    symmetric: bool,
-    weights: Callable[[], Iterator[Array]] | None = None,
+    edges: EdgeStream, symmetric: bool, weights: ArrayStream | None = None
 ) -> Iterator[tuple[IntegerArray, IntegerArray, Array | None]]:
     """Yield the edges as sources, destinations and weights; if `symmetric`, each chunk
     is followed by its edges in reverse, without self-loops."""
@@ -247,7 +252,7 @@ def _spill(
     num_nodes: int,
     folder: Path,
     total: int,
-    progress: Callable[[str, float], None],
+    progress: Progress,
 ) -> list[Path]:
     """Append each edge, as a number (destination within its range, source) and its
     weight, to its range's file."""

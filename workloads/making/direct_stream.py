@@ -79,9 +79,10 @@ class DirectStream:
         if self._current is None:
             # The free buffer that was used last: memory that the disk's speed does not
             # need is never touched.
+            newest_first = reversed([*enumerate(self._buffers)])
             free = (
                 at
-                for at, (_, work) in reversed([*enumerate(self._buffers)])
+                for at, (_, work) in newest_first
                 if all(write.done() for write in work)
             )
             at = next(free, 0)

@@ -9,11 +9,10 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
-from workloads.arraytypes import Array, Int64Array
+from workloads.arraytypes import Array, Int64Array, JsonDict
 from workloads.dataset import Dataset
 from workloads.distinct import distinct
 from workloads.errors import DatasetError, InputError, check_choice, require
@@ -25,7 +24,6 @@ from workloads.importers.source import (
     check_ids,
     stated_classes,
 )
-from workloads.kronecker import Progress
 from workloads.kronecker.spec import choose_index_dtype
 from workloads.kronecker.stats import measure
 from workloads.making.csc import CscResult, build_csc
@@ -42,6 +40,7 @@ from workloads.making.salt import Salt
 from workloads.making.source_digest import source_digest, source_stamp
 from workloads.making.writer import DatasetWriter, check_absent
 from workloads.manifest import FEATURES_GENERATED
+from workloads.progress import Progress, no_progress
 
 #: Version of the reading of sources; a dataset that was imported by another version is
 #: not the same, whatever its source.
@@ -95,9 +94,7 @@ class ImportSpec:
         check_fractions(*self.fractions)
         choose_index_dtype(self.index_dtype, 1)
 
-    def recipe(
-        self, source: Path, progress: Progress = lambda stage, fraction: None
-    ) -> dict[str, Any]:
+    def recipe(self, source: Path, progress: Progress = no_progress) -> JsonDict:
         """Return the manifest's recipe; equal recipes and salts give equal bytes. Reads
         the whole source for its digest. Raises DatasetError where the source is missing
         or may not be read."""
@@ -105,7 +102,7 @@ class ImportSpec:
             _check_source(source)
             return self.recipe_of(source.name, source_digest(source, progress))
 
-    def recipe_of(self, source: str, digest: str) -> dict[str, Any]:
+    def recipe_of(self, source: str, digest: str) -> JsonDict:
         """Return the recipe of a source of that name and content."""
         settings = asdict(self) | {"fractions": list(self.fractions)}
         # Datasets imported before these options keep their recipe.
@@ -130,7 +127,7 @@ def import_dataset(
     salt: Salt | None = None,
     max_memory: int = 1 << 30,
     replace: bool = False,
-    progress: Progress = lambda stage, fraction: None,
+    progress: Progress = no_progress,
 ) -> Dataset:
     """Import the graph at `source` as the dataset `target`.
 
@@ -150,7 +147,7 @@ def import_dataset(
     """
     spec.check()
     opener = partial(importer(spec.format), source)
-    options: dict[str, Any] = {
+    options: JsonDict = {
         "salt": salt,
         "max_memory": max_memory,
         "replace": replace,
@@ -205,12 +202,12 @@ def write_graph(
     opener: Callable[[ImportOptions], GraphSource],
     target: Path,
     spec: ImportSpec,
-    recipe: dict[str, Any],
+    recipe: JsonDict,
     *,
     salt: Salt | None = None,
     max_memory: int = 1 << 30,
     replace: bool = False,
-    progress: Progress = lambda stage, fraction: None,
+    progress: Progress = no_progress,
     check_source: Callable[[], None] = lambda: None,
 ) -> Dataset:
     """Write the graph that `opener` opens as the dataset `target`; `recipe` goes into

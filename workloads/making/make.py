@@ -11,6 +11,7 @@ from typing import Any, cast, get_args
 import numpy as np
 import scipy.sparse as sp
 
+from workloads.arraytypes import JsonDict
 from workloads.dataset import Dataset, find_dataset
 from workloads.errors import BudgetError, InputError
 from workloads.importers import ImportOptions, importer
@@ -18,7 +19,6 @@ from workloads.kronecker import (
     BaseGraph,
     GenerateSpec,
     Kind,
-    Progress,
     TopologyPlan,
     plan_topology,
 )
@@ -35,6 +35,7 @@ from workloads.making.salt import Salt
 from workloads.making.writer import DatasetWriter
 from workloads.manifest import FEATURES_GENERATED
 from workloads.npyfile import file_digest
+from workloads.progress import Progress, no_progress
 from workloads.units import format_bytes
 
 _DEFAULT_CLASSES = 16
@@ -101,7 +102,7 @@ class MakeSpec:
             **shared, max_memory=max_memory, base=base, communities=communities
         )
 
-    def recipe(self, data_root: Path) -> dict[str, Any]:
+    def recipe(self, data_root: Path) -> JsonDict:
         """Return the manifest's recipe, with the digest of the base; raises
         DatasetError where the base is missing."""
         digest = ""
@@ -127,7 +128,7 @@ def make_dataset(
     salt: Salt | None = None,
     max_memory: int = 1 << 30,
     replace: bool = False,
-    progress: Progress = lambda stage, fraction: None,
+    progress: Progress = no_progress,
 ) -> Dataset:
     """Generate the dataset `target`.
 
@@ -167,9 +168,9 @@ def make_dataset(
             raise InputError(fault, "leave it out, or use --labels random")
         plan = plan_topology(spec.generate_spec(given, max_memory), progress)
         row = spec.dim * np.dtype(spec.dtype).itemsize
-        writer.require_space(
-            plan.data_bytes + plan.num_nodes * (row + 8 + int(8 * sum(spec.fractions)))
-        )
+        split_bytes = int(8 * sum(spec.fractions))
+        node_bytes = plan.num_nodes * (row + 8 + split_bytes)
+        writer.require_space(plan.data_bytes + node_bytes)
         plan.write(writer, progress)
         _write_nodes(writer, spec, plan, salt, progress)
         progress("measuring", 0.0)

@@ -13,13 +13,13 @@ import numpy as np
 import numpy.typing as npt
 
 from workloads import _native
-from workloads.arraytypes import Array, Float32Array, Int64Array
+from workloads.arraytypes import Array, DType, Float32Array, Int64Array, JsonDict
 from workloads.direct_files import small_maps
 from workloads.errors import InputError, check_choice, require
-from workloads.kronecker import Progress
 from workloads.making.salt import Salt
 from workloads.making.writer import DatasetWriter, PartWriter
 from workloads.manifest import MAX_CLASSES
+from workloads.progress import Progress
 
 _CHUNK = 1 << 20
 _STREAM = 0x73706C6974  # keeps the draws of splits apart from others of the same seed
@@ -95,7 +95,7 @@ def generate_features(
     salt = salt or Salt.of_root(writer.path.parent)
     writer.salt = salt.digest
     threads = len(os.sched_getaffinity(0))
-    options: dict[str, Any] = {
+    options: JsonDict = {
         "dtype": spec.dtype,
         "seed": seed,
         "salt": salt,
@@ -115,7 +115,7 @@ def generate_features(
 def write_features(
     writer: DatasetWriter,
     shape: tuple[int, int],
-    dtype: np.dtype[Any],
+    dtype: DType,
     chunks: Iterable[Array],
     progress: Progress,
 ) -> None:
@@ -184,9 +184,8 @@ def draw_splits(
         ends = np.minimum(np.cumsum(np.maximum(wanted - given, 0)), known.shape[0])
         begins = np.concatenate([[0], ends[:-1]])
         given += ends - begins
-        yield tuple(
-            np.sort(order[begin:end]) for begin, end in zip(begins, ends, strict=True)
-        )
+        borders = zip(begins, ends, strict=True)
+        yield tuple(np.sort(order[begin:end]) for begin, end in borders)
 
 
 def write_splits(

@@ -5,21 +5,20 @@ from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import xxhash
 
 from workloads.importers.seen import files_in
 from workloads.npyfile import file_digest
+from workloads.progress import Progress, no_progress
 
 Stamp = tuple[int, int, int]
 """Inode, bytes and time of the last change (ns) of a file."""
 
 
-def source_digest(
-    source: Path, progress: Callable[[str, float], None] = lambda stage, fraction: None
-) -> str:
+def source_digest(source: Path, progress: Progress = no_progress) -> str:
     """Return the XXH3 of a file, or of the names and contents of all files in a folder,
     16 hexadecimal digits.
 

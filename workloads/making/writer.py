@@ -22,7 +22,7 @@ import numpy as np
 import numpy.typing as npt
 import xxhash
 
-from workloads.arraytypes import Array
+from workloads.arraytypes import Array, ArrayShape, DType
 from workloads.errors import DataIOError, DatasetError, OutcoreError, fault_of
 from workloads.making.direct_stream import DirectStream
 from workloads.manifest import (
@@ -53,7 +53,7 @@ class TopologySink(Protocol):
     `workloads.making.writer.DatasetWriter`."""
 
     def begin(
-        self, part: Any, dtype: npt.DTypeLike, count: int | tuple[int, ...]
+        self, part: Any, dtype: npt.DTypeLike, count: int | ArrayShape
     ) -> tuple[Path, int]:
         """Make a file with its header and its blocks reserved; return it and the data's
         offset, a multiple of 4096."""
@@ -76,7 +76,7 @@ class PartWriter:
         sink: TopologySink,
         part: Any,
         dtype: npt.DTypeLike,
-        count: int | tuple[int, ...],
+        count: int | ArrayShape,
     ) -> None:
         self._sink = sink
         self._part = part
@@ -139,7 +139,7 @@ class PartStream:
     nothing is read back."""
 
     def __init__(
-        self, file: io.FileIO, part: Part, dtype: np.dtype[Any], shape: tuple[int, ...]
+        self, file: io.FileIO, part: Part, dtype: DType, shape: ArrayShape
     ) -> None:
         self._file = file
         self._part = part
@@ -195,7 +195,7 @@ class DatasetWriter:
         self._recipe = dict(recipe or {})
         self._replace = replace
         self._files: dict[Part, FileEntry] = {}
-        self._open: dict[Part, tuple[np.dtype[Any], tuple[int, ...]]] = {}
+        self._open: dict[Part, tuple[DType, ArrayShape]] = {}
         self.num_classes = 1
         self.salt = ""
         self.notes: list[str] = []
@@ -224,7 +224,7 @@ class DatasetWriter:
             raise self._no_space()
 
     def begin(
-        self, part: Part, dtype: npt.DTypeLike, count: int | tuple[int, ...]
+        self, part: Part, dtype: npt.DTypeLike, count: int | ArrayShape
     ) -> tuple[Path, int]:
         """Make the part's file with its header and all its blocks reserved.
 
@@ -294,7 +294,7 @@ class DatasetWriter:
 
     @contextmanager
     def stream(
-        self, part: Part, dtype: npt.DTypeLike, shape: int | tuple[int, ...]
+        self, part: Part, dtype: npt.DTypeLike, shape: int | ArrayShape
     ) -> Iterator[PartStream]:
         """Write the part row by row, in order, within the block; every announced row
         must be written."""
@@ -338,6 +338,9 @@ class DatasetWriter:
             raise ValueError(f"the dataset lacks {', '.join(missing)}")
         features = self._files["features"]
         indices = self._files["indices"]
+        recipe = dict(self._recipe)
+        if self.salt:
+            recipe[SALT] = self.salt
         manifest = Manifest(
             num_nodes=features.shape[0],
             num_edges=indices.shape[0],
@@ -346,7 +349,7 @@ class DatasetWriter:
             index_dtype=indices.dtype,
             num_classes=self.num_classes,
             files=self._files,
-            recipe=self._recipe | ({SALT: self.salt} if self.salt else {}),
+            recipe=recipe,
             notes=tuple(self.notes),
             stats=self.stats,
             created=datetime.now(UTC).isoformat(timespec="seconds"),
@@ -388,11 +391,12 @@ class DatasetWriter:
     def _no_space(self, extra: int = 0) -> DatasetError:
         root = self.path.parent
         needed = max(self._needed, extra)
+        fault = (
+            f"no space for dataset {self.path.name!r}: it needs {format_bytes(needed)} "
+            f"({needed} bytes) in {root}, {format_bytes(free_bytes(root))} are free"
+        )
         return DatasetError(
-            f"no space for dataset {self.path.name!r}: it needs "
-            f"{format_bytes(needed)} ({needed} bytes) in {root}, "
-            f"{format_bytes(free_bytes(root))} are free",
-            "free some, choose another --data-root, or make it smaller",
+            fault, "free some, choose another --data-root, or make it smaller"
         )
 
     def _translate(self, error: OSError, extra: int = 0) -> NoReturn:
@@ -406,7 +410,7 @@ class DatasetWriter:
         ) from None
 
 
-def _data_bytes(dtype: np.dtype[Any], shape: tuple[int, ...]) -> int:
+def _data_bytes(dtype: DType, shape: ArrayShape) -> int:
     return int(np.prod(shape, dtype=np.int64)) * dtype.itemsize
 
 

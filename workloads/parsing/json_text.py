@@ -7,6 +7,7 @@ import json
 import math
 from typing import Any, NoReturn
 
+from workloads.arraytypes import JsonDict
 from workloads.parsing.text import ParseError, decoded
 
 
@@ -33,7 +34,7 @@ def parse_json(content: str | bytes) -> Any:
         raise ParseError(fault) from error
 
 
-def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def _unique(pairs: list[tuple[str, Any]]) -> JsonDict:
     found = dict(pairs)
     if len(found) < len(pairs):
         keys = [key for key, _ in pairs]

@@ -7,6 +7,7 @@ import re
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NoReturn
 
+from workloads.arraytypes import JsonDict
 from workloads.parsing.text import ParseError, decoded, line_at
 
 if TYPE_CHECKING:
@@ -115,10 +116,10 @@ class _Construction:
             return self._mapping(node, depth)
         _refuse(node, f"the tag {node.tag} is not supported, leave it out")
 
-    def _mapping(self, node: MappingNode, depth: int) -> dict[str, Any]:
-        found: dict[str, Any] = {}
+    def _mapping(self, node: MappingNode, depth: int) -> JsonDict:
+        found: JsonDict = {}
         lines: dict[str, int] = {}
-        merged: dict[str, Any] = {}
+        merged: JsonDict = {}
         for key_node, value_node in node.value:
             key = _key(key_node)
             if key in lines:
@@ -136,7 +137,7 @@ class _Construction:
         return {**merged, **found}
 
 
-def _merged(node: Node, value: Any) -> dict[str, Any]:
+def _merged(node: Node, value: Any) -> JsonDict:
     """Return the keys of the mappings that a merge key names; the first that has a key
     gives its value."""
     sources = value if isinstance(value, list) else [value]

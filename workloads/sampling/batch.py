@@ -69,9 +69,5 @@ class SampledBatch:
         blocks = sum(
             block.indptr.nbytes + block.indices.nbytes for block in self.blocks
         )
-        return int(
-            self.nodes.nbytes
-            + self.labels.nbytes
-            + blocks
-            + (0 if self.local is None else self.local.nbytes)
-        )
+        local = 0 if self.local is None else self.local.nbytes
+        return int(self.nodes.nbytes + self.labels.nbytes + blocks + local)

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import math
 import threading
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Hashable, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
 
-from workloads.arraytypes import Int64Array
+from workloads.arraytypes import Int64Array, JsonDict
 from workloads.errors import require
+from workloads.progress import Progress, no_progress
 from workloads.sampling.make import make_sampler, make_seed_plan
 from workloads.sampling.neighbor import NeighborSampler
 from workloads.workload import Workload
@@ -34,7 +35,7 @@ class BatchBounds:
     edges_by_batch: Int64Array  # [epochs, num_batches]
     scratch_bytes: int  # working memory of a sampler of one thread after these batches
 
-    def plain(self) -> dict[str, Any]:
+    def plain(self) -> JsonDict:
         """Return the bounds as plain data: lists in place of arrays and tuples."""
         arrays = {
             "nodes_by_batch": self.nodes_by_batch.tolist(),
@@ -78,7 +79,7 @@ def largest_batch(
     *,
     epochs: int = 1,
     sampler: NeighborSampler | None = None,
-    progress: Callable[[str, float], None] = lambda what, share: None,
+    progress: Progress = no_progress,
 ) -> BatchBounds:
     """Compute exact bounds of the batches of epochs 0 to `epochs - 1`, by sampling all
     of them.

@@ -10,13 +10,12 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 import xxhash
 
 from workloads import _native
-from workloads.arraytypes import Array, IntegerArray
+from workloads.arraytypes import Array, DType, IntegerArray
 from workloads.errors import InputError, require
 from workloads.sampling.batch import SampledBatch
 
@@ -89,10 +88,7 @@ def check_alias(rows: IntegerArray, count: int, slots: int) -> None:
 
 
 def rows_digest(
-    batch: SampledBatch,
-    dim: int,
-    dtype: np.dtype[Any],
-    take: Callable[[int, int], Array],
+    batch: SampledBatch, dim: int, dtype: DType, take: Callable[[int, int], Array]
 ) -> int:
     """Return the XXH3-64 over the feature rows of a batch that a function gives, in [0,
     2^64).

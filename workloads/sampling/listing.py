@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from workloads.arraytypes import ArrayShape
 from workloads.errors import InputError, require
 
 DEFAULT = "neighbor"
@@ -28,7 +29,7 @@ class SamplerKind:
     title: str  # name in the middle of a sentence, such as `layer-wise`
     # makes a `NeighborSampler` from the workload and that class's keyword arguments
     make: Callable[..., Any]
-    example: tuple[int, ...]  # fan-outs of the conformance check's case
+    example: ArrayShape  # fan-outs of the conformance check's case
     replacement: bool = True  # whether it can draw with replacement
     # whether nodes are drawn for a whole layer, so that edges belong to layers instead
     # of hops

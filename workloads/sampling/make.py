@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
-from workloads.arraytypes import Int64Array
+from workloads.arraytypes import Int64Array, JsonDict
 from workloads.direct_files import advise_random as advise_random
 from workloads.errors import InputError
 from workloads.sampling.batch import Lists
@@ -56,15 +54,19 @@ def make_sampler(
     if indices is None:
         indices = dataset.memmap("indices")
         advise_random(indices)
+    if indptr is None:
+        indptr = dataset.load("indptr")
+    if labels is None:
+        labels = dataset.load("labels")
     sampler: NeighborSampler = kind.make(
         workload,
-        indptr=dataset.load("indptr") if indptr is None else indptr,
+        indptr=indptr,
         indices=indices,
         fanout=spec.fanout[:hops],
         seed=workload.seed,
         replace=spec.replace,
         threads=threads,
-        labels=dataset.load("labels") if labels is None else labels,
+        labels=labels,
         cached=cached,
         names=names,
     )
@@ -76,10 +78,7 @@ def make_seed_plan(workload: Workload) -> SeedPlan | PartitionPlan:
     rank's partition."""
     sampler = workload.sampler
     train = workload.dataset.load("train")
-    options: dict[str, Any] = {
-        "shuffle": sampler.shuffle,
-        "max_batches": sampler.max_batches,
-    }
+    options: JsonDict = {"shuffle": sampler.shuffle, "max_batches": sampler.max_batches}
     options |= {"seed": workload.seed, "rank": workload.rank, "world": workload.world}
     if workload.partition is None:
         return SeedPlan(train, sampler.batch_size, **options)

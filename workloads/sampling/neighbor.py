@@ -94,12 +94,8 @@ class NeighborSampler:
             f"indptr runs from {indptr[0]} to {indptr[-1]} but there are "
             f"{len(indices)} neighbours"
         )
-        require(
-            int(indptr[0]) == 0 and int(indptr[-1]) == len(indices),
-            fault,
-            _VERIFY,
-            DatasetError,
-        )
+        whole = int(indptr[0]) == 0 and int(indptr[-1]) == len(indices)
+        require(whole, fault, _VERIFY, DatasetError)
         if len(indptr) - 1 > _native.MAX_NODE:
             fault = f"the graph has {len(indptr) - 1} nodes"
             raise InputError(fault, "at most 2^48 can be sampled")
@@ -108,11 +104,8 @@ class NeighborSampler:
         if address is not None and lists is not None:
             address = _contiguous(address)
             lists = _contiguous(lists)
-            sound = (
-                address.shape == (self.num_nodes,)
-                and address.dtype == np.int64
-                and lists.dtype == indices.dtype
-            )
+            sound = address.shape == (self.num_nodes,) and address.dtype == np.int64
+            sound = sound and lists.dtype == indices.dtype
             fault = (
                 f"the neighbour cache is {address.dtype} {list(address.shape)} over "
                 f"{lists.dtype} lists"

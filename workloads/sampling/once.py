@@ -43,16 +43,13 @@ def drawn_batches(
         indptr, indices: the graph's arrays.
     """
     spec = workload.sampler
-    make = [
-        NeighborSampler(
-            indptr,
-            indices,
-            [count],
-            seed=(workload.seed + (hop << 48)) % 2**64,
-            replace=spec.replace,
+    make = []
+    for hop, count in enumerate(spec.fanout):
+        seed = (workload.seed + (hop << 48)) % 2**64
+        sampler = NeighborSampler(
+            indptr, indices, [count], seed=seed, replace=spec.replace
         )
-        for hop, count in enumerate(spec.fanout)
-    ]
+        make.append(sampler)
     ranks = [replace(workload, rank=rank) for rank in range(workload.world)]
     plans = [make_seed_plan(rank) for rank in ranks]
     ours = (

@@ -78,9 +78,8 @@ class SeedPlan:
         parts = []
         for number in range(self.num_batches):
             nodes = order[number * step : (number + 1) * step]
-            first, last = (
-                len(nodes) * part // self.world for part in (self.rank, self.rank + 1)
-            )
+            first = len(nodes) * self.rank // self.world
+            last = len(nodes) * (self.rank + 1) // self.world
             parts.append(nodes[first:last])
         return parts
 
