@@ -12,7 +12,7 @@ from pathlib import Path
 
 from pydantic import BaseModel, Field, ValidationError
 
-from workloads.arraytypes import JsonDict
+from workloads.arraytypes import ArrayShape, JsonDict
 from workloads.errors import InputError, require
 from workloads.workload import ModelSpec
 
@@ -33,8 +33,8 @@ class Shape(BaseModel, extra="forbid", frozen=True):
     seconds of an epoch."""
 
     batches: int  # an epoch
-    nodes: Shape  # seed nodes, then nodes after each hop
-    edges: Shape  # of each hop, outermost last
+    nodes: ArrayShape  # seed nodes, then nodes after each hop
+    edges: ArrayShape  # of each hop, outermost last
     in_dim: int
     hidden: int
     classes: int

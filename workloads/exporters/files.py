@@ -32,7 +32,6 @@ from workloads.progress import Progress
 from workloads.tempfolder import TemporaryFolder, free_bytes, into_place, sync
 from workloads.units import format_bytes
 
-Progress = Progress
 Tick = Callable[[int], None]
 """Function that is called with the number of bytes just written."""
 
