@@ -251,11 +251,9 @@ class CpuAccelerator(Accelerator):
 
     def gather(self, table: Table, rows: Tensor) -> Tensor:
         """Gather `table[rows]` on the processor."""
-        return (
-            table.take(rows)
-            if isinstance(table, SplitTable)
-            else torch.index_select(table, 0, rows)
-        )
+        if isinstance(table, SplitTable):
+            return table.take(rows)
+        return torch.index_select(table, 0, rows)
 
 
 def aligned_host_tensor(nbytes: int) -> Tensor:

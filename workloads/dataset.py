@@ -210,12 +210,8 @@ class Dataset:
             f"the nodes of {self.name} were numbered anew, and the older Outcore that "
             "did so kept no original ids"
         )
-        require(
-            not self.manifest.lost_ids,
-            fault,
-            "import it again with --force",
-            DatasetError,
-        )
+        valid = not self.manifest.lost_ids
+        require(valid, fault, "import it again with --force", DatasetError)
 
     def _check_nodes(self, nodes: Int64Array) -> None:
         for node in (nodes.min(), nodes.max()) if nodes.size else ():
@@ -410,11 +406,10 @@ def find_dataset(name: str, root: Path | str) -> Dataset:
     if "/" in name or under.is_dir():
         return Dataset.open(path if "/" in name else under)
     names = [dataset.name for dataset in list_datasets(root)]
-    fix = (
-        f"there is {', '.join(names)}"
-        if names
-        else f"make one: `outcore data make {name} --kind kronecker`"
-    )
+    if names:
+        fix = f"there is {', '.join(names)}"
+    else:
+        fix = f"make one: `outcore data make {name} --kind kronecker`"
     for near in difflib.get_close_matches(name, names, n=1):
         fix = f"did you mean {near!r}?"
     fault = f"there is no dataset {name!r} under {root}"

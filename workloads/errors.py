@@ -85,9 +85,10 @@ def fault_of(error: OSError | int, fix: str = "") -> tuple[str, str]:
     code = error if isinstance(error, int) else error.errno or 0
     if code in _CAUSES:
         return _CAUSES[code]()
-    reason = (
-        os.strerror(code) if isinstance(error, int) else error.strerror or str(error)
-    )
+    if isinstance(error, int):
+        reason = os.strerror(code)
+    else:
+        reason = error.strerror or str(error)
     return reason, fix or _OF_PLACE.get(code, "")
 
 

@@ -239,11 +239,8 @@ def check_hops(
     InputError where it has not."""
     beside = " beside the aggregated one" if first_layer_aggregated else ""
     fault = f"the model has {layers} layers and the batch {len(blocks)} hops{beside}"
-    require(
-        len(blocks) + first_layer_aggregated == layers,
-        fault,
-        "give as many fan-outs as layers",
-    )
+    valid = len(blocks) + first_layer_aggregated == layers
+    require(valid, fault, "give as many fan-outs as layers")
 
 
 def layer_widths(spec: ModelSpec, in_dim: int, num_classes: int) -> list[int]:

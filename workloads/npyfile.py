@@ -51,11 +51,10 @@ def read_header(file: IO[bytes]) -> tuple[DType, ArrayShape]:
     version = npy_format.read_magic(file)
     if version not in ((1, 0), (2, 0)):
         raise ValueError(f"npy version {version[0]}.{version[1]} is not supported")
-    read = (
-        npy_format.read_array_header_1_0
-        if version == (1, 0)
-        else npy_format.read_array_header_2_0
-    )
+    if version == (1, 0):
+        read = npy_format.read_array_header_1_0
+    else:
+        read = npy_format.read_array_header_2_0
     try:
         shape, fortran, dtype = read(file)
     except (SyntaxError, tokenize.TokenError) as error:  # where brackets are damaged

@@ -133,11 +133,10 @@ class _Neighbourhood(torch.autograd.Function):
         ctx.weights = weights
         ctx.scale = scale
         ctx.set_materialize_grads(False)
-        indices = (
-            graph.indices
-            if rows is None
-            else torch.index_select(rows, 0, graph.indices)
-        )
+        if rows is None:
+            indices = graph.indices
+        else:
+            indices = torch.index_select(rows, 0, graph.indices)
         total = row_sums(x, graph.indptr.to(indices.dtype), indices, weights)
         if scale is not None:
             total.mul_(scale[:, None])

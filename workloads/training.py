@@ -151,8 +151,9 @@ class Trainer:
             return StepResult(float("nan"), 0, batch.num_seeds)
         reduced = torch.is_autocast_enabled(self.accelerator.torch_device.type)
         reduced = reduced or torch.get_float32_matmul_precision() != "highest"
+        valid = not reduced
         require(
-            not reduced,
+            valid,
             "autocast or a lower matmul precision is on",
             "train in float32, as all systems do",
         )
@@ -283,9 +284,8 @@ class Trainer:
                 f"aggregated rows are {table.shape[1]} wide, and {self.spec.name} "
                 f"needs {width}"
             )
-            require(
-                table.shape[1] == width, fault, "make them as `first_layer_rows` does"
-            )
+            valid = table.shape[1] == width
+            require(valid, fault, "make them as `first_layer_rows` does")
             if rows is None:
                 table = table[: batch.num_nodes]
         loops = self.model.looping(first_layer_aggregated)

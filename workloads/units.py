@@ -35,11 +35,10 @@ def _parse(
     number, unit = match.groups()
     if unit.upper() not in units:
         near = f"{unit}iB".upper() in units and unit.upper() in ("K", "M", "G", "T")
-        fix = (
-            f"did you mean {number}{unit.upper()}iB?"
-            if near
-            else f"write it like {unit_example}"
-        )
+        if near:
+            fix = f"did you mean {number}{unit.upper()}iB?"
+        else:
+            fix = f"write it like {unit_example}"
         fault = f"{what} is {text!r}, and {unit!r} is not a unit of {of}"
         raise InputError(fault, fix)
     value = float(number) * units[unit.upper()]
@@ -47,9 +46,9 @@ def _parse(
         fault = f"{what} is {text!r}, which is more than 2^63"
         fix = f"write it like {example}"
         raise InputError(fault, fix)
-    return (
-        int(number) if number.isdigit() and units[unit.upper()] == 1 else round(value)
-    )
+    if number.isdigit() and units[unit.upper()] == 1:
+        return int(number)
+    return round(value)
 
 
 def parse_bytes(text: str | int, what: str = "size") -> int:

@@ -169,6 +169,6 @@ def _beyond(whole_s: float, launch_s: float) -> float:
 
 
 def _describe(device: torch.device) -> str:
-    return (
-        torch.cuda.get_device_name(device) if device.type == "cuda" else "the processor"
-    )
+    if device.type == "cuda":
+        return torch.cuda.get_device_name(device)
+    return "the processor"

@@ -74,8 +74,9 @@ class PinnedMemory:
             f"{format_bytes(buffer.nbytes)} of staging memory cannot be pinned (CUDA "
             f"error {code})"
         )
+        valid = code == 0
         require(
-            code == 0,
+            valid,
             fault,
             "raise the memlock limit or make the staging buffer smaller",
             HostError,

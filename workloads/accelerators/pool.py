@@ -53,11 +53,10 @@ class DevicePool:
         self.descriptor = descriptor
         # Tables lie in the first mapping; the device uses them in the last. Hidden
         # tables have a first one of their own, which no code can read or write.
-        self._mappings = (
-            [mmap.mmap(descriptor, self.nbytes, prot=0)]
-            if hidden and self.nbytes
-            else []
-        )
+        if hidden and self.nbytes:
+            self._mappings = [mmap.mmap(descriptor, self.nbytes, prot=0)]
+        else:
+            self._mappings = []
         self._mappings += [mmap.mmap(descriptor, self.nbytes)] if self.nbytes else []
         with warnings.catch_warnings():
             # torch warns of memory that cannot be written

@@ -193,11 +193,10 @@ def step_cost(
         else:
             # Rows are multiplied first; sums, their transpose and the edges' dot
             # products each pass over the edges.
-            width = (
-                layer.out_dim
-                if number + 1 < len(layers)
-                else layer.out_dim * spec.heads
-            )
+            if number + 1 < len(layers):
+                width = layer.out_dim
+            else:
+                width = layer.out_dim * spec.heads
             passes_over_edges += (layer.num_edges + layer.num_dst) * width * 3
             flops += 2 * layer.num_src * layer.in_dim * width * (2 + back)
     by_layer = (

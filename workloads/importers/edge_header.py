@@ -193,9 +193,8 @@ def _check_lists(text: bytes, separator: str, path: Path) -> None:
         f"{path} has lines of {min(lengths, default=0)} to {max(lengths, default=0)} "
         "ids, like lists of neighbours"
     )
-    require(
-        len(lengths) < 2 or max(lengths) < 4, fault, "write one edge a line, two ids"
-    )
+    valid = len(lengths) < 2 or max(lengths) < 4
+    require(valid, fault, "write one edge a line, two ids")
 
 
 def _check_order(names: list[str], shown: str, path: Path) -> None:

@@ -88,11 +88,9 @@ def open_graphbolt(path: Path, options: ImportOptions) -> GraphSource:
     try:
         return _graph(path, metadata, str(file.relative_to(path)))
     except (KeyError, IndexError, TypeError, AttributeError) as error:
-        lacks = (
-            f"lacks the field {error}"
-            if isinstance(error, KeyError)
-            else "has another layout than DGL's"
-        )
+        lacks = "has another layout than DGL's"
+        if isinstance(error, KeyError):
+            lacks = f"lacks the field {error}"
         fault = f"{file} {lacks}"
         raise InputError(fault, _FIX) from None
 
@@ -218,11 +216,9 @@ def _weight_name(features: Mapping[str, Any]) -> str:
 def _array(path: Path, entry: JsonDict) -> Array:
     """Map an array that the metadata name."""
     file = _file(path, entry["path"])
-    return (
-        load_array(file)
-        if entry["format"] == "numpy"
-        else as_array(_loaded(file), str(file))
-    )
+    if entry["format"] == "numpy":
+        return load_array(file)
+    return as_array(_loaded(file), str(file))
 
 
 def _file(path: Path, name: str) -> Path:

@@ -86,9 +86,10 @@ def open_npz(path: Path, options: ImportOptions) -> GraphSource:
     weighted = bool((adjacency.data != 1).any())
     if "adj_data" in arrays:
         one = "edges, all of weight one"
-        uses["adj_data"] = (
-            numbers_use("edge weights", arrays["adj_data"].dtype) if weighted else one
-        )
+        if weighted:
+            uses["adj_data"] = numbers_use("edge weights", arrays["adj_data"].dtype)
+        else:
+            uses["adj_data"] = one
     features = _features(arrays, num_nodes, path, uses)
     labels = None
     num_classes = 0
@@ -99,11 +100,9 @@ def open_npz(path: Path, options: ImportOptions) -> GraphSource:
         uses[name] = "labels"
     splits = _splits(arrays, num_nodes, path, uses)
     notes += seen(f"arrays of {path.name}", uses, present)
-    weights = (
-        weight_source(adjacency.data, adjacency.nnz, f"adj_data of {path}")
-        if weighted
-        else None
-    )
+    weights = None
+    if weighted:
+        weights = weight_source(adjacency.data, adjacency.nnz, f"adj_data of {path}")
     return GraphSource(
         num_nodes,
         edges,
@@ -198,11 +197,8 @@ def _csr(arrays: dict[str, Array], name: str, path: Path) -> sp.csr_matrix:
         f"{path}: {name}_shape holds {shape.dtype} {shape.ravel()[:3]}, not two "
         "integers"
     )
-    require(
-        shape.dtype.kind in "iu" and shape.shape == (2,),
-        fault,
-        "save the rows and columns of the matrix",
-    )
+    valid = shape.dtype.kind in "iu" and shape.shape == (2,)
+    require(valid, fault, "save the rows and columns of the matrix")
     rows, columns = (int(size) for size in shape)
     data = arrays.get(f"{name}_data", np.ones(indices.shape, dtype=np.float32))
     whole = indices.dtype.kind in "iu" and indptr.dtype.kind in "iu"

@@ -177,11 +177,8 @@ class _Table:
                     f"{file} has "
                     f"{'several columns' if name in columns else 'no column'} {name}"
                 )
-                require(
-                    columns.count(name) == 1,
-                    fault,
-                    "give it to every part of the table",
-                )
+                valid = columns.count(name) == 1
+                require(valid, fault, "give it to every part of the table")
         return found[0] if found else None
 
     def unread(self) -> list[str]:
@@ -474,9 +471,10 @@ def _splits(nodes: _Table) -> SplitIds | None:
     done = 0
     for batch in nodes.batches([column], EDGES_A_CHUNK):
         words = batch.column(column)
-        kind = (
-            words.type.value_type if pa.types.is_dictionary(words.type) else words.type
-        )
+        if pa.types.is_dictionary(words.type):
+            kind = words.type.value_type
+        else:
+            kind = words.type
         text = (
             pa.types.is_string(kind)
             or pa.types.is_large_string(kind)
@@ -521,9 +519,8 @@ def _mask(nodes: _Table, column: str) -> Int64Array:
             "nulls"
         )
         kind = pa.types.is_boolean(array.type) or pa.types.is_integer(array.type)
-        require(
-            kind and array.null_count == 0, fault, "give true or false for every node"
-        )
+        valid = kind and array.null_count == 0
+        require(valid, fault, "give true or false for every node")
         values = array.to_numpy(zero_copy_only=False)
         flags = bool(((values == 0) | (values == 1)).all())
         fault = f"column {column} of {nodes.name} holds more than 0 and 1"

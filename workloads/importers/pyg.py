@@ -203,11 +203,9 @@ def _graph(
 ) -> GraphSource:
     edge_index, x, y = (fields.get(name) for name in ("edge_index", "x", "y"))
     if edge_index is None:
-        moved = (
-            " (transforms.ToSparseTensor puts adj_t in its place)"
-            if "adj_t" in present
-            else ""
-        )
+        moved = ""
+        if "adj_t" in present:
+            moved = " (transforms.ToSparseTensor puts adj_t in its place)"
         fix = f"give it as [2, E], sources above destinations{moved}"
         raise InputError(f"{what} has no edge_index", fix)
     if x is None:
@@ -218,9 +216,10 @@ def _graph(
         edges = edge_index.edges()
     else:
         edges = edge_array_source(edge_index, f"edge_index of {what}", columns=False)
-    features = (
-        x.features() if isinstance(x, NpzMember) else table_source(x, f"x of {what}")
-    )
+    if isinstance(x, NpzMember):
+        features = x.features()
+    else:
+        features = table_source(x, f"x of {what}")
     uses = {
         "edge_index": edges_use(edge_index.shape),
         "x": features_use(features, x.dtype),
@@ -235,8 +234,9 @@ def _graph(
     require(features.num_rows == num_nodes, fault, "give a row for every node")
     require(num_nodes > 0, f"{what} has no node", "give a row of x for every node")
     if y is None:
+        valid = not supervised
         require(
-            not supervised,
+            valid,
             f"{what} has no y",
             "give the class of every node, [N], -1 where it is unknown",
         )
@@ -326,11 +326,9 @@ def _chosen(field: Field | None, name: str, what: str, num_nodes: int) -> Int64A
             f"{name} of {what}",
             name,
         )
-    fix = (
-        "choose one of its columns (mask[:, 0])"
-        if len(field.shape) == 2
-        else "give a boolean for every node"
-    )
+    fix = "give a boolean for every node"
+    if len(field.shape) == 2:
+        fix = "choose one of its columns (mask[:, 0])"
     fault = (
         f"{name} of {what} is {field.dtype} {list(field.shape)}, not bool [{num_nodes}]"
     )

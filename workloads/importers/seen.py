@@ -59,9 +59,9 @@ def one_of(names: tuple[str, ...], present: Iterable[str], where: str) -> str | 
 def edges_use(shape: ArrayShape, *, columns: bool = False) -> str:
     """Return the use of an array of edges, [2, E] or (`columns`) [E, 2]; with the
     reading of 2 x 2, which is both."""
-    reading = (
-        "a source and a destination a row" if columns else "sources above destinations"
-    )
+    reading = "sources above destinations"
+    if columns:
+        reading = "a source and a destination a row"
     return f"edges (2 x 2: {reading})" if tuple(shape) == (2, 2) else "edges"
 
 
@@ -71,11 +71,9 @@ def numbers_use(
     """Return the use of numbers, and the type that a dataset keeps if it may not hold
     all values of `dtype`."""
     source = np.dtype(dtype)
-    return (
-        use
-        if np.can_cast(source, kept)
-        else f"{use} ({source.name} kept as {np.dtype(kept).name})"
-    )
+    if np.can_cast(source, kept):
+        return use
+    return f"{use} ({source.name} kept as {np.dtype(kept).name})"
 
 
 def features_use(features: Any, dtype: npt.DTypeLike) -> str:

@@ -109,11 +109,8 @@ class GraphSource:
             f"{self.edges_name} has {self.num_nodes} nodes, and a dataset has 1 to "
             f"{MAX_NODES}"
         )
-        require(
-            1 <= self.num_nodes <= MAX_NODES,
-            fault,
-            "number the nodes from 0 without gaps",
-        )
+        valid = 1 <= self.num_nodes <= MAX_NODES
+        require(valid, fault, "number the nodes from 0 without gaps")
 
 
 @dataclass(frozen=True)
@@ -135,11 +132,9 @@ class ImportOptions:
 
 def folders(path: Path) -> list[Path]:
     """Return the folder `path` and its subfolders; no folder if it is a file."""
-    return (
-        [path, *sorted(child for child in path.iterdir() if child.is_dir())]
-        if path.is_dir()
-        else []
-    )
+    if path.is_dir():
+        return [path, *sorted(child for child in path.iterdir() if child.is_dir())]
+    return []
 
 
 @contextmanager
@@ -203,11 +198,8 @@ def load_array(path: Path) -> Array:
         try:
             array: Array = npy_format.open_memmap(path, mode="r")
         except ValueError as error:
-            require(
-                "Python objects" not in str(error),
-                objects,
-                "numpy.save it as numbers (.astype(np.int64))",
-            )
+            valid = "Python objects" not in str(error)
+            require(valid, objects, "numpy.save it as numbers (.astype(np.int64))")
             raise
     return array
 
@@ -222,8 +214,9 @@ def load_torch(path: Path, fault: str, **options: Any) -> Any:
         with path.open("rb") as file:
             begin = file.read(len(_OLD_TORCH))
         old = f"{path} is in the format of torch before 1.6, which cannot be mapped"
+        valid = begin != _OLD_TORCH
         require(
-            begin != _OLD_TORCH,
+            valid,
             old,
             "torch.save(torch.load(PATH), PATH) writes it anew",
             DatasetError,
@@ -242,10 +235,9 @@ def as_array(value: Any, what: str) -> Array:
     try:
         # A tensor may stand for the negatives of its memory: the imaginary part of a
         # conjugate does.
-        tensor = isinstance(value, torch.Tensor)
-        return (
-            value.detach().cpu().resolve_neg().numpy() if tensor else np.asarray(value)
-        )
+        if isinstance(value, torch.Tensor):
+            value = value.detach().cpu().resolve_neg().numpy()
+        return np.asarray(value)
     except (RuntimeError, TypeError, NotImplementedError, ValueError):
         kind = type(value).__name__
         if isinstance(value, torch.Tensor):
@@ -323,11 +315,9 @@ def check_edges(array: Any, what: str, *, columns: bool = False) -> None:
     if table and array.shape[axis] == 2:
         return
     transposed = table and array.shape[1 - axis] == 2
-    fix = (
-        "transpose it: np.ascontiguousarray(edges.T)"
-        if transposed
-        else "give sources and destinations"
-    )
+    fix = "give sources and destinations"
+    if transposed:
+        fix = "transpose it: np.ascontiguousarray(edges.T)"
     raise InputError(fault, fix)
 
 
@@ -549,8 +539,9 @@ def split_ids(chosen: Array | None, num_nodes: int, what: str, name: str) -> Int
     check_ids(chosen, num_nodes, what)
     either = name.endswith("_idx") and num_nodes > 2 and is_mask(chosen, num_nodes, "")
     fault = f"{what} holds zeros and ones alone for all {num_nodes} nodes, like a mask"
+    valid = not either
     require(
-        not either,
+        valid,
         fault,
         "name a mask train_mask, val_mask, test_mask, and give each id once",
     )

@@ -34,9 +34,8 @@ def plan_fractal(spec: GenerateSpec, progress: Progress) -> TopologyPlan:
         base, copies, keep = _drawn_base(spec, progress)
     else:
         fix = "the edges follow from base and size"
-        require(
-            not spec.edges, "--edges does not go with --kind fractal and --base", fix
-        )
+        valid = not spec.edges
+        require(valid, "--edges does not go with --kind fractal and --base", fix)
         base = sorted_base(spec.base, spec)
         copies = spec.copies_of(base)
         _check_copies(copies, base.num_nodes)

@@ -167,11 +167,8 @@ def _copies(spec: GenerateSpec, base: BaseGraph) -> tuple[int, int]:
         f"--nodes {nodes} and --expand {copies} contradict each other for a base of "
         f"{base.num_nodes} nodes"
     )
-    require(
-        (copies - 1) * base.num_nodes < nodes <= copies * base.num_nodes,
-        fault,
-        "give one of them",
-    )
+    valid = (copies - 1) * base.num_nodes < nodes <= copies * base.num_nodes
+    require(valid, fault, "give one of them")
     return copies, nodes
 
 

@@ -31,10 +31,9 @@ def plan_rmat(spec: GenerateSpec, progress: Progress) -> TopologyPlan:
     above 2^32, or options of the expansions are given, BudgetError where `max_memory`
     does not hold `indptr` and the longest list.
     """
+    valid = spec.nodes
     require(
-        spec.nodes,
-        "--kind rmat needs --nodes",
-        "give for example --nodes 2M --edges 40M",
+        valid, "--kind rmat needs --nodes", "give for example --nodes 2M --edges 40M"
     )
     if spec.base is not None or spec.expand:
         raise InputError(

@@ -101,18 +101,16 @@ class GenerateSpec:
     def copies_of(self, base: BaseGraph) -> int:
         """Return the number of copies of a given base graph; raises InputError where
         neither `expand` nor `nodes` is given."""
-        require(
-            self.expand or self.nodes,
-            "an expansion needs a size",
-            "give --expand K or --nodes N",
-        )
+        valid = self.expand or self.nodes
+        require(valid, "an expansion needs a size", "give --expand K or --nodes N")
         return self.expand or -(-self.nodes // base.num_nodes)
 
     def drawn_size(self) -> tuple[int, int]:
         """Return nodes and edges of an expansion of a base drawn for it; raises
         InputError where `nodes` is not given."""
+        valid = self.nodes
         require(
-            self.nodes,
+            valid,
             "an expansion without --base needs --nodes",
             "give for example --nodes 2M --edges 40M",
         )

@@ -262,11 +262,9 @@ def _spill(
         files = [stack.enter_context(path.open("wb", buffering=0)) for path in paths]
         for source, target, weight in edges:
             wide = target.astype(np.int64)
-            owner = (
-                np.searchsorted(bounds, wide, side="right") - 1
-                if len(files) > 1
-                else None
-            )
+            owner = None
+            if len(files) > 1:
+                owner = np.searchsorted(bounds, wide, side="right") - 1
             keys: Array = _keys(
                 wide if owner is None else wide - bounds[owner], num_nodes, source
             )

@@ -82,14 +82,10 @@ class ImportSpec:
             f"--labelled {self.labelled} is for IGB, whose loader counts padding; "
             f"--format is {self.format}"
         )
-        require(
-            self.labelled == "author" or self.format == "igb", fault, "leave it out"
-        )
-        require(
-            self.classes >= 0 and self.seed >= 0,
-            "--classes and --seed cannot be negative",
-            "give 0 or more",
-        )
+        valid = self.labelled == "author" or self.format == "igb"
+        require(valid, fault, "leave it out")
+        valid = self.classes >= 0 and self.seed >= 0
+        require(valid, "--classes and --seed cannot be negative", "give 0 or more")
         self.node_data.check()
         check_fractions(*self.fractions)
         choose_index_dtype(self.index_dtype, 1)
@@ -230,11 +226,8 @@ def write_graph(
         fault = (
             "--keep-duplicates is given, and of repeated edges the weights are summed"
         )
-        require(
-            not (weighted and spec.keep_duplicates),
-            fault,
-            "leave it out, or leave the weights out",
-        )
+        valid = not (weighted and spec.keep_duplicates)
+        require(valid, fault, "leave it out, or leave the weights out")
         keep_duplicates = spec.keep_duplicates or (
             graph.keep_duplicates and not weighted
         )

@@ -108,11 +108,10 @@ class MakeSpec:
         digest = ""
         if self.base:
             file = Path(self.base)
-            digest = (
-                file_digest(file)
-                if file.is_file()
-                else find_dataset(self.base, data_root).fingerprint
-            )
+            if file.is_file():
+                digest = file_digest(file)
+            else:
+                digest = find_dataset(self.base, data_root).fingerprint
         settings = asdict(self) | {
             "fractions": list(self.fractions),
             "base": Path(self.base).name if self.base else "",
@@ -150,11 +149,9 @@ def make_dataset(
     with DatasetWriter(
         target, recipe=spec.recipe(data_root), replace=replace
     ) as writer:
-        given = (
-            _load_base(spec.base, data_root, writer, max_memory, progress)
-            if spec.base
-            else None
-        )
+        given = None
+        if spec.base:
+            given = _load_base(spec.base, data_root, writer, max_memory, progress)
         if (
             given is not None
             and given.labels is not None

@@ -62,9 +62,8 @@ class Salt:
             ) from None
         except ValueError:
             content = ""
-        require(
-            bool(_DIGITS.fullmatch(content)), "the file of --salt holds no salt", fix
-        )
+        valid = bool(_DIGITS.fullmatch(content))
+        require(valid, "the file of --salt holds no salt", fix)
         return cls(bytes.fromhex(content))
 
     @classmethod
@@ -89,12 +88,8 @@ class Salt:
         except ValueError:
             content = ""
         fault = f"{file} holds no salt"
-        require(
-            bool(_DIGITS.fullmatch(content)),
-            fault,
-            "remove it, so that another is drawn",
-            DatasetError,
-        )
+        valid = bool(_DIGITS.fullmatch(content))
+        require(valid, fault, "remove it, so that another is drawn", DatasetError)
         return cls(bytes.fromhex(content))
 
     @property

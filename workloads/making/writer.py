@@ -232,12 +232,10 @@ class DatasetWriter:
         a block written past the end.
         """
         element = np.dtype(dtype)
-        shape = (
-            (count,) if isinstance(count, int) else tuple(int(size) for size in count)
-        )
-        if element.name not in ALLOWED_DTYPES[part] or len(shape) != (
-            2 if part == "features" else 1
-        ):
+        sizes = (count,) if isinstance(count, int) else count
+        shape = tuple(int(size) for size in sizes)
+        dims = 2 if part == "features" else 1
+        if element.name not in ALLOWED_DTYPES[part] or len(shape) != dims:
             raise ValueError(f"{part} cannot be {element} of shape {shape}")
         if part in self._files or part in self._open:
             raise ValueError(f"{part} is written twice")

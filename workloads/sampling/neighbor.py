@@ -179,9 +179,8 @@ class NeighborSampler:
             "local_seeds go with the names of a renumbered graph, and one of them is "
             "missing"
         )
-        require(
-            (self._names is None) == (local_seeds is None), fault, "give both or none"
-        )
+        valid = (self._names is None) == (local_seeds is None)
+        require(valid, fault, "give both or none")
         if local_seeds is not None:
             start = np.ascontiguousarray(local_seeds, dtype=np.int64)
         try:
@@ -196,9 +195,10 @@ class NeighborSampler:
         if local_seeds is not None and not np.array_equal(nodes[: len(start)], seeds):
             fault = f"batch {batch} of epoch {epoch}: local_seeds are other nodes"
             raise InputError(fault, "fix its seed nodes")
-        labels = (
-            np.full(len(seeds), -1) if self._labels is None else self._labels[start]
-        )
+        if self._labels is None:
+            labels = np.full(len(seeds), -1)
+        else:
+            labels = self._labels[start]
         blocks = tuple(Block(*hop) for hop in hops)
         labels = np.asarray(labels, dtype=np.int64)
         ids = None if self._names is None else local

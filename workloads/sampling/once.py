@@ -52,11 +52,10 @@ def drawn_batches(
         make.append(sampler)
     ranks = [replace(workload, rank=rank) for rank in range(workload.world)]
     plans = [make_seed_plan(rank) for rank in ranks]
-    ours = (
-        [make_sampler(rank, indptr=indptr, indices=indices) for rank in ranks]
-        if expands == "all"
-        else []
-    )
+    if expands == "all":
+        ours = [make_sampler(rank, indptr=indptr, indices=indices) for rank in ranks]
+    else:
+        ours = []
     for rank, plan in enumerate(plans):
         for index, seeds in enumerate(plan.batches(epoch)):
             if expands == "all":

@@ -44,16 +44,12 @@ class SeedPlan:
         fault = f"rank is {self.rank} of {self.world}"
         require(0 <= self.rank < self.world, fault, "give a rank from 0 to world - 1")
         fault = f"seed is {self.seed}"
-        require(
-            0 <= self.seed < 1 << 64, fault, "give a whole number from 0 to 2^64 - 1"
-        )
+        valid = 0 <= self.seed < 1 << 64
+        require(valid, fault, "give a whole number from 0 to 2^64 - 1")
         nodes = len(self.train)
         fault = f"there are {nodes} training nodes for {self.world} rank(s)"
-        require(
-            nodes >= self.world,
-            fault,
-            "use fewer ranks, or a dataset with more training nodes",
-        )
+        valid = nodes >= self.world
+        require(valid, fault, "use fewer ranks, or a dataset with more training nodes")
         self.train = np.array(self.train, dtype=np.int64)
         self.train.setflags(write=False)
         steps, rest = divmod(nodes, self.batch_size * self.world)
