@@ -1,1 +1,2 @@
-"""The computation of a run: datasets, generators, samplers, models and accelerators. Imports nothing above it."""
+"""The computation of a run: datasets, generators, samplers, models and accelerators.
+Imports nothing above it."""

@@ -1,4 +1,5 @@
-"""Accelerator interface of the systems: device memory, copies and busy spans, for cpu, cuda and emulated devices."""
+"""Accelerator interface of the systems: device memory, copies and busy spans, for cpu,
+cuda and emulated devices."""
 
 from __future__ import annotations
 
@@ -7,13 +8,13 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from typing import Any, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from workloads.arraytypes import Array
 from workloads.direct_files import aligned_empty
 from workloads.feature_table import SplitTable, Table, fault_in
 
@@ -24,8 +25,8 @@ NO_ROWS = "this device holds mini-batches only: use cpu, emulated:a10g or cuda"
 
 
 class LaneSpan(NamedTuple):
-    """Busy span of a lane (`copy`, `compute`; on CUDA also `zero-copy`), in seconds on the monotonic clock; `batch` is
-    -1 where unknown."""
+    """Busy span of a lane (`copy`, `compute`; on CUDA also `zero-copy`), in seconds on
+    the monotonic clock; `batch` is -1 where unknown."""
 
     lane: str
     batch: int
@@ -34,13 +35,15 @@ class LaneSpan(NamedTuple):
 
 
 class Event:
-    """Completion of a copy whose bytes have moved, at `ended_at` (monotonic seconds), which may be yet to come."""
+    """Completion of a copy whose bytes have moved, at `ended_at` (monotonic seconds),
+    which may be yet to come."""
 
     def __init__(self, ended_at: float) -> None:
         self.ended_at = ended_at
 
     def wait(self) -> None:
-        """Wait until the device may read the bytes and the caller may reuse the source."""
+        """Wait until the device may read the bytes and the caller may reuse the
+        source."""
         wait_until(self.ended_at)
 
     def done(self) -> bool:
@@ -53,14 +56,20 @@ class Accelerator(ABC):
 
     name: str  # as a user writes it: `cpu`, `cuda`, `emulated:a10g`
     kind: Kind
-    torch_device: torch.device  # of the tables; the processor for an emulated accelerator
-    memory_bytes: int | None  # capacity for tables, beside what training takes; None where host memory is the device
-    training_bytes: int = 0  # device memory of model, optimiser and the largest step, not part of `memory_bytes`
-    gathers_ahead: bool = False  # whether zero-copy reads run beside training (`gather_ahead`)
-    # Whether feature rows may stay in device memory after their mini-batch; if not, device memory is lost between
-    # epochs and systems cache no rows on the device.
+    # of the tables; the processor for an emulated accelerator
+    torch_device: torch.device
+    # capacity for tables, beside what training takes; None where host memory is the
+    # device
+    memory_bytes: int | None
+    # device memory of model, optimiser and the largest step, not part of `memory_bytes`
+    training_bytes: int = 0
+    # whether zero-copy reads run beside training (`gather_ahead`)
+    gathers_ahead: bool = False
+    # Whether feature rows may stay in device memory after their mini-batch; if not,
+    # device memory is lost between epochs and systems cache no rows on the device.
     keeps_rows: bool = True
-    bus_bytes_per_s: float = 0.0  # modelled bytes a second of copies to the device; 0: no bus, or it is not modelled
+    # modelled bytes a second of copies to the device; 0: no bus, or it is not modelled
+    bus_bytes_per_s: float = 0.0
 
     @property
     def used_bytes(self) -> int:
@@ -69,66 +78,87 @@ class Accelerator(ABC):
 
     @property
     def peak_bytes(self) -> int | None:
-        """Most bytes of device memory held so far, those of training included; None where host memory is the device."""
+        """Most bytes of device memory held so far, those of training included; None
+        where host memory is the device."""
         return None
 
     @property
     def peak_beside_tables(self) -> int:
-        """Most device memory held beside the tables allocated now: what training takes, where nothing else ran."""
+        """Most device memory held beside the tables allocated now: what training takes,
+        where nothing else ran."""
         return max(0, (self.peak_bytes or 0) - self.used_bytes)
 
     @abstractmethod
     def allocate(self, rows: int, dim: int, dtype: torch.dtype) -> Tensor:
-        """Allocate a table [rows, dim] in the device tier, uninitialised, its first row aligned to 4096 bytes; raises
-        BudgetError where too little is free."""
+        """Allocate a table [rows, dim] in the device tier, uninitialised, its first row
+        aligned to 4096 bytes; raises BudgetError where too little is free."""
 
     def free(self, table: Tensor) -> None:  # noqa: B027 - only some tiers count their tables
         """Release a table of `allocate`, which is invalid afterwards."""
 
     def seen_by_device(self, table: Table) -> Table:
-        """Return a table as the device reads and writes it, which on an emulated device is at other addresses."""
+        """Return a table as the device reads and writes it, which on an emulated device
+        is at other addresses."""
         return table
 
     def host_buffer(self, nbytes: int) -> Tensor:
-        """Allocate page-aligned staging memory, uint8 [nbytes], pinned where that speeds up the device's copies."""
+        """Allocate page-aligned staging memory, uint8 [nbytes], pinned where that
+        speeds up the device's copies."""
         return aligned_host_tensor(nbytes)
 
     def pin(self, buffer: Tensor) -> None:  # noqa: B027 - only some devices gain by it
-        """Pin existing page-aligned host memory as `host_buffer` would; does nothing where pinning gains nothing."""
+        """Pin existing page-aligned host memory as `host_buffer` would; does nothing
+        where pinning gains nothing."""
 
     def free_host(self, buffer: Tensor) -> None:  # noqa: B027 - elsewhere the last reference frees it
-        """Unpin memory of `host_buffer` or `pin` (or any view that starts at the same byte) once no copy and no kernel
-        reads it any more. Its last reference frees it; does nothing for other memory."""
+        """Unpin memory of `host_buffer` or `pin` (or any view that starts at the same
+        byte) once no copy and no kernel reads it any more. Its last reference frees it;
+        does nothing for other memory."""
 
     def map_host(self, buffer: Tensor) -> Tensor:
-        """Return `host_buffer` memory (any view) as the device sees it, without a copy."""
+        """Return `host_buffer` memory (any view) as the device sees it, without a
+        copy."""
         return buffer
 
     @abstractmethod
-    def copy(self, dst: Tensor, src: Tensor, dst_rows: Tensor | None = None, *, batch: int = -1) -> Event:
-        """Start to copy host rows to the device on the copy lane, and return without waiting. Any thread may call it.
+    def copy(
+        self,
+        dst: Tensor,
+        src: Tensor,
+        dst_rows: Tensor | None = None,
+        *,
+        batch: int = -1,
+    ) -> Event:
+        """Start to copy host rows to the device on the copy lane, and return without
+        waiting. Any thread may call it.
 
         Args:
             dst: [m, dim], table on the device.
-            src: [n, dim], rows in host memory, which must not change until the event is done.
-            dst_rows: int64 [n] on the host, row of `dst` for each row of `src`; None: row i goes to `dst[i]`.
+            src: [n, dim], rows in host memory, which must not change until the event is
+                done.
+            dst_rows: int64 [n] on the host, row of `dst` for each row of `src`; None:
+                row i goes to `dst[i]`.
             batch: index of the rows' mini-batch, for `LaneSpan`.
         """
 
     @abstractmethod
     def gather(self, table: Table, rows: Tensor) -> Tensor:
-        """Gather `table[rows]` on the device: [n, dim] of the table's dtype; `rows` is int64 [n].
+        """Gather `table[rows]` on the device: [n, dim] of the table's dtype; `rows` is
+        int64 [n].
 
-        For a split table, `rows` lies on the host and the device reads the host part's rows by zero-copy.
+        For a split table, `rows` lies on the host and the device reads the host part's
+        rows by zero-copy.
         """
 
     def reads_alone(self, table: Tensor) -> bool:
-        """Return whether a read of the table by the device faults in no page of host memory."""
+        """Return whether a read of the table by the device faults in no page of host
+        memory."""
         return table.device.type != "cpu"
 
     def fault_in(self, table: Table | None, rows: Tensor | None, count: int) -> None:
-        """Fault in the rows of a mini-batch that lie in host memory, where nothing else would read those of a mapped
-        file: in a modelled training step, and without one. Arguments as for `feature_table.fault_in`; None: no rows."""
+        """Fault in the rows of a mini-batch that lie in host memory, where nothing else
+        would read those of a mapped file: in a modelled training step, and without one.
+        Arguments as for `feature_table.fault_in`; None: no rows."""
         host = table.host if isinstance(table, SplitTable) else table
         if host is None or self.reads_alone(host):
             return
@@ -138,27 +168,34 @@ class Accelerator(ABC):
             rows = rows[rows >= cut] - cut
         fault_in(host, rows, count)
 
-    def gather_ahead(self, out: Tensor, table: Table, rows: Tensor, *, batch: int = -1) -> Event:
-        """Start to gather `table[rows]` into the first rows of `out` beside training, where `gathers_ahead`; return an
-        event. `out`: [m, dim] on the device; `rows`: int64 [n] on the host; `batch`: as for `copy`."""
+    def gather_ahead(
+        self, out: Tensor, table: Table, rows: Tensor, *, batch: int = -1
+    ) -> Event:
+        """Start to gather `table[rows]` into the first rows of `out` beside training,
+        where `gathers_ahead`; return an event. `out`: [m, dim] on the device; `rows`:
+        int64 [n] on the host; `batch`: as for `copy`."""
         out[: rows.shape[0]].copy_(self.gather(table, rows))
         return Event(time.monotonic())
 
-    def upload(self, arrays: Sequence[npt.NDArray[Any]]) -> list[Tensor]:
-        """Return arrays of a mini-batch's structure as tensors on the training device, valid until the next call."""
+    def upload(self, arrays: Sequence[Array]) -> list[Tensor]:
+        """Return arrays of a mini-batch's structure as tensors on the training device,
+        valid until the next call."""
         return [torch.from_numpy(array) for array in arrays]
 
     def fetch(self, values: Tensor) -> list[float]:
-        """Return the numbers of a one-dimensional tensor on the training device, once all work before it is done."""
+        """Return the numbers of a one-dimensional tensor on the training device, once
+        all work before it is done."""
         found: list[float] = values.tolist()
         return found
 
     def span(self, lane: str, batch: int = -1) -> AbstractContextManager[None]:
-        """Time the device's work that is started inside the `with` block, for `lanes`, where the device can."""
+        """Time the device's work that is started inside the `with` block, for `lanes`,
+        where the device can."""
         return nullcontext()
 
     def seconds(self, action: Callable[[], object]) -> float:
-        """Return the seconds of an action and of all work that it starts, the device idle before it."""
+        """Return the seconds of an action and of all work that it starts, the device
+        idle before it."""
         self.synchronize()
         start = time.perf_counter()
         action()
@@ -169,14 +206,16 @@ class Accelerator(ABC):
         """Compile the kernels for rows of `dim` elements before any clock runs."""
 
     def notes(self) -> dict[str, str]:
-        """Return remarks for the record, such as a kernel that could not be compiled."""
+        """Return remarks for the record, such as a kernel that could not be
+        compiled."""
         return {}
 
     def synchronize(self) -> None:  # noqa: B027 - a processor copies synchronously
         """Wait until all lanes are idle."""
 
     def lanes(self) -> list[LaneSpan]:
-        """Return the busy spans since the last call, oldest first; empty on the processor."""
+        """Return the busy spans since the last call, oldest first; empty on the
+        processor."""
         return []
 
     def close(self) -> None:  # noqa: B027 - only some devices hold resources
@@ -192,40 +231,60 @@ class CpuAccelerator(Accelerator):
     memory_bytes: int | None = None
 
     def allocate(self, rows: int, dim: int, dtype: torch.dtype) -> Tensor:
-        """Allocate page-aligned host memory; the kernel charges its pages as they are written."""
-        return aligned_host_tensor(rows * dim * dtype.itemsize).view(dtype).view(rows, dim)
+        """Allocate page-aligned host memory; the kernel charges its pages as they are
+        written."""
+        return (
+            aligned_host_tensor(rows * dim * dtype.itemsize).view(dtype).view(rows, dim)
+        )
 
-    def copy(self, dst: Tensor, src: Tensor, dst_rows: Tensor | None = None, *, batch: int = -1) -> Event:
+    def copy(
+        self,
+        dst: Tensor,
+        src: Tensor,
+        dst_rows: Tensor | None = None,
+        *,
+        batch: int = -1,
+    ) -> Event:
         """Copy the rows on the caller's thread and return a completed event."""
         move_rows(dst, src, dst_rows)
         return Event(time.monotonic())
 
     def gather(self, table: Table, rows: Tensor) -> Tensor:
         """Gather `table[rows]` on the processor."""
-        return table.take(rows) if isinstance(table, SplitTable) else torch.index_select(table, 0, rows)
+        if isinstance(table, SplitTable):
+            return table.take(rows)
+        return torch.index_select(table, 0, rows)
 
 
 def aligned_host_tensor(nbytes: int) -> Tensor:
-    """Allocate zeroed host memory as uint8 [nbytes], aligned to a page, with huge pages as `aligned_empty`."""
+    """Allocate zeroed host memory as uint8 [nbytes], aligned to a page, with huge pages
+    as `aligned_empty`."""
     return torch.from_numpy(aligned_empty(nbytes))
 
 
 def move_rows(dst: Tensor, src: Tensor, dst_rows: Tensor | None) -> None:
-    """Copy host rows to host rows: `dst[dst_rows[i]] = src[i]`, or `dst[i] = src[i]` without `dst_rows`."""
+    """Copy host rows to host rows: `dst[dst_rows[i]] = src[i]`, or `dst[i] = src[i]`
+    without `dst_rows`."""
     if dst_rows is None:
-        # On the caller's thread alone: torch would split the copy among threads and wait for the slowest.
+        # On the caller's thread alone: torch would split the copy among threads and
+        # wait for the slowest.
         np.copyto(dst.numpy()[: src.shape[0]], src.numpy())
     elif src.numel() and src.is_contiguous() and dst.is_contiguous():
-        # One opaque item a row makes numpy copy rows whole: three times index_copy_'s speed.
+        # One opaque item a row makes numpy copy rows whole: three times index_copy_'s
+        # speed.
         row_type = f"V{src.shape[1] * src.element_size()}"
-        to, come_from = (t.view(-1).view(torch.uint8).numpy().view(row_type) for t in (dst, src))
+        to, come_from = (
+            tensor.view(-1).view(torch.uint8).numpy().view(row_type)
+            for tensor in (dst, src)
+        )
         to[dst_rows.numpy()] = come_from
     else:
         dst.index_copy_(0, dst_rows, src)
 
 
 def wait_until(moment: float) -> None:
-    """Sleep until `moment` (monotonic seconds), to within a few µs: sleep, then spin for the last 100 µs at most."""
+    """Sleep until `moment` (monotonic seconds), to within a few µs: sleep, then spin
+    for the last 100 µs at most."""
     spin = 100e-6
     while (left := moment - time.monotonic()) > spin:
         time.sleep(left - spin)
@@ -234,7 +293,8 @@ def wait_until(moment: float) -> None:
 
 
 class Lane:
-    """Lane of an emulated device: a timeline on which one piece of work follows the other."""
+    """Lane of an emulated device: a timeline on which one piece of work follows the
+    other."""
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -242,10 +302,14 @@ class Lane:
         self._busy_until = 0.0
         self._spans: list[LaneSpan] = []
 
-    def occupy(self, seconds: float, *, asked_at: float | None = None, batch: int = -1) -> float:
-        """Reserve the lane for `seconds` from the moment it is free; return the monotonic seconds of its end.
+    def occupy(
+        self, seconds: float, *, asked_at: float | None = None, batch: int = -1
+    ) -> float:
+        """Reserve the lane for `seconds` from the moment it is free; return the
+        monotonic seconds of its end.
 
-        `asked_at` is the moment at which the real work began: its real duration counts where it exceeds `seconds`.
+        `asked_at` is the moment at which the real work began: its real duration counts
+        where it exceeds `seconds`.
         """
         with self._lock:
             now = time.monotonic()
@@ -265,5 +329,6 @@ class Lane:
     def drain(self) -> list[LaneSpan]:
         """Return the spans since the last call."""
         with self._lock:
-            spans, self._spans = self._spans, []
+            spans = self._spans
+            self._spans = []
         return spans

@@ -1,4 +1,5 @@
-"""Distinct values by a sort, where NumPy's `unique` takes over forty times as long (2.4)."""
+"""Distinct values by a sort, where NumPy's `unique` takes over forty times as long
+(2.4)."""
 
 from __future__ import annotations
 

@@ -1,19 +1,19 @@
-"""Split feature table: hot rows in device memory, the others in host memory that the device reads itself.
+"""Split feature table: hot rows in device memory, the others in host memory that the
+device reads itself.
 
-As in data tiering (Section 4 of its paper) and DGL's UVA mode, a host row crosses the bus when a kernel reads it
-(zero-copy), without a copy by the processor beforehand.
+As in data tiering (Section 4 of its paper) and DGL's UVA mode, a host row crosses the
+bus when a kernel reads it (zero-copy), without a copy by the processor beforehand.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import torch
 
 from workloads import _native
+from workloads.arraytypes import Array
 from workloads.sampling.batch import SampledBatch
 from workloads.sampling.digest import check_alias, feature_digest, rows_digest
 
@@ -23,14 +23,16 @@ _PAGE_BYTES = 4096
 
 @dataclass(frozen=True)
 class SplitTable:
-    """Feature table in two parts: row `r` is `device[r]` for `r < len(device)`, else `host[r - len(device)]`."""
+    """Feature table in two parts: row `r` is `device[r]` for `r < len(device)`, else
+    `host[r - len(device)]`."""
 
     device: torch.Tensor  # [d, dim] in the accelerator's memory; d may be 0
-    host: torch.Tensor  # [h, dim] in host memory: pinned and mapped on `cuda` (`Accelerator.host_buffer`)
+    # [h, dim] in host memory: pinned and mapped on `cuda` (`Accelerator.host_buffer`)
+    host: torch.Tensor
 
     @property
     def shape(self) -> tuple[int, int]:
-        """Shape of the whole table: (rows of both parts, dim)."""
+        """ArrayShape of the whole table: (rows of both parts, dim)."""
         return self.device.shape[0] + self.host.shape[0], self.host.shape[1]
 
     @property
@@ -39,36 +41,46 @@ class SplitTable:
         return self.host.dtype
 
     def split(self, rows: torch.Tensor) -> tuple[int, int]:
-        """Count the `rows` (int64 [n] on the host) that lie on the device, and those in host memory."""
+        """Count the `rows` (int64 [n] on the host) on the device and in host memory."""
         cut = self.device.shape[0]
         on_device = _native.count_below(rows.numpy(), cut) if cut else 0
         return on_device, int(rows.shape[0]) - on_device
 
     def take(self, rows: torch.Tensor) -> torch.Tensor:
-        """Gather `rows` (int64 [n] on the host) into one host tensor [n, dim], on the processor, in pieces."""
+        """Gather `rows` (int64 [n] on the host) into one host tensor [n, dim], on the
+        processor, in pieces."""
         result = torch.empty(rows.shape[0], self.host.shape[1], dtype=self.dtype)
         step = max(1, _PIECE_BYTES // max(1, self.host.shape[1] * self.dtype.itemsize))
         for first in range(0, len(rows), step):
-            gather_parts(self.device, self.host, rows[first : first + step], result[first : first + step])
+            last = first + step
+            gather_parts(self.device, self.host, rows[first:last], result[first:last])
         return result
 
 
-def gather_parts(device: torch.Tensor, host: torch.Tensor, rows: torch.Tensor, out: torch.Tensor) -> None:
-    """Gather `rows` (int64 [n] on the host) of a split table into `out` [n, dim], wherever that lies."""
+def gather_parts(
+    device: torch.Tensor, host: torch.Tensor, rows: torch.Tensor, out: torch.Tensor
+) -> None:
+    """Gather `rows` (int64 [n] on the host) of a split table into `out` [n, dim],
+    wherever that lies."""
     cut = device.shape[0]
     on_device = rows < cut
     for part, chosen, first in ((device, on_device, 0), (host, ~on_device, cut)):
         places = chosen.nonzero().squeeze(1)
         if len(places):
-            picked = torch.index_select(part, 0, (rows[places] - first).to(part.device, non_blocking=True))
-            out.index_copy_(0, places.to(out.device, non_blocking=True), picked.to(out.device))
+            picked = torch.index_select(
+                part, 0, (rows[places] - first).to(part.device, non_blocking=True)
+            )
+            out.index_copy_(
+                0, places.to(out.device, non_blocking=True), picked.to(out.device)
+            )
 
 
 Table = torch.Tensor | SplitTable
 
 
 def fault_in(table: torch.Tensor, rows: torch.Tensor | None, count: int) -> None:
-    """Read an element of every page of a mini-batch's rows in host memory, so that rows of a mapped file are read.
+    """Read an element of every page of a mini-batch's rows in host memory, so that rows
+    of a mapped file are read.
 
     `table`: [m, dim]; `rows`: int64 [n], rows of the table; None: its first `count`.
     """
@@ -80,21 +92,31 @@ def fault_in(table: torch.Tensor, rows: torch.Tensor | None, count: int) -> None
             torch.index_select(columns, 0, rows)
 
 
-def batch_feature_digest(batch: SampledBatch, table: Table, rows: torch.Tensor | None = None) -> int:
-    """Return the `feature_digest` of a mini-batch whose rows lie on the host, on the device or on both.
+def batch_feature_digest(
+    batch: SampledBatch, table: Table, rows: torch.Tensor | None = None
+) -> int:
+    """Return the `feature_digest` of a mini-batch whose rows lie on the host, on the
+    device or on both.
 
-    `table` is [slots, dim] float32 or float16 on any device, or a split table; `rows` is int64 [num_nodes], the table
-    row of each node (None: node i is row i). Raises InputError where the table or `rows` cannot hold the batch.
+    `table` is [slots, dim] float32 or float16 on any device, or a split table; `rows`
+    is int64 [num_nodes], the table row of each node (None: node i is row i). Raises
+    InputError where the table or `rows` cannot hold the batch.
     """
     if isinstance(table, torch.Tensor) and table.device.type == "cpu":
-        return feature_digest(batch, table.numpy(), None if rows is None else rows.cpu().numpy())
+        return feature_digest(
+            batch, table.numpy(), None if rows is None else rows.cpu().numpy()
+        )
     there = torch.arange(batch.num_nodes) if rows is None else rows.cpu()
     check_alias(there.numpy(), batch.num_nodes, table.shape[0])
 
-    def take(first: int, last: int) -> npt.NDArray[Any]:
+    def take(first: int, last: int) -> Array:
         part = there[first:last]
         if isinstance(table, SplitTable):
             return table.take(part).numpy()
-        return np.asarray(torch.index_select(table, 0, part.to(table.device)).cpu().numpy())
+        return np.asarray(
+            torch.index_select(table, 0, part.to(table.device)).cpu().numpy()
+        )
 
-    return rows_digest(batch, table.shape[1], np.dtype(str(table.dtype).removeprefix("torch.")), take)
+    return rows_digest(
+        batch, table.shape[1], np.dtype(str(table.dtype).removeprefix("torch.")), take
+    )

@@ -1,4 +1,5 @@
-"""The workload: dataset, sampler, seed plan and model, which together fix every mini-batch and the training step."""
+"""The workload: dataset, sampler, seed plan and model, which together fix every
+mini-batch and the training step."""
 
 from __future__ import annotations
 
@@ -6,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
+from workloads.arraytypes import ArrayShape
 from workloads.dataset import Dataset
 
 ModelName = Literal["sage", "gcn", "gat"]
@@ -20,7 +22,8 @@ class ModelSpec:
     hidden: int = 256  # hidden width (for GAT: over all heads together)
     heads: int = 4  # attention heads (GAT only)
     learning_rate: float = 0.003  # of Adam
-    dropout: float = 0.0  # share dropped after each hidden layer; 0 keeps faithful systems' loss curves equal
+    # share dropped after each hidden layer; 0 keeps faithful systems' loss curves equal
+    dropout: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -28,9 +31,10 @@ class SamplerSpec:
     """Sampler of the mini-batches."""
 
     name: str = "neighbor"  # in `workloads.sampling.listing`, or `package.module:NAME`
-    # Neighbours a node and hop, first entry next to the seed nodes; -1 takes all. Layer-wise: new nodes a layer.
-    # ShaDow: fan-outs of the walk that finds the subgraph, whose depth need not be the number of layers.
-    fanout: tuple[int, ...] = (10, 10, 10)
+    # Neighbours a node and hop, first entry next to the seed nodes; -1 takes all.
+    # Layer-wise: new nodes a layer. ShaDow: fan-outs of the walk that finds the
+    # subgraph, whose depth need not be the number of layers.
+    fanout: ArrayShape = (10, 10, 10)
     replace: bool = False  # whether to draw with replacement
     batch_size: int = 1000  # seed nodes a mini-batch
     shuffle: bool = True  # whether to shuffle the training nodes every epoch
@@ -39,11 +43,14 @@ class SamplerSpec:
 
 @dataclass(frozen=True)
 class Workload:
-    """Computation of a run, the same for every system. `seed` keys sampling, shuffling and initial weights.
+    """Computation of a run, the same for every system. `seed` keys sampling, shuffling
+    and initial weights.
 
     Attributes:
-        rank, world: rank of this process, and number of ranks that take each step together.
-        partition: `.npz` file of `partition_of`, int64 [T]: rank of each training node; None: ranks split steps evenly.
+        rank, world: rank of this process, and number of ranks that take each step
+            together.
+        partition: `.npz` file of `partition_of`, int64 [T]: rank of each training node;
+            None: ranks split steps evenly.
     """
 
     dataset: Dataset

@@ -15,7 +15,7 @@ from itertools import combinations
 import numpy as np
 import numpy.typing as npt
 
-from workloads.sampling.batch import Int64
+from workloads.arraytypes import Int64Array
 from workloads.sampling.once import Drawn, Expands, drawn_batches
 from workloads.workload import Workload
 
@@ -132,7 +132,7 @@ class Draws:
         return [text for entry in named for text in self.odd(*entry)]
 
 
-def _ranges(begin: Int64, which: Int64) -> tuple[Int64, Int64]:
+def _ranges(begin: Int64Array, which: Int64Array) -> tuple[Int64Array, Int64Array]:
     """Return the places of all entries of some lists, list after list, and for each the position of its list in
     `which`. `begin`: where each list begins, int64 [lists + 1]."""
     lengths = begin[which + 1] - begin[which]

@@ -32,9 +32,9 @@ from harness.run.spec import worker_spec, workload_of_run
 from harness.settings import RunSettings, strict
 from harness.wire.protocol import Batches, BatchRow, Checks, EpochDone, Event, Gate, Nodes, Seeds
 from harness.wire.spots import NONCE_BYTES, Spot
+from workloads.arraytypes import Int64Array
 from workloads.dataset import Dataset
 from workloads.errors import HostError, OutcoreError
-from workloads.sampling.batch import Int64
 from workloads.sampling.make import make_seed_plan
 from workloads.sampling.once import Drawn
 from workloads.units import format_bytes
@@ -268,7 +268,7 @@ def _seed_faults(told: _Told, dataset: Dataset, config: RunConfig) -> Iterator[s
         before[f"epoch {epoch}"] = batches
 
 
-def mixed(before: Sequence[Int64], after: Sequence[Int64]) -> bool:
+def mixed(before: Sequence[Int64Array], after: Sequence[Int64Array]) -> bool:
     """Return whether the mini-batches of an epoch mix those of another as an independent order of the same seed nodes
     does: by the chi-squared test of how many seed nodes each two share, which a shuffle fails at a rate of 10^-6 in an
     epoch. An order kept, mini-batches in another order, and a shuffle within a buffer fail."""

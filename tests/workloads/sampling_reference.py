@@ -11,9 +11,11 @@ MASK = 0xFFFFFFFF
 
 
 def philox4x32(seed: int, counter: list[int]) -> list[int]:
-    x, key = list(counter), [seed & MASK, seed >> 32]
+    x = list(counter)
+    key = [seed & MASK, seed >> 32]
     for _ in range(10):
-        p, q = 0xD2511F53 * x[0], 0xCD9E8D57 * x[2]
+        p = 0xD2511F53 * x[0]
+        q = 0xCD9E8D57 * x[2]
         x = [(q >> 32) ^ x[1] ^ key[0], q & MASK, (p >> 32) ^ x[3] ^ key[1], p & MASK]
         key = [(key[0] + 0x9E3779B9) & MASK, (key[1] + 0xBB67AE85) & MASK]
     return x
@@ -33,7 +35,9 @@ def below(words: Iterator[int], bound: int) -> int:
             return word * bound >> bits
 
 
-def positions(degree: int, fanout: int, replace: bool, words: Iterator[int]) -> list[int]:
+def positions(
+    degree: int, fanout: int, replace: bool, words: Iterator[int]
+) -> list[int]:
     if fanout < 0 or degree == 0 or (not replace and degree <= fanout):
         return list(range(degree))
     if replace:
@@ -62,13 +66,20 @@ def sample(
     for hop, neighbours in enumerate(fanout):
         edges = []
         for node in nodes:
-            first, last = int(indptr[node]), int(indptr[node + 1])
-            drawn = positions(last - first, neighbours, replace, stream(seed, epoch, batch, hop, node))
+            first = int(indptr[node])
+            last = int(indptr[node + 1])
+            drawn = positions(
+                last - first, neighbours, replace, stream(seed, epoch, batch, hop, node)
+            )
             edges.append([int(indices[first + position]) for position in drawn])
         starts = np.cumsum([0] + [len(sources) for sources in edges]).tolist()
-        nodes = nodes + sorted({source for sources in edges for source in sources} - set(nodes))
+        nodes = nodes + sorted(
+            {source for sources in edges for source in sources} - set(nodes)
+        )
         place = {node: position for position, node in enumerate(nodes)}
-        blocks.insert(0, (starts, [place[source] for sources in edges for source in sources]))
+        blocks.insert(
+            0, (starts, [place[source] for sources in edges for source in sources])
+        )
     return nodes, blocks
 
 
@@ -77,7 +88,9 @@ Graph = tuple[npt.NDArray[np.int64], npt.NDArray[np.integer]]
 
 def neighbours(graph: Graph, node: int) -> list[int]:
     indptr, indices = graph
-    return [int(source) for source in indices[int(indptr[node]) : int(indptr[node + 1])]]
+    return [
+        int(source) for source in indices[int(indptr[node]) : int(indptr[node + 1])]
+    ]
 
 
 def weights(graph: Graph, destinations: list[int]) -> dict[int, float]:
@@ -86,33 +99,55 @@ def weights(graph: Graph, destinations: list[int]) -> dict[int, float]:
     for node in destinations:
         sources = neighbours(graph, node)
         for source in sources:
-            found[source] = found.get(source, 0.0) + 1.0 / (float(len(sources)) * float(len(sources)))
-    return {node: weight for node, weight in found.items() if node not in set(destinations)}
+            found[source] = found.get(source, 0.0) + 1.0 / (
+                float(len(sources)) * float(len(sources))
+            )
+    return {
+        node: weight for node, weight in found.items() if node not in set(destinations)
+    }
 
 
 def uniform(words: Iterator[int]) -> float:
     """Draw a number in (0, 1] of 53 bits."""
-    low, high = next(words), next(words)
+    low = next(words)
+    high = next(words)
     return (((low | high << 32) >> 11) + 1) * 2.0**-53
 
 
 def layerwise(
-    graph: Graph, fanout: list[int], seeds: list[int], *, seed: int, epoch: int, batch: int
+    graph: Graph,
+    fanout: list[int],
+    seeds: list[int],
+    *,
+    seed: int,
+    epoch: int,
+    batch: int,
 ) -> tuple[list[int], list[tuple[list[int], list[int]]]]:
     """Sample one mini-batch; return (nodes, [(indptr, indices)], input layer first)."""
     nodes = list(seeds)
     blocks: list[tuple[list[int], list[int]]] = []
     for hop, wanted in enumerate(fanout):
         found = weights(graph, nodes)
-        priority = {node: weight / uniform(stream(seed, epoch, batch, hop, node)) for node, weight in found.items()}
+        priority = {
+            node: weight / uniform(stream(seed, epoch, batch, hop, node))
+            for node, weight in found.items()
+        }
         best = sorted(found, key=lambda node: (-priority[node], node))
-        destinations, nodes = nodes, nodes + sorted(best if wanted < 0 else best[:wanted])
+        destinations = nodes
+        nodes = nodes + sorted(best if wanted < 0 else best[:wanted])
         blocks.insert(0, induced(graph, destinations, nodes))
     return nodes, blocks
 
 
-def induced(graph: Graph, destinations: list[int], nodes: list[int]) -> tuple[list[int], list[int]]:
+def induced(
+    graph: Graph, destinations: list[int], nodes: list[int]
+) -> tuple[list[int], list[int]]:
     """Return (indptr, indices) of all edges from `nodes` to `destinations`."""
     place = {node: position for position, node in enumerate(nodes)}
-    edges = [[place[source] for source in neighbours(graph, node) if source in place] for node in destinations]
-    return np.cumsum([0] + [len(sources) for sources in edges]).tolist(), [e for sources in edges for e in sources]
+    edges = [
+        [place[source] for source in neighbours(graph, node) if source in place]
+        for node in destinations
+    ]
+    return np.cumsum([0] + [len(sources) for sources in edges]).tolist(), [
+        e for sources in edges for e in sources
+    ]

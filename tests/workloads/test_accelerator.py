@@ -1,4 +1,5 @@
-"""Accelerators: bytes are really moved, emulated time is the profile's, device memory is bounded."""
+"""Accelerators: bytes are really moved, emulated time is the profile's, device memory
+is bounded."""
 
 from __future__ import annotations
 
@@ -20,7 +21,13 @@ from workloads.accelerator import move_rows, wait_until
 from workloads.accelerators.emulated import EmulatedAccelerator
 from workloads.accelerators.make import make_accelerator
 from workloads.accelerators.pool import DevicePool
-from workloads.accelerators.profile import LayerShape, Profile, load_profile, profile_names, step_cost
+from workloads.accelerators.profile import (
+    LayerShape,
+    Profile,
+    load_profile,
+    profile_names,
+    step_cost,
+)
 from workloads.errors import BudgetError, HostError, InputError
 from workloads.sampling.batch import Block, SampledBatch
 from workloads.training import Trainer
@@ -36,13 +43,23 @@ def emulated(name: str = "a10g", memory: int = 4 * MIB) -> EmulatedAccelerator:
 
 
 def hand_batch(index: int = 0) -> SampledBatch:
-    """Make a batch of two hops: 40 sources, 12 destinations with 3 edges each, 4 seed nodes with 3 edges each."""
+    """Make a batch of two hops: 40 sources, 12 destinations with 3 edges each, 4 seed
+    nodes with 3 edges each."""
     rng = np.random.default_rng(index)
     blocks = []
     for num_src, num_dst in ((40, 12), (12, 4)):
         indptr = np.arange(num_dst + 1, dtype=np.int64) * 3
-        blocks.append(Block(indptr, rng.integers(0, num_src, num_dst * 3).astype(np.int32), num_src, num_dst))
-    return SampledBatch(0, index, np.arange(40), 4, tuple(blocks), np.zeros(4, dtype=np.int64))
+        blocks.append(
+            Block(
+                indptr,
+                rng.integers(0, num_src, num_dst * 3).astype(np.int32),
+                num_src,
+                num_dst,
+            )
+        )
+    return SampledBatch(
+        0, index, np.arange(40), 4, tuple(blocks), np.zeros(4, dtype=np.int64)
+    )
 
 
 # Profiles
@@ -53,14 +70,23 @@ def test_a10g_gives_back_the_training_time_it_was_derived_from() -> None:
     shape = profile.derived_from
     assert shape is not None
     assert shape.batches == math.ceil(1_207_179 / 1024)
-    sources, destinations, edges = shape.nodes[:0:-1], shape.nodes[-2::-1], shape.edges[::-1]
+    sources = shape.nodes[:0:-1]
+    destinations = shape.nodes[-2::-1]
+    edges = shape.edges[::-1]
     widths = [shape.in_dim, *[shape.hidden] * (shape.layers - 1), shape.classes]
-    layers = [LayerShape(*sizes) for sizes in zip(sources, destinations, edges, widths[:-1], widths[1:], strict=True)]
+    layers = [
+        LayerShape(*sizes)
+        for sizes in zip(
+            sources, destinations, edges, widths[:-1], widths[1:], strict=True
+        )
+    ]
     cost = step_cost(profile, ModelSpec(name="sage", layers=3, hidden=256), layers)
     assert cost.total * shape.batches == pytest.approx(27.79, rel=0.02)
     assert min(cost.launch, cost.dense, cost.edges) > 0
     row_bytes = shape.in_dim * 4
-    assembly = profile.copy_seconds(round(shape.nodes[-1] * shape.bus_share) * row_bytes)
+    assembly = profile.copy_seconds(
+        round(shape.nodes[-1] * shape.bus_share) * row_bytes
+    )
     assert assembly * shape.batches == pytest.approx(21.96, rel=0.02)
 
 
@@ -131,7 +157,9 @@ def test_the_pool_hands_out_aligned_tables_and_never_more_than_it_has() -> None:
     assert device.allocate(2048, 128, torch.float32).shape == (2048, 128)
 
 
-@pytest.mark.parametrize(("dim", "dtype"), [(1, torch.float32), (129, torch.float16), (768, torch.float32)])
+@pytest.mark.parametrize(
+    ("dim", "dtype"), [(1, torch.float32), (129, torch.float16), (768, torch.float32)]
+)
 def test_tables_of_any_width_fit_the_pool(dim: int, dtype: torch.dtype) -> None:
     device = emulated()
     table = device.allocate(7, dim, dtype)
@@ -147,36 +175,46 @@ def test_another_process_sees_the_same_bytes_and_nothing_stays_behind() -> None:
     worker = (
         "import sys, torch; from workloads.accelerators.make import make_accelerator\n"
         "from workloads.accelerators.pool import DevicePool\n"
-        "device = make_accelerator('emulated:null', memory_bytes=None, pool=DevicePool.attach(sys.argv[1]))\n"
+        "device = make_accelerator('emulated:null', memory_bytes=None, "
+        "pool=DevicePool.attach(sys.argv[1]))\n"
         "table = device.allocate(10, 4, torch.float32)\n"
         "device.copy(table, torch.full((10, 4), 7.0))\n"
     )
     with DevicePool.create(1 * MIB, name) as pool:
         subprocess.run([sys.executable, "-c", worker, name], check=True)
-        assert torch.equal(pool.allocate(160).view(torch.float32), torch.full((40,), 7.0))
+        assert torch.equal(
+            pool.allocate(160).view(torch.float32), torch.full((40,), 7.0)
+        )
         assert not list(Path("/dev/shm").glob(f"*{name}*"))
     with pytest.raises(HostError, match="no device pool"):
         DevicePool.attach(name)
 
 
 def test_the_pools_pages_belong_to_its_maker() -> None:
-    """The maker allocates all pages, so that none is charged to the worker that first writes to it."""
+    """The maker allocates all pages, so that none is charged to the worker that first
+    writes to it."""
     name = f"test-{os.getpid()}-{time.monotonic_ns()}"
     with DevicePool.create(2 * MIB, name) as pool:
         assert os.fstat(pool.descriptor).st_blocks * 512 >= 2 * MIB
 
 
-def test_a_pool_larger_than_free_memory_is_refused_before_a_page_is_taken(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(os, "posix_fallocate", lambda *_: pytest.fail("pages were taken"))
+def test_a_pool_larger_than_free_memory_is_refused_before_a_page_is_taken(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(
+        os, "posix_fallocate", lambda *_: pytest.fail("pages were taken")
+    )
     with pytest.raises(HostError, match="of memory are free"):
         DevicePool.create(1 << 50, f"huge-{os.getpid()}")
 
 
 def test_an_unmeasured_pool_takes_pages_as_they_are_used() -> None:
     device = make_accelerator("emulated:null", memory_bytes=1 << 40, touch=False)
-    assert isinstance(device, EmulatedAccelerator) and device.memory_bytes == 1 << 40
+    assert isinstance(device, EmulatedAccelerator)
+    assert device.memory_bytes == 1 << 40
     device.copy(device.allocate(10, 4, torch.float32), torch.ones(10, 4))
-    assert os.fstat(device.pool.descriptor).st_blocks * 512 < 4 * MIB  # one page, possibly a huge one
+    # one page, possibly a huge one
+    assert os.fstat(device.pool.descriptor).st_blocks * 512 < 4 * MIB
     device.close()
 
 
@@ -203,11 +241,16 @@ def test_copies_write_the_rows_that_they_are_given(name: str) -> None:
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16])
 @pytest.mark.parametrize("dim", [1, 7, 128, 768])
-def test_rows_of_any_width_and_type_are_scattered_whole(dim: int, dtype: torch.dtype) -> None:
-    table, source = torch.zeros(50, dim, dtype=dtype), torch.randn(20, dim).to(dtype)
+def test_rows_of_any_width_and_type_are_scattered_whole(
+    dim: int, dtype: torch.dtype
+) -> None:
+    table = torch.zeros(50, dim, dtype=dtype)
+    source = torch.randn(20, dim).to(dtype)
     rows = torch.randperm(50)[:20]
     move_rows(table, source, rows)
-    assert torch.equal(table, torch.zeros(50, dim, dtype=dtype).index_copy_(0, rows, source))
+    assert torch.equal(
+        table, torch.zeros(50, dim, dtype=dtype).index_copy_(0, rows, source)
+    )
     columns = torch.randn(dim, 20).to(dtype).t()  # not contiguous
     move_rows(table, columns, rows)
     assert torch.equal(table[rows], columns)
@@ -243,7 +286,9 @@ def test_copy_and_compute_run_beside_each_other() -> None:
     assert computed < copied  # the compute lane did not queue behind the copy
     spans = {span.lane: span for span in device.lanes()}
     assert spans["copy"].batch == 1
-    assert spans["compute"].end - spans["compute"].start == pytest.approx(0.05, abs=1e-6)
+    assert spans["compute"].end - spans["compute"].start == pytest.approx(
+        0.05, abs=1e-6
+    )
     assert device.lanes() == []
 
 
@@ -304,10 +349,15 @@ def test_reads_cost_by_the_place_of_their_rows() -> None:
     in_place = trainer.modelled_seconds(batch, in_pool, None)
     gathered = trainer.modelled_seconds(batch, in_pool, rows)
     over_bus = trainer.modelled_seconds(batch, torch.empty(64, 128), rows)
-    profile, nbytes = load_profile("a10g"), 40 * 512
+    profile = load_profile("a10g")
+    nbytes = 40 * 512
     assert in_place is not None
-    assert gathered == pytest.approx(in_place + 1e-5 + 2 * nbytes / profile.memory_bytes_per_s.value)
-    assert over_bus == pytest.approx(in_place + 1e-5 + nbytes / profile.zero_copy_bytes_per_s.value)
+    assert gathered == pytest.approx(
+        in_place + 1e-5 + 2 * nbytes / profile.memory_bytes_per_s.value
+    )
+    assert over_bus == pytest.approx(
+        in_place + 1e-5 + nbytes / profile.zero_copy_bytes_per_s.value
+    )
     assert over_bus > gathered > in_place
 
 
@@ -317,7 +367,9 @@ def test_more_edges_and_wider_rows_cost_more(name: str) -> None:
     profile = load_profile("a10g")
 
     def cost(edges: int, in_dim: int) -> float:
-        return step_cost(profile, spec, [LayerShape(1000, 500, edges, in_dim, 64)]).total
+        return step_cost(
+            profile, spec, [LayerShape(1000, 500, edges, in_dim, 64)]
+        ).total
 
     assert cost(20_000, 128) > cost(10_000, 128)
     assert cost(10_000, 256) > cost(10_000, 128)

@@ -7,18 +7,31 @@ from pathlib import Path
 import pytest
 import torch
 
-from workloads.accelerators.calibrate import CalibrationSize, _beyond, calibrate, to_toml
+from workloads.accelerators.calibrate import (
+    CalibrationSize,
+    _beyond,
+    calibrate,
+    to_toml,
+)
 from workloads.accelerators.make import make_accelerator
 from workloads.accelerators.profile import Profile, load_profile
 from workloads.errors import HostError
 
 SMALL = CalibrationSize(
-    table_rows=20_000, rows=20_000, destinations=4000, degree=5, dim=32, hidden=64, launches=50, repeats=9
+    table_rows=20_000,
+    rows=20_000,
+    destinations=4000,
+    degree=5,
+    dim=32,
+    hidden=64,
+    launches=50,
+    repeats=9,
 )
 
 
 def measure_here(attempts: int = 5) -> Profile:
-    """Calibrate, and try again where other tests on the machine make the measurement too noisy."""
+    """Calibrate, and try again where other tests on the machine make the measurement
+    too noisy."""
     for _ in range(attempts):
         try:
             return calibrate(make_accelerator("cpu"), "here", SMALL)

@@ -21,24 +21,42 @@ from workloads.npyfile import padded_header
 
 @pytest.mark.parametrize("dtype", ["float32", "float16"])
 @pytest.mark.parametrize("index_dtype", ["int32", "int64"])
-def test_numpy_opens_every_part_and_data_start_on_a_block(tmp_path: Path, dtype: str, index_dtype: str) -> None:
-    dataset = make_tiny(tmp_path / "t", nodes=300, edges=2000, dim=7, dtype=dtype, index_dtype=index_dtype)
-    assert dataset.feature_dtype == dtype and dataset.index_dtype == index_dtype
+def test_numpy_opens_every_part_and_data_start_on_a_block(
+    tmp_path: Path, dtype: str, index_dtype: str
+) -> None:
+    dataset = make_tiny(
+        tmp_path / "t",
+        nodes=300,
+        edges=2000,
+        dim=7,
+        dtype=dtype,
+        index_dtype=index_dtype,
+    )
+    assert dataset.feature_dtype == dtype
+    assert dataset.index_dtype == index_dtype
     for part in PARTS:
         array = np.load(dataset.file(part), mmap_mode="r", allow_pickle=False)
         assert dataset.data_offset(part) % 4096 == 0
-        assert dataset.file(part).stat().st_size == dataset.data_offset(part) + array.nbytes
+        assert (
+            dataset.file(part).stat().st_size
+            == dataset.data_offset(part) + array.nbytes
+        )
         np.testing.assert_array_equal(array, dataset.load(part))
         np.testing.assert_array_equal(array, dataset.memmap(part))
     assert dataset.verify() == []
 
 
 @given(
-    shape=st.one_of(st.tuples(st.integers(0, 10**12)), st.tuples(st.integers(0, 10**12), st.integers(1, 4096))),
+    shape=st.one_of(
+        st.tuples(st.integers(0, 10**12)),
+        st.tuples(st.integers(0, 10**12), st.integers(1, 4096)),
+    ),
     dtype=st.sampled_from(["int64", "int32", "float32", "float16"]),
 )
 @settings(max_examples=50, deadline=None)
-def test_headers_are_one_block_whatever_the_shape(shape: tuple[int, ...], dtype: str) -> None:
+def test_headers_are_one_block_whatever_the_shape(
+    shape: tuple[int, ...], dtype: str
+) -> None:
     header = padded_header(np.dtype(dtype), shape)
     assert len(header) == 4096
     import io
@@ -49,8 +67,11 @@ def test_headers_are_one_block_whatever_the_shape(shape: tuple[int, ...], dtype:
     assert file.tell() == 4096
 
 
-def test_equal_bytes_have_equal_fingerprints_and_other_bytes_do_not(tmp_path: Path) -> None:
-    one, same = make_tiny(tmp_path / "one"), make_tiny(tmp_path / "same")
+def test_equal_bytes_have_equal_fingerprints_and_other_bytes_do_not(
+    tmp_path: Path,
+) -> None:
+    one = make_tiny(tmp_path / "one")
+    same = make_tiny(tmp_path / "same")
     other = make_tiny(tmp_path / "other", seed=1)
     assert one.fingerprint == same.fingerprint != other.fingerprint
 
@@ -62,7 +83,8 @@ def test_digests_are_those_of_the_whole_files(tiny_dataset: Dataset) -> None:
 
 
 def test_parts_written_by_other_code_and_cut_short_are_whole(tmp_path: Path) -> None:
-    """After `begin` other code writes up to a block past the end; `finish` gets fewer rows than were announced."""
+    """After `begin` other code writes up to a block past the end; `finish` gets fewer
+    rows than were announced."""
     source = make_tiny(tmp_path / "source", nodes=100, edges=500)
     with DatasetWriter(tmp_path / "copy") as writer:
         path, offset = writer.begin("indices", source.index_dtype, 4000)
@@ -75,7 +97,8 @@ def test_parts_written_by_other_code_and_cut_short_are_whole(tmp_path: Path) -> 
                 writer.write(part, source.load(part))
         writer.num_classes = source.num_classes
     copy = Dataset.open(tmp_path / "copy")
-    assert copy.verify() == [] and copy.fingerprint == source.fingerprint
+    assert copy.verify() == []
+    assert copy.fingerprint == source.fingerprint
 
 
 def copy_of(dataset: Dataset, folder: Path) -> Dataset:
@@ -84,7 +107,9 @@ def copy_of(dataset: Dataset, folder: Path) -> Dataset:
 
 
 @pytest.mark.parametrize("part", PARTS)
-def test_verify_finds_one_flipped_bit_in_any_part(tiny_dataset: Dataset, tmp_path: Path, part: str) -> None:
+def test_verify_finds_one_flipped_bit_in_any_part(
+    tiny_dataset: Dataset, tmp_path: Path, part: str
+) -> None:
     dataset = copy_of(tiny_dataset, tmp_path / "bad")
     with dataset.file(part).open("r+b") as file:  # type: ignore[arg-type]
         file.seek(-3, 2)
@@ -92,11 +117,14 @@ def test_verify_finds_one_flipped_bit_in_any_part(tiny_dataset: Dataset, tmp_pat
         file.seek(-3, 2)
         file.write(bytes([byte ^ 4]))
     faults = dataset.verify()
-    assert len(faults) == 1 and f"{part}.npy is corrupted" in faults[0]
+    assert len(faults) == 1
+    assert f"{part}.npy is corrupted" in faults[0]
 
 
 @pytest.mark.parametrize("part", PARTS)
-def test_open_refuses_a_truncated_part(tiny_dataset: Dataset, tmp_path: Path, part: str) -> None:
+def test_open_refuses_a_truncated_part(
+    tiny_dataset: Dataset, tmp_path: Path, part: str
+) -> None:
     dataset = copy_of(tiny_dataset, tmp_path / "bad")
     path = dataset.file(part)  # type: ignore[arg-type]
     with path.open("r+b") as file:
@@ -106,7 +134,9 @@ def test_open_refuses_a_truncated_part(tiny_dataset: Dataset, tmp_path: Path, pa
     assert any("truncated" in fault for fault in dataset.verify())
 
 
-def test_load_refuses_a_file_truncated_after_opening(tiny_dataset: Dataset, tmp_path: Path) -> None:
+def test_load_refuses_a_file_truncated_after_opening(
+    tiny_dataset: Dataset, tmp_path: Path
+) -> None:
     dataset = copy_of(tiny_dataset, tmp_path / "bad")
     with dataset.file("features").open("r+b") as file:
         file.truncate(8192)
@@ -114,10 +144,13 @@ def test_load_refuses_a_file_truncated_after_opening(tiny_dataset: Dataset, tmp_
         dataset.load("features")
 
 
-def test_verify_names_both_of_two_swapped_files(tiny_dataset: Dataset, tmp_path: Path) -> None:
-    """valid and test have the same shape, so only their digests tell them apart."""
+def test_verify_names_both_of_two_swapped_files(
+    tiny_dataset: Dataset, tmp_path: Path
+) -> None:
+    """valid and test have the same shape, so only their digests differ."""
     dataset = copy_of(tiny_dataset, tmp_path / "bad")
-    valid, test = dataset.file("valid"), dataset.file("test")
+    valid = dataset.file("valid")
+    test = dataset.file("test")
     valid.rename(tmp_path / "kept")
     test.rename(valid)
     (tmp_path / "kept").rename(test)
@@ -128,15 +161,25 @@ def test_verify_names_both_of_two_swapped_files(tiny_dataset: Dataset, tmp_path:
     assert "test.npy is swapped: it holds what valid.npy should" in faults[1]
 
 
-def test_open_refuses_a_file_of_equal_size_with_another_shape(tiny_dataset: Dataset, tmp_path: Path) -> None:
+def test_open_refuses_a_file_of_equal_size_with_another_shape(
+    tiny_dataset: Dataset, tmp_path: Path
+) -> None:
     dataset = copy_of(tiny_dataset, tmp_path / "bad")
     with dataset.file("features").open("r+b") as file:
-        file.write(padded_header(np.dtype("float32"), (dataset.num_nodes // 2, dataset.dim * 2)))
-    with pytest.raises(DatasetError, match=r"features.npy is another file than the manifest's"):
+        file.write(
+            padded_header(
+                np.dtype("float32"), (dataset.num_nodes // 2, dataset.dim * 2)
+            )
+        )
+    with pytest.raises(
+        DatasetError, match=r"features.npy is another file than the manifest's"
+    ):
         Dataset.open(dataset.path)
 
 
-def test_open_refuses_a_missing_file_and_an_invalid_header(tiny_dataset: Dataset, tmp_path: Path) -> None:
+def test_open_refuses_a_missing_file_and_an_invalid_header(
+    tiny_dataset: Dataset, tmp_path: Path
+) -> None:
     dataset = copy_of(tiny_dataset, tmp_path / "bad")
     with dataset.file("labels").open("r+b") as file:
         file.write(b"\0" * 64)
@@ -146,7 +189,9 @@ def test_open_refuses_a_missing_file_and_an_invalid_header(tiny_dataset: Dataset
     for was, damage in ((b")", b"("), (b": (", b"; ("), (b"descr", b"decsr")):
         with dataset.file("labels").open("r+b") as file:
             file.write(whole.replace(was, damage))
-        with pytest.raises(DatasetError, match="its npy header is not readable") as caught:
+        with pytest.raises(
+            DatasetError, match="its npy header is not readable"
+        ) as caught:
             Dataset.open(dataset.path)
         assert len(str(caught.value)) < 400  # without the header's 4 KiB of padding
     dataset.file("labels").unlink()
@@ -155,7 +200,7 @@ def test_open_refuses_a_missing_file_and_an_invalid_header(tiny_dataset: Dataset
 
 
 @pytest.mark.parametrize(
-    ("change", "said"),
+    ("change", "message"),
     [
         ({"version": 2}, "format version 2"),
         ({"num_nodes": 7}, "shape"),
@@ -165,12 +210,12 @@ def test_open_refuses_a_missing_file_and_an_invalid_header(tiny_dataset: Dataset
     ],
 )
 def test_open_refuses_a_manifest_that_contradicts_the_files(
-    tiny_dataset: Dataset, tmp_path: Path, change: dict[str, object], said: str
+    tiny_dataset: Dataset, tmp_path: Path, change: dict[str, object], message: str
 ) -> None:
     dataset = copy_of(tiny_dataset, tmp_path / "bad")
     path = dataset.path / "dataset.json"
     path.write_text(json.dumps(json.loads(path.read_text()) | change))
-    with pytest.raises(DatasetError, match=said):
+    with pytest.raises(DatasetError, match=message):
         Dataset.open(dataset.path)
     path.write_text("{")
     with pytest.raises(DatasetError, match="not JSON"):
@@ -195,7 +240,7 @@ def write_parts(path: Path, **changed: np.ndarray) -> Dataset:
 
 
 @pytest.mark.parametrize(
-    ("part", "values", "said"),
+    ("part", "values", "message"),
     [
         ("indptr", [0, 3, 2, 3], "decreases after node 1"),
         ("indptr", [0, 1, 2, 2], "not 0 to 3"),
@@ -209,12 +254,15 @@ def write_parts(path: Path, **changed: np.ndarray) -> Dataset:
     ],
 )
 def test_verify_finds_wrong_contents_behind_right_digests(
-    tmp_path: Path, part: str, values: list[int], said: str
+    tmp_path: Path, part: str, values: list[int], message: str
 ) -> None:
     assert write_parts(tmp_path / "good").verify() == []
     dtype = np.int32 if part == "indices" else np.int64
-    faults = write_parts(tmp_path / "bad", **{part: np.array(values, dtype=dtype)}).verify()
-    assert len(faults) == 1 and said in faults[0]
+    faults = write_parts(
+        tmp_path / "bad", **{part: np.array(values, dtype=dtype)}
+    ).verify()
+    assert len(faults) == 1
+    assert message in faults[0]
 
 
 @pytest.mark.parametrize(("nodes", "values"), [(1, 1), (2, 1), (2, 2), (64, 3)])
@@ -225,24 +273,35 @@ def test_verify_finds_wrong_splits_for_any_size_of_its_pieces(
     monkeypatch.setattr("workloads.dataset._CHECK_CHUNK", values)
     assert write_parts(tmp_path / "good").verify() == []
 
-    def said(name: str, **parts: list[int]) -> list[str]:
+    def message(name: str, **parts: list[int]) -> list[str]:
         changed = {part: np.array(ids, dtype=np.int64) for part, ids in parts.items()}
-        return [fault.split(".npy ")[1] for fault in write_parts(tmp_path / name, **changed).verify()]
+        return [
+            fault.split(".npy ")[1]
+            for fault in write_parts(tmp_path / name, **changed).verify()
+        ]
 
-    assert said("repeated", train=[1, 0, 1], valid=[]) == ["names a node twice, or one of another split"]
-    assert said("shared", train=[0, 1], valid=[1]) == ["names a node twice, or one of another split"]
-    assert said("unlabelled", valid=[2, 1]) == ["names a node without a label"]
-    assert said("both", train=[1, 0, 2], valid=[], test=[1]) == [
+    assert message("repeated", train=[1, 0, 1], valid=[]) == [
+        "names a node twice, or one of another split"
+    ]
+    assert message("shared", train=[0, 1], valid=[1]) == [
+        "names a node twice, or one of another split"
+    ]
+    assert message("unlabelled", valid=[2, 1]) == ["names a node without a label"]
+    assert message("both", train=[1, 0, 2], valid=[], test=[1]) == [
         "names a node without a label",
         "names a node twice, or one of another split",
     ]
 
 
-def test_a_missing_dataset_is_one_sentence_with_the_nearest_name(tiny_dataset: Dataset, tmp_path: Path) -> None:
+def test_a_missing_dataset_is_one_sentence_with_the_nearest_name(
+    tiny_dataset: Dataset, tmp_path: Path
+) -> None:
     root = tiny_dataset.path.parent
     assert find_dataset("tiny", root).fingerprint == tiny_dataset.fingerprint
     assert find_dataset(str(tiny_dataset.path), tmp_path).name == "tiny"
-    with pytest.raises(DatasetError, match=r"there is no dataset 'tinny'.*did you mean 'tiny'"):
+    with pytest.raises(
+        DatasetError, match=r"there is no dataset 'tinny'.*did you mean 'tiny'"
+    ):
         find_dataset("tinny", root)
     with pytest.raises(DatasetError, match="outcore data make"):
         find_dataset("tiny", tmp_path)

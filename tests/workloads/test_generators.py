@@ -1,4 +1,5 @@
-"""R-MAT and the fractal expansion: exact, deterministic, as published, in bounded memory; and the part writer."""
+"""R-MAT and the fractal expansion: exact, deterministic, as published, in bounded
+memory; and the part writer."""
 
 from __future__ import annotations
 
@@ -14,7 +15,13 @@ import scipy.sparse as sp
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.workloads.topology_sink import FileSink, as_matrix, base_of, generate, lists_ascend
+from tests.workloads.topology_sink import (
+    FileSink,
+    as_matrix,
+    base_of,
+    generate,
+    lists_ascend,
+)
 from workloads import _native
 from workloads.errors import BudgetError, DataIOError, InputError
 from workloads.kronecker import GenerateSpec, plan_topology
@@ -27,7 +34,9 @@ from workloads.making.writer import PartWriter
 
 @settings(max_examples=100, deadline=None)
 @given(st.integers(1, 5000), st.integers(0, 2**64 - 1), st.integers(0, 2**32 - 1))
-def test_computed_permutations_are_permutations_and_can_be_inverted(n: int, seed: int, name: int) -> None:
+def test_computed_permutations_are_permutations_and_can_be_inverted(
+    n: int, seed: int, name: int
+) -> None:
     ids = np.arange(n, dtype=np.int64)
     _native.permute(n, seed, name, 1, False, ids)
     assert np.array_equal(np.sort(ids), np.arange(n))
@@ -36,7 +45,8 @@ def test_computed_permutations_are_permutations_and_can_be_inverted(n: int, seed
 
 
 def test_computed_permutations_spread_evenly() -> None:
-    """Images of 0 under 20,000 permutations, in ten bins: chi-square with 9 degrees of freedom, 99.99 % bound."""
+    """Images of 0 under 20,000 permutations, in ten bins: chi-square with 9 degrees of
+    freedom, 99.99 % bound."""
     places = np.zeros(20_000, dtype=np.int64)
     for name in range(places.shape[0]):
         at = np.zeros(1, dtype=np.int64)
@@ -46,23 +56,39 @@ def test_computed_permutations_spread_evenly() -> None:
     assert ((counts - 2000.0) ** 2 / 2000).sum() < 33.7
 
 
-@pytest.mark.parametrize(("nodes", "edges"), [(1, 5), (2, -1), (1000, 20_000), (1025, 3), (65_537, 500_003)])
-def test_rmat_has_exactly_the_nodes_and_edges_asked_for(tmp_path: Path, nodes: int, edges: int) -> None:
+@pytest.mark.parametrize(
+    ("nodes", "edges"), [(1, 5), (2, -1), (1000, 20_000), (1025, 3), (65_537, 500_003)]
+)
+def test_rmat_has_exactly_the_nodes_and_edges_asked_for(
+    tmp_path: Path, nodes: int, edges: int
+) -> None:
     if edges < 0:
         with pytest.raises(InputError, match="--edges is -1"):
             GenerateSpec("rmat", nodes=nodes, edges=edges)
         return
-    result, indptr, indices = generate(tmp_path, GenerateSpec("rmat", nodes=nodes, edges=edges, seed=3))
+    result, indptr, indices = generate(
+        tmp_path, GenerateSpec("rmat", nodes=nodes, edges=edges, seed=3)
+    )
     assert (result.num_nodes, result.num_edges) == (nodes, edges)
-    assert indptr[0] == 0 and indptr[-1] == edges and (np.diff(indptr) >= 0).all()
-    assert indices.min() >= 0 and indices.max() < nodes
+    assert indptr[0] == 0
+    assert indptr[-1] == edges
+    assert (np.diff(indptr) >= 0).all()
+    assert indices.min() >= 0
+    assert indices.max() < nodes
     assert lists_ascend(indptr, indices, strictly=False)
 
 
 def test_rmat_does_not_depend_on_threads_or_memory(tmp_path: Path) -> None:
     graphs = []
     for threads, memory in ((1, 1 << 30), (4, 1 << 30), (3, 36 << 20)):
-        spec = GenerateSpec("rmat", nodes=30_000, edges=900_000, seed=9, threads=threads, max_memory=memory)
+        spec = GenerateSpec(
+            "rmat",
+            nodes=30_000,
+            edges=900_000,
+            seed=9,
+            threads=threads,
+            max_memory=memory,
+        )
         graphs.append(generate(tmp_path / f"{threads}", spec)[1:])
     for indptr, indices in graphs[1:]:
         np.testing.assert_array_equal(indptr, graphs[0][0])
@@ -72,17 +98,24 @@ def test_rmat_does_not_depend_on_threads_or_memory(tmp_path: Path) -> None:
 def test_another_seed_gives_another_graph(tmp_path: Path) -> None:
     for kind in ("rmat", "kronecker", "fractal"):
         lists = [
-            generate(tmp_path / f"{kind}{seed}", GenerateSpec(kind, nodes=2000, edges=30_000, seed=seed))[2].tobytes()
+            generate(
+                tmp_path / f"{kind}{seed}",
+                GenerateSpec(kind, nodes=2000, edges=30_000, seed=seed),
+            )[2].tobytes()
             for seed in (0, 1, 0)
         ]
-        assert lists[0] != lists[1] and lists[0] == lists[2]
+        assert lists[0] != lists[1]
+        assert lists[0] == lists[2]
 
 
 def test_rmat_edges_follow_the_quadrant_probabilities() -> None:
-    """At 2 nodes each edge is one quadrant: 57, 19, 19 and 5 per cent, within five standard deviations."""
+    """At 2 nodes each edge is one quadrant: 57, 19, 19 and 5 per cent, within five
+    standard deviations."""
     edges = 200_000
     graph = _native.Rmat(2, edges, 5, False, 0)
-    indptr, lists, used = np.zeros(3, np.int64), np.empty(edges, np.int32), np.zeros(2, np.uint32)
+    indptr = np.zeros(3, np.int64)
+    lists = np.empty(edges, np.int32)
+    used = np.zeros(2, np.uint32)
     graph.count(indptr, 1)
     graph.fill(indptr, 0, 2, lists, used, 1)
     counts = np.zeros((2, 2))
@@ -108,10 +141,12 @@ def test_planted_communities_agree_along_edges(tmp_path: Path, kind: Any) -> Non
         labels = plan.labels(0, 20_000)
         assert np.array_equal(plan.labels(777, 100), labels[777:877]), "any range alone"
     else:
-        assert plan.base is not None and plan.base.labels is not None
+        assert plan.base is not None
+        assert plan.base.labels is not None
         labels = np.resize(plan.base.labels, 20_000)
     stats = graph_stats(indptr, indices, labels)
-    assert stats.homophily is not None and stats.homophily_by_chance is not None
+    assert stats.homophily is not None
+    assert stats.homophily_by_chance is not None
     assert stats.homophily > 0.55 > 0.35 > stats.homophily_by_chance
     assert np.bincount(labels, minlength=8).min() > 0.1 * 20_000
 
@@ -119,28 +154,43 @@ def test_planted_communities_agree_along_edges(tmp_path: Path, kind: Any) -> Non
 def small_base() -> Any:
     rng = np.random.default_rng(5)
     weight = 1 / np.arange(1, 401)
-    return base_of(sp.csc_matrix((rng.random((400, 400)) < 60 * np.outer(weight, weight) ** 0.7).astype(int)))
+    return base_of(
+        sp.csc_matrix(
+            (rng.random((400, 400)) < 60 * np.outer(weight, weight) ** 0.7).astype(int)
+        )
+    )
 
 
 @pytest.mark.parametrize("copies", [2, 3, 5])
-def test_fractal_blocks_are_permuted_thinned_copies_of_the_base(tmp_path: Path, copies: int) -> None:
-    base, seed = small_base(), 11
-    result, indptr, indices = generate(tmp_path, GenerateSpec("fractal", expand=copies, base=base, seed=seed))
+def test_fractal_blocks_are_permuted_thinned_copies_of_the_base(
+    tmp_path: Path, copies: int
+) -> None:
+    base = small_base()
+    seed = 11
+    result, indptr, indices = generate(
+        tmp_path, GenerateSpec("fractal", expand=copies, base=base, seed=seed)
+    )
     keep = keep_matrix(base, copies)
-    whole, original = as_matrix(indptr, indices).tocsr(), as_matrix(base.indptr, base.indices).toarray()
+    whole = as_matrix(indptr, indices).tocsr()
+    original = as_matrix(base.indptr, base.indices).toarray()
     n = base.num_nodes
-    assert result.num_nodes == copies * n and lists_ascend(indptr, indices)
+    assert result.num_nodes == copies * n
+    assert lists_ascend(indptr, indices)
     seen = set()
     for r in range(copies):
         for c in range(copies):
             block = whole[r * n : (r + 1) * n, c * n : (c + 1) * n].toarray()
-            rows, columns = np.arange(n), np.arange(n)
+            rows = np.arange(n)
+            columns = np.arange(n)
             _native.permute(n, seed, c * copies + r, 0, False, rows)
             _native.permute(n, seed, c * copies + r, 1, False, columns)
             restored = block[np.ix_(rows, columns)]
             assert (restored <= original).all(), "an edge is not in the base"
-            share, edges = restored.sum() / base.num_edges, base.num_edges
-            assert abs(share - keep[r, c]) < 5 * np.sqrt(keep[r, c] * (1 - keep[r, c]) / edges)
+            share = restored.sum() / base.num_edges
+            edges = base.num_edges
+            assert abs(share - keep[r, c]) < 5 * np.sqrt(
+                keep[r, c] * (1 - keep[r, c]) / edges
+            )
             seen.add((tuple(rows), tuple(columns)))
     assert len(seen) == copies**2, "two blocks have the same permutations"
 
@@ -148,7 +198,14 @@ def test_fractal_blocks_are_permuted_thinned_copies_of_the_base(tmp_path: Path, 
 def test_fractal_does_not_depend_on_threads_or_memory(tmp_path: Path) -> None:
     first = None
     for threads, memory in ((1, 1 << 30), (4, 1 << 30), (2, 40 << 20)):
-        spec = GenerateSpec("fractal", expand=6, base=small_base(), seed=1, threads=threads, max_memory=memory)
+        spec = GenerateSpec(
+            "fractal",
+            expand=6,
+            base=small_base(),
+            seed=1,
+            threads=threads,
+            max_memory=memory,
+        )
         _, indptr, indices = generate(tmp_path / f"{threads}", spec)
         first = first or (indptr.tobytes(), indices.tobytes())
         assert (indptr.tobytes(), indices.tobytes()) == first
@@ -156,8 +213,11 @@ def test_fractal_does_not_depend_on_threads_or_memory(tmp_path: Path) -> None:
 
 def test_keep_matrix_is_the_published_one() -> None:
     """The keep matrix equals its definition in dense numpy."""
-    base, copies = small_base(), 4
-    u, s, vt = np.linalg.svd(as_matrix(base.indptr, base.indices).toarray().astype(float))
+    base = small_base()
+    copies = 4
+    u, s, vt = np.linalg.svd(
+        as_matrix(base.indptr, base.indices).toarray().astype(float)
+    )
 
     def shrink(vectors: Any) -> Any:
         mean = vectors.reshape(copies, -1, copies).mean(axis=1)
@@ -165,7 +225,9 @@ def test_keep_matrix_is_the_published_one() -> None:
         return mean @ (v @ np.diag(w**-0.5) @ v.T)
 
     a = np.abs(shrink(u[:, :copies]) @ np.diag(s[:copies]) @ shrink(vt[:copies].T).T)
-    np.testing.assert_allclose(keep_matrix(base, copies), np.clip(a / a.max(), 0.01, 0.95), atol=1e-5)
+    np.testing.assert_allclose(
+        keep_matrix(base, copies), np.clip(a / a.max(), 0.01, 0.95), atol=1e-5
+    )
 
 
 def test_drawn_fractal_comes_near_the_edges_asked_for() -> None:
@@ -175,19 +237,25 @@ def test_drawn_fractal_comes_near_the_edges_asked_for() -> None:
 
 
 @pytest.mark.parametrize(
-    ("kind", "options", "said"),
+    ("kind", "options", "message"),
     [
         ("rmat", {}, "needs --nodes"),
         ("rmat", {"nodes": 10, "expand": 3}, "--expand"),
         ("rmat", {"nodes": 2**33}, "2\\^32"),
         ("fractal", {"base": small_base()}, "needs a size"),
         ("fractal", {"base": small_base(), "expand": 1}, "2 to 400 copies"),
-        ("fractal", {"base": small_base(), "expand": 4, "edges": 10}, "--edges does not go with"),
+        (
+            "fractal",
+            {"base": small_base(), "expand": 4, "edges": 10},
+            "--edges does not go with",
+        ),
         ("fractal", {"base": base_of(sp.csc_matrix((5, 5))), "expand": 2}, "no edges"),
     ],
 )
-def test_impossible_specifications_are_refused(kind: Any, options: dict[str, Any], said: str) -> None:
-    with pytest.raises(InputError, match=said) as refusal:
+def test_impossible_specifications_are_refused(
+    kind: Any, options: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(InputError, match=message) as refusal:
         plan_topology(GenerateSpec(kind, **options))
     assert refusal.value.fix
 
@@ -199,7 +267,9 @@ def test_too_small_a_bound_is_refused(kind: Any) -> None:
 
 
 def test_a_bound_below_the_longest_list_is_refused(tmp_path: Path) -> None:
-    plan = plan_topology(GenerateSpec("rmat", nodes=2, edges=10**6, max_memory=(34 << 20) + 100_000))
+    plan = plan_topology(
+        GenerateSpec("rmat", nodes=2, edges=10**6, max_memory=(34 << 20) + 100_000)
+    )
     with pytest.raises(BudgetError, match="longest list"):
         plan.write(FileSink(tmp_path), lambda stage, fraction: None)
 
@@ -222,9 +292,15 @@ print(status("VmHWM") - before)
 @pytest.mark.slow("workloads/making", "workloads/kronecker", "workloads/native/making")
 @pytest.mark.parametrize(
     ("kind", "edges", "bound"),
-    [("rmat", 15_000_000, 52 << 20), ("kronecker", 30_000_000, 120 << 20), ("fractal", 6_000_000, 150 << 20)],
+    [
+        ("rmat", 15_000_000, 52 << 20),
+        ("kronecker", 30_000_000, 120 << 20),
+        ("fractal", 6_000_000, 150 << 20),
+    ],
 )
-def test_peak_memory_stays_under_the_bound(tmp_path: Path, kind: str, edges: int, bound: int) -> None:
+def test_peak_memory_stays_under_the_bound(
+    tmp_path: Path, kind: str, edges: int, bound: int
+) -> None:
     """The graph is larger than the bound, or nearly; the interpreter is not counted."""
     done = subprocess.run(
         [sys.executable, "-c", PEAK, str(tmp_path), kind, str(edges), str(bound)],
@@ -252,9 +328,15 @@ def test_a_full_disk_raises_and_leaves_no_thread(tmp_path: Path) -> None:
     assert threading.active_count() == before
 
 
-@pytest.mark.parametrize("count", [0, 1, 1023, BUFFER_BYTES // 4, BUFFER_BYTES // 4 + 1, 5 * BUFFER_BYTES // 4 - 3])
-def test_written_part_is_what_was_given_with_its_digest(tmp_path: Path, count: int) -> None:
-    sink, values = FileSink(tmp_path), np.arange(count, dtype=np.int32)
+@pytest.mark.parametrize(
+    "count",
+    [0, 1, 1023, BUFFER_BYTES // 4, BUFFER_BYTES // 4 + 1, 5 * BUFFER_BYTES // 4 - 3],
+)
+def test_written_part_is_what_was_given_with_its_digest(
+    tmp_path: Path, count: int
+) -> None:
+    sink = FileSink(tmp_path)
+    values = np.arange(count, dtype=np.int32)
     with PartWriter(sink, "indices", "int32", count) as writer:
         for first in range(0, count, 700_001):
             writer.write(values[first : first + 700_001])
@@ -263,7 +345,10 @@ def test_written_part_is_what_was_given_with_its_digest(tmp_path: Path, count: i
 
 
 def test_a_part_of_another_length_than_announced_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match="lacks 1"), PartWriter(FileSink(tmp_path), "indptr", "int64", 3) as writer:
+    with (
+        pytest.raises(ValueError, match="lacks 1"),
+        PartWriter(FileSink(tmp_path), "indptr", "int64", 3) as writer,
+    ):
         writer.write(np.zeros(2, dtype=np.int64))
     second = PartWriter(FileSink(tmp_path), "indptr", "int64", 3)
     with pytest.raises(ValueError, match="more than announced"), second as writer:

@@ -1,4 +1,5 @@
-"""Neighbour lists from a stream of edges: equal to a reference, whatever the memory bound."""
+"""Neighbour lists from a stream of edges: equal to a reference, whatever the memory
+bound."""
 
 from __future__ import annotations
 
@@ -29,14 +30,21 @@ def built(
             part = np.array(pairs[start : start + chunk], dtype=np.int32).reshape(-1, 2)
             yield part[:, 0], part[:, 1]
 
-    kept, csc._LEAST_RANGE = csc._LEAST_RANGE, least
+    kept = csc._LEAST_RANGE
+    csc._LEAST_RANGE = least
     try:
         with tempfile.TemporaryDirectory() as folder:
             writer = DatasetWriter(Path(folder) / "t")
             with pytest.raises(StopIteration), writer:
                 result = build_csc(edges, nodes, writer, max_memory=1, **options)
-                arrays = np.array(writer.memmap("indptr")), np.array(writer.memmap("indices"))
-                assert sorted(path.name for path in writer.folder.iterdir()) == ["indices.npy", "indptr.npy"]
+                arrays = (
+                    np.array(writer.memmap("indptr")),
+                    np.array(writer.memmap("indices")),
+                )
+                assert sorted(path.name for path in writer.folder.iterdir()) == [
+                    "indices.npy",
+                    "indptr.npy",
+                ]
                 raise StopIteration
             return *arrays, result
     finally:
@@ -53,11 +61,18 @@ def built(
 )
 @settings(max_examples=120, deadline=None)
 def test_lists_equal_a_sorted_reference(
-    data: st.DataObject, nodes: int, chunk: int, least: int, symmetric: bool, keep_duplicates: bool
+    data: st.DataObject,
+    nodes: int,
+    chunk: int,
+    least: int,
+    symmetric: bool,
+    keep_duplicates: bool,
 ) -> None:
     ids = st.integers(0, nodes - 1)
     pairs = data.draw(st.lists(st.tuples(ids, ids), max_size=120))
-    indptr, indices, result = built(pairs, nodes, chunk, least, symmetric=symmetric, keep_duplicates=keep_duplicates)
+    indptr, indices, result = built(
+        pairs, nodes, chunk, least, symmetric=symmetric, keep_duplicates=keep_duplicates
+    )
     directed = pairs + [(v, u) for u, v in pairs if u != v] if symmetric else pairs
     wanted = sorted((v, u) for u, v in (directed if keep_duplicates else set(directed)))
     assert indices.tolist() == [u for _, u in wanted]
@@ -67,12 +82,18 @@ def test_lists_equal_a_sorted_reference(
     assert result.duplicates == len(directed) - len(wanted)
     assert result.self_loops == sum(u == v for v, u in wanted)
     if not keep_duplicates and not symmetric:
-        together = collect_csc(lambda: iter([tuple(np.array(pairs, dtype=np.int64).reshape(-1, 2).T)]), nodes)
-        assert together[0].tolist() == indptr.tolist() and together[1].tolist() == indices.tolist()
+        together = collect_csc(
+            lambda: iter([tuple(np.array(pairs, dtype=np.int64).reshape(-1, 2).T)]),
+            nodes,
+        )
+        assert together[0].tolist() == indptr.tolist()
+        assert together[1].tolist() == indices.tolist()
 
 
 @given(
-    edges=st.lists(st.tuples(st.integers(0, 9), st.integers(0, 9), st.integers(-9, 9)), max_size=80),
+    edges=st.lists(
+        st.tuples(st.integers(0, 9), st.integers(0, 9), st.integers(-9, 9)), max_size=80
+    ),
     chunk=st.integers(1, 30),
     least=st.integers(1, 40),
     symmetric=st.booleans(),
@@ -82,10 +103,15 @@ def test_weights_of_repeated_edges_are_summed(
     edges: list[tuple[int, int, int]], chunk: int, least: int, symmetric: bool
 ) -> None:
     wanted: dict[tuple[int, int], int] = {}
-    directed = edges + [(v, u, weight) for u, v, weight in edges if symmetric and u != v]
+    directed = edges + [
+        (v, u, weight) for u, v, weight in edges if symmetric and u != v
+    ]
     for u, v, weight in directed:
         wanted[v, u] = wanted.get((v, u), 0) + weight
-    parts = [np.array(edges[at : at + chunk], dtype=np.int64).reshape(-1, 3) for at in range(0, len(edges), chunk)]
+    parts = [
+        np.array(edges[at : at + chunk], dtype=np.int64).reshape(-1, 3)
+        for at in range(0, len(edges), chunk)
+    ]
     with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
         patch.setattr(csc, "_LEAST_RANGE", least)
         writer = DatasetWriter(Path(folder) / "t")
@@ -99,7 +125,9 @@ def test_weights_of_repeated_edges_are_summed(
                 weights=lambda: (part[:, 2].astype(np.float32) for part in parts),
             )
             assert writer.memmap("indices").tolist() == [u for _, u in sorted(wanted)]
-            assert writer.memmap("edge_weight").tolist() == [wanted[edge] for edge in sorted(wanted)]
+            assert writer.memmap("edge_weight").tolist() == [
+                wanted[edge] for edge in sorted(wanted)
+            ]
             assert result.duplicates == len(directed) - len(wanted)
             raise StopIteration
 
@@ -144,7 +172,8 @@ except KeyError:
 
 
 def test_memory_does_not_grow_with_the_edges(tmp_path: Path) -> None:
-    """12 M edges are 96 MiB of keys; the bound is 16 MiB, plus the memory of one chunk of edges."""
+    """12 M edges are 96 MiB of keys; the bound is 16 MiB, plus the memory of one chunk
+    of edges."""
     done = subprocess.run(
         [sys.executable, "-c", textwrap.dedent(BOUNDED), str(tmp_path / "t")],
         capture_output=True,

@@ -1,4 +1,5 @@
-"""Generated graphs in every format of arrays and tables: an import equals a short reference, or it is refused."""
+"""Generated graphs in every format of arrays and tables: an import equals a short
+reference, or it is refused."""
 
 from __future__ import annotations
 
@@ -27,7 +28,17 @@ from workloads.making.node_data import NodeDataSpec
 WHOLE = ["i1", "u1", "<i4", ">i4", "<u4", "<i8", ">i8", "<u8", ">u8"]
 ODD = ["<f4", ">f8", "?", "O"]
 PARTS = ("train", "valid", "test")
-INDEXES = ["none", "range", "stored", "named", "shuffled", "from 1", "repeated", "id", "id back"]
+INDEXES = [
+    "none",
+    "range",
+    "stored",
+    "named",
+    "shuffled",
+    "from 1",
+    "repeated",
+    "id",
+    "id back",
+]
 
 
 @dataclass(frozen=True)
@@ -58,10 +69,14 @@ def graphs(draw: st.DrawFn) -> Graph:
     edges = np.array(pairs, dtype=np.int64).T
     weights = None
     if draw(st.booleans()):
-        weights = np.array(draw(st.lists(st.integers(0, 5), min_size=len(pairs), max_size=len(pairs))))
+        weights = np.array(
+            draw(st.lists(st.integers(0, 5), min_size=len(pairs), max_size=len(pairs)))
+        )
     nodes = {"min_size": num_nodes, "max_size": num_nodes}
     labels = np.array(draw(st.lists(st.integers(-2, 3), **nodes)))
-    split = np.array(draw(st.lists(st.integers(0, 3), **nodes))) if draw(st.booleans()) else None
+    split = None
+    if draw(st.booleans()):
+        split = np.array(draw(st.lists(st.integers(0, 3), **nodes)))
     return Graph(
         num_nodes,
         edges,
@@ -75,7 +90,19 @@ def graphs(draw: st.DrawFn) -> Graph:
         transposed=draw(st.sampled_from([False, False, False, True])),
         fortran=draw(st.booleans()),
         index=draw(
-            st.sampled_from(["none", "range", "stored", "named", "shuffled", "from 1", "repeated", "id", "id back"])
+            st.sampled_from(
+                [
+                    "none",
+                    "range",
+                    "stored",
+                    "named",
+                    "shuffled",
+                    "from 1",
+                    "repeated",
+                    "id",
+                    "id back",
+                ]
+            )
         ),
         symmetric=draw(st.booleans()),
         keep_duplicates=draw(st.booleans()),
@@ -87,14 +114,17 @@ def features_of(graph: Graph) -> np.ndarray:
 
 
 def ids_array(graph: Graph, columns: bool) -> np.ndarray:
-    """Return the edges in the drawn type and order of memory, `columns` as [E, 2] (the other way if transposed)."""
+    """Return the edges in the drawn type and order of memory, `columns` as [E, 2] (the
+    other way if transposed)."""
     array = graph.edges.T if columns != graph.transposed else graph.edges
     return np.array(array.astype(graph.dtype), order="F" if graph.fortran else "C")
 
 
 def labels_array(graph: Graph) -> np.ndarray:
     if np.dtype(graph.label_dtype).kind == "f":
-        return np.where(graph.labels < 0, np.nan, graph.labels).astype(graph.label_dtype)
+        return np.where(graph.labels < 0, np.nan, graph.labels).astype(
+            graph.label_dtype
+        )
     return graph.labels.astype(graph.label_dtype)
 
 
@@ -104,26 +134,46 @@ def split_arrays(graph: Graph, val: str = "val") -> dict[str, np.ndarray]:
     found = {}
     for code, part in enumerate(("train", val, "test")):
         mask = graph.split == code
-        kinds = {"mask": mask, "number": mask.astype(np.uint8), "ids": np.flatnonzero(mask)[::-1]}
-        found[f"{part}_{'idx' if graph.split_kind == 'ids' else 'mask'}"] = kinds[graph.split_kind]
+        kinds = {
+            "mask": mask,
+            "number": mask.astype(np.uint8),
+            "ids": np.flatnonzero(mask)[::-1],
+        }
+        found[f"{part}_{'idx' if graph.split_kind == 'ids' else 'mask'}"] = kinds[
+            graph.split_kind
+        ]
     return found
 
 
 def named_arrays(graph: Graph) -> dict[str, np.ndarray]:
-    weighted = {} if graph.weights is None else {"edge_weight": graph.weights.astype(graph.weight_dtype)}
-    return {"x": features_of(graph), "y": labels_array(graph), **split_arrays(graph), **weighted}
+    if graph.weights is None:
+        weighted = {}
+    else:
+        weighted = {"edge_weight": graph.weights.astype(graph.weight_dtype)}
+    return {
+        "x": features_of(graph),
+        "y": labels_array(graph),
+        **split_arrays(graph),
+        **weighted,
+    }
 
 
 def write_arrays(folder: Path, graph: Graph) -> Path:
     folder.mkdir()
-    for name, array in {"edge_index": ids_array(graph, False), **named_arrays(graph)}.items():
+    for name, array in {
+        "edge_index": ids_array(graph, False),
+        **named_arrays(graph),
+    }.items():
         np.save(folder / f"{name}.npy", array, allow_pickle=True)
     return folder
 
 
 def write_tensors(folder: Path, graph: Graph) -> Path:
     folder.mkdir()
-    for name, array in {"edge_index": ids_array(graph, False), **named_arrays(graph)}.items():
+    for name, array in {
+        "edge_index": ids_array(graph, False),
+        **named_arrays(graph),
+    }.items():
         native = array.astype(array.dtype.newbyteorder("="))
         if array.dtype == object:
             np.save(folder / f"{name}.npy", array, allow_pickle=True)
@@ -139,10 +189,15 @@ def write_pyg(folder: Path, graph: Graph) -> Path:
 
 
 def csr(graph: Graph, rows: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return pointers and ids of lists by row 0 or 1 of the edges, in the drawn type, and the order of the edges."""
+    """Return pointers and ids of lists by row 0 or 1 of the edges, in the drawn type,
+    and the order of the edges."""
     order = np.argsort(graph.edges[rows], kind="stable")
     pointers = np.searchsorted(graph.edges[rows][order], np.arange(graph.num_nodes + 1))
-    return pointers.astype(graph.dtype), graph.edges[1 - rows][order].astype(graph.dtype), order
+    return (
+        pointers.astype(graph.dtype),
+        graph.edges[1 - rows][order].astype(graph.dtype),
+        order,
+    )
 
 
 def write_csc(folder: Path, graph: Graph) -> Path:
@@ -171,9 +226,16 @@ def write_parquet(folder: Path, graph: Graph) -> Path:
     folder.mkdir()
     native = np.dtype(graph.dtype).newbyteorder("=")
     columns = [ids.astype(native) for ids in graph.edges]
-    source, target = (pa.array(ids.tolist() if native.kind == "O" else ids) for ids in columns)
-    weighted = {} if graph.weights is None else {"weight": graph.weights.astype(graph.weight_dtype.strip("<>"))}
-    pq.write_table(pa.table({"src": source, "dst": target, **weighted}), folder / "edges.parquet")
+    source, target = (
+        pa.array(ids.tolist() if native.kind == "O" else ids) for ids in columns
+    )
+    if graph.weights is None:
+        weighted = {}
+    else:
+        weighted = {"weight": graph.weights.astype(graph.weight_dtype.strip("<>"))}
+    pq.write_table(
+        pa.table({"src": source, "dst": target, **weighted}), folder / "edges.parquet"
+    )
     frame = pd.DataFrame({"x": list(features_of(graph)), "y": graph.labels})
     if graph.split is not None and graph.split_kind == "ids":
         words = np.array(["train", "val", "test", ""])
@@ -191,7 +253,9 @@ def write_parquet(folder: Path, graph: Graph) -> Path:
         "id back": lambda: frame.assign(id=np.arange(count)[::-1]),
     }
     table = changes.get(graph.index, lambda: frame)()
-    table.to_parquet(folder / "nodes.parquet", index={"none": False, "stored": True}.get(graph.index))
+    table.to_parquet(
+        folder / "nodes.parquet", index={"none": False, "stored": True}.get(graph.index)
+    )
     return folder
 
 
@@ -199,14 +263,21 @@ def write_graphbolt(folder: Path, graph: Graph) -> Path:
     folder.mkdir()
     np.save(folder / "edges.npy", ids_array(graph, False), allow_pickle=True)
     np.save(folder / "x.npy", features_of(graph))
-    tables: dict[str, Any] = {"nodes": [{"num": graph.num_nodes}], "edges": [{"format": "numpy", "path": "edges.npy"}]}
+    tables: dict[str, Any] = {
+        "nodes": [{"num": graph.num_nodes}],
+        "edges": [{"format": "numpy", "path": "edges.npy"}],
+    }
     if graph.fortran:  # another way to give the edges
-        text = "".join(f"{u},{v}\n" for u, v in graph.edges.T.astype(graph.dtype).tolist())
+        text = "".join(
+            f"{u},{v}\n" for u, v in graph.edges.T.astype(graph.dtype).tolist()
+        )
         (folder / "edges.csv").write_text(text)
         tables["edges"] = [{"format": "csv", "path": "edges.csv"}]
     if graph.weights is not None:
         np.save(folder / "w.npy", graph.weights.astype(graph.weight_dtype))
-        tables["feature_data"] = [{"domain": "edge", "name": "weight", "format": "numpy", "path": "w.npy"}]
+        tables["feature_data"] = [
+            {"domain": "edge", "name": "weight", "format": "numpy", "path": "w.npy"}
+        ]
     split = np.zeros(graph.num_nodes, dtype=int) if graph.split is None else graph.split
     sets = {}
     for code, name in enumerate(("train_set", "validation_set", "test_set")):
@@ -214,7 +285,14 @@ def write_graphbolt(folder: Path, graph: Graph) -> Path:
         np.save(folder / f"{name}.npy", ids)
         np.save(folder / f"{name}-y.npy", labels_array(graph)[ids])
         entries = (("seeds", f"{name}.npy"), ("labels", f"{name}-y.npy"))
-        sets[name] = [{"data": [{"name": kind, "format": "numpy", "path": path} for kind, path in entries]}]
+        sets[name] = [
+            {
+                "data": [
+                    {"name": kind, "format": "numpy", "path": path}
+                    for kind, path in entries
+                ]
+            }
+        ]
     features = [{"domain": "node", "name": "feat", "format": "numpy", "path": "x.npy"}]
     metadata = {"graph": tables, "tasks": [sets], "feature_data": features}
     (folder / "metadata.yaml").write_text(json.dumps(metadata))
@@ -222,7 +300,8 @@ def write_graphbolt(folder: Path, graph: Graph) -> Path:
 
 
 def write_igb(folder: Path, graph: Graph) -> Path:
-    paper, cites = folder / "processed" / "paper", folder / "processed" / "paper__cites__paper"
+    paper = folder / "processed" / "paper"
+    cites = folder / "processed" / "paper__cites__paper"
     paper.mkdir(parents=True)
     cites.mkdir()
     np.save(paper / "node_feat.npy", features_of(graph))
@@ -263,7 +342,9 @@ UNWEIGHTED = ("igb", "ogb")  # formats without weights
 GIVEN_SPLITS = ("igb", "ogb", "graphbolt")  # formats whose splits are never drawn
 
 
-def reference(graph: Graph, kind: str) -> tuple[Counter[tuple[int, int]], dict[tuple[int, int], float] | None]:
+def reference(
+    graph: Graph, kind: str
+) -> tuple[Counter[tuple[int, int]], dict[tuple[int, int], float] | None]:
     """Return how often each edge has to be there, and the weight of each."""
     weights = None if graph.weights is None or kind in UNWEIGHTED else graph.weights
     ones = np.ones(graph.edges.shape[1], dtype=int)
@@ -275,14 +356,21 @@ def reference(graph: Graph, kind: str) -> tuple[Counter[tuple[int, int]], dict[t
     entries += [(v, u, w) for u, v, w in entries if graph.symmetric and u != v]
     count = Counter((u, v) for u, v, _ in entries)
     sums = {edge: sum(w for u, v, w in entries if (u, v) == edge) for edge in count}
-    keeps = graph.keep_duplicates or kind in ("arrays", "tensors", "csc", "pyg", "graphbolt")
+    keeps = graph.keep_duplicates or kind in (
+        "arrays",
+        "tensors",
+        "csc",
+        "pyg",
+        "graphbolt",
+    )
     kept = count if keeps and weights is None else Counter(dict.fromkeys(count, 1))
     return kept, None if weights is None else sums
 
 
 def check(dataset: Dataset, graph: Graph, kind: str) -> None:
     """Compare a dataset with the graph that it was imported from."""
-    indptr, indices = dataset.load("indptr"), dataset.load("indices")
+    indptr = dataset.load("indptr")
+    indices = dataset.load("indices")
     targets = np.repeat(np.arange(graph.num_nodes), np.diff(indptr))
     found = list(zip(indices.tolist(), targets.tolist(), strict=True))
     count, sums = reference(graph, kind)
@@ -308,10 +396,13 @@ def has_to_be_refused(graph: Graph, kind: str) -> bool:
     """Whether the form of the graph is invalid in a format: then no import may pass."""
     if np.dtype(graph.dtype).kind not in "iu":
         text = kind in ("ogb", "parquet") or (kind == "graphbolt" and graph.fortran)
-        if not (text and graph.dtype == "O"):  # integers among objects are written as integers
+        # integers among objects are written as integers
+        if not (text and graph.dtype == "O"):
             return True
     count = graph.edges.shape[1]
-    by_pairs = kind in ("arrays", "tensors", "pyg", "igb", "ogb") or (kind == "graphbolt" and not graph.fortran)
+    by_pairs = kind in ("arrays", "tensors", "pyg", "igb", "ogb") or (
+        kind == "graphbolt" and not graph.fortran
+    )
     if by_pairs and graph.transposed and count != 2:
         return True
     back = graph.index in ("shuffled", "id back") and graph.num_nodes > 1
@@ -337,7 +428,9 @@ def may_be_refused(graph: Graph, kind: str) -> bool:
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 def test_an_import_equals_the_reference_or_is_refused(graph: Graph, kind: str) -> None:
     format_name, write = WRITERS[kind]
-    pairs = kind not in ("csc", "npz", "parquet") and not (kind == "graphbolt" and graph.fortran)
+    pairs = kind not in ("csc", "npz", "parquet") and not (
+        kind == "graphbolt" and graph.fortran
+    )
     two = pairs and graph.transposed and graph.edges.shape[1] == 2
     with tempfile.TemporaryDirectory() as folder:
         source = write(Path(folder) / "g", graph)
@@ -352,13 +445,20 @@ def test_an_import_equals_the_reference_or_is_refused(graph: Graph, kind: str) -
         try:
             dataset = import_dataset(source, target, spec)
         except OutcoreError as error:
-            assert type(error) in (InputError, DatasetError) and error.fix and "\n" not in str(error)
+            assert type(error) in (InputError, DatasetError)
+            assert error.fix
+            assert "\n" not in str(error)
             assert list(target.parent.iterdir()) == []
-            assert has_to_be_refused(graph, kind) or may_be_refused(graph, kind) or two, str(error)
+            assert (
+                has_to_be_refused(graph, kind) or may_be_refused(graph, kind) or two
+            ), str(error)
             return
         assert dataset.verify() == []
         assert not has_to_be_refused(graph, kind)
-        if two:  # 2 x 2 is read as the format has it, which a note says
-            assert any("2 x 2" in note for note in dataset.manifest.notes) or kind == "ogb"  # a text has rows alone
+        if two:  # 2 x 2 is read as the format has it, which a note states
+            # a text has rows alone
+            assert (
+                any("2 x 2" in note for note in dataset.manifest.notes) or kind == "ogb"
+            )
             return
         check(dataset, graph, kind)

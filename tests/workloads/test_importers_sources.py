@@ -1,4 +1,5 @@
-"""A source of an import is known by its content: a dataset is reused only if it is what an import would write now."""
+"""A source of an import is known by its content: a dataset is reused only if it is what
+an import would write now."""
 
 from __future__ import annotations
 
@@ -28,7 +29,13 @@ MASK = np.arange(N) == 0
 
 def make_arrays(folder: Path) -> Path:
     folder.mkdir()
-    named = {"edge_index": EDGES, "x": X, "y": Y, "train_mask": MASK, "edge_weight": np.ones(3)}
+    named = {
+        "edge_index": EDGES,
+        "x": X,
+        "y": Y,
+        "train_mask": MASK,
+        "edge_weight": np.ones(3),
+    }
     for name, array in named.items():
         np.save(folder / f"{name}.npy", array)
     return folder
@@ -36,9 +43,15 @@ def make_arrays(folder: Path) -> Path:
 
 def make_parquet(folder: Path) -> Path:
     folder.mkdir()
-    pq.write_table(pa.table({"src": EDGES[0], "dst": EDGES[1]}), folder / "edges.parquet")
+    pq.write_table(
+        pa.table({"src": EDGES[0], "dst": EDGES[1]}), folder / "edges.parquet"
+    )
     (folder / "nodes").mkdir()
-    pq.write_table(pa.table({"x": list(X), "y": Y}), folder / "nodes" / "0.parquet", compression="none")
+    pq.write_table(
+        pa.table({"x": list(X), "y": Y}),
+        folder / "nodes" / "0.parquet",
+        compression="none",
+    )
     return folder
 
 
@@ -50,7 +63,9 @@ def make_graphbolt(folder: Path) -> Path:
     pairs = (("seeds", "train.npy"), ("labels", "labels.npy"))
     data = [{"name": name, "format": "numpy", "path": path} for name, path in pairs]
     graph = {"nodes": [{"num": N}], "edges": [{"format": "numpy", "path": "edges.npy"}]}
-    (folder / "metadata.yaml").write_text(json.dumps({"graph": graph, "tasks": [{"train_set": [{"data": data}]}]}))
+    (folder / "metadata.yaml").write_text(
+        json.dumps({"graph": graph, "tasks": [{"train_set": [{"data": data}]}]})
+    )
     return folder
 
 
@@ -62,7 +77,10 @@ def make_ogb(folder: Path) -> Path:
     np.save(paper / "node_feat.npy", X)
     np.save(paper / "node_label.npy", Y)
     np.save(cites / "edge_index.npy", EDGES)
-    torch.save({"train": np.array([0]), "valid": np.array([1]), "test": np.array([2])}, folder / "split_dict.pt")
+    torch.save(
+        {"train": np.array([0]), "valid": np.array([1]), "test": np.array([2])},
+        folder / "split_dict.pt",
+    )
     return folder
 
 
@@ -97,7 +115,9 @@ def edited_in_place(file: Path) -> None:
 
 
 @pytest.mark.parametrize("format_name", MAKERS)
-def test_each_file_of_each_folder_is_known_by_its_content(tmp_path: Path, format_name: str) -> None:
+def test_each_file_of_each_folder_is_known_by_its_content(
+    tmp_path: Path, format_name: str
+) -> None:
     folder = MAKERS[format_name](tmp_path / "g")
     spec = ImportSpec(format_name)
     before = spec.recipe(folder)
@@ -124,12 +144,16 @@ def test_what_a_link_leads_to_counts_as_content(tmp_path: Path, link: str) -> No
     assert source_digest(folder) == before
     changed = tmp_path / "elsewhere"
     if changed.is_dir():
-        changed = next(path for path in sorted(changed.rglob("*.parquet")) if path.is_file())
+        changed = next(
+            path for path in sorted(changed.rglob("*.parquet")) if path.is_file()
+        )
     edited_in_place(changed)
     assert source_digest(folder) != before
 
 
-def test_a_link_to_a_folder_of_the_source_is_part_of_the_content(tmp_path: Path) -> None:
+def test_a_link_to_a_folder_of_the_source_is_part_of_the_content(
+    tmp_path: Path,
+) -> None:
     folder = make_parquet(tmp_path / "g")
     before = source_digest(folder)
     (folder / "again").symlink_to(folder / "nodes")
@@ -158,10 +182,14 @@ def test_a_name_is_part_of_the_content(tmp_path: Path) -> None:
         {"format": "parquet"},
     ],
 )
-def test_another_option_is_another_recipe(tmp_path: Path, options: dict[str, Any]) -> None:
+def test_another_option_is_another_recipe(
+    tmp_path: Path, options: dict[str, Any]
+) -> None:
     folder = make_arrays(tmp_path / "g")
     settings: dict[str, Any] = {"format": "arrays"}
-    assert ImportSpec(**settings).recipe(folder) != ImportSpec(**settings | options).recipe(folder)
+    assert ImportSpec(**settings).recipe(folder) != ImportSpec(
+        **settings | options
+    ).recipe(folder)
 
 
 def test_a_source_that_changes_while_it_is_imported_is_refused(tmp_path: Path) -> None:
@@ -172,15 +200,21 @@ def test_a_source_that_changes_while_it_is_imported_is_refused(tmp_path: Path) -
             np.save(folder / "y.npy", 1 - Y)
 
     with pytest.raises(DatasetError, match="changed while it was imported"):
-        import_dataset(folder, tmp_path / "data" / "g", ImportSpec("arrays"), progress=progress)
+        import_dataset(
+            folder, tmp_path / "data" / "g", ImportSpec("arrays"), progress=progress
+        )
     assert list((tmp_path / "data").iterdir()) == []
 
 
-def test_a_source_that_is_a_pipe_is_refused_and_one_in_a_folder_is_not_read(tmp_path: Path) -> None:
+def test_a_source_that_is_a_pipe_is_refused_and_one_in_a_folder_is_not_read(
+    tmp_path: Path,
+) -> None:
     os.mkfifo(tmp_path / "pipe")
     for format_name in ("snap", "arrays"):
         with pytest.raises(DatasetError, match="pipe is no regular file"):
-            import_dataset(tmp_path / "pipe", tmp_path / "data" / "g", ImportSpec(format_name))
+            import_dataset(
+                tmp_path / "pipe", tmp_path / "data" / "g", ImportSpec(format_name)
+            )
     folder = make_arrays(tmp_path / "g")
     os.mkfifo(folder / "pipe")
     (folder / "broken").symlink_to("nowhere")
@@ -195,7 +229,9 @@ def test_the_data_root_may_lie_in_the_source(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("path", ["../outside.npy", "absolute"])
-def test_metadata_may_name_files_of_their_folder_alone(tmp_path: Path, path: str) -> None:
+def test_metadata_may_name_files_of_their_folder_alone(
+    tmp_path: Path, path: str
+) -> None:
     folder = make_graphbolt(tmp_path / "g")
     (folder / "labels.npy").rename(tmp_path / "outside.npy")
     named = str(tmp_path / "outside.npy") if path == "absolute" else path

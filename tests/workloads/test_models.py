@@ -1,4 +1,5 @@
-"""The layers equal PyG's in outputs and gradients, and initial weights depend on the seed alone."""
+"""The layers equal PyG's in outputs and gradients, and initial weights depend on the
+seed alone."""
 
 from __future__ import annotations
 
@@ -15,7 +16,8 @@ pyg = pytest.importorskip("torch_geometric.nn")
 
 
 def random_block(num_dst: int, num_src: int, degree: int, seed: int = 0) -> Block:
-    """Make a block of 0 to `degree` edges a destination, self-loops and repeated edges among them."""
+    """Make a block of 0 to `degree` edges a destination, self-loops and repeated edges
+    among them."""
     rng = np.random.default_rng(seed)
     degrees = rng.integers(0, degree + 1, num_dst)
     indptr = np.zeros(num_dst + 1, dtype=np.int64)
@@ -30,32 +32,44 @@ def edge_index(block: Block) -> torch.Tensor:
 
 
 def assert_equal_layers(
-    ours: Layer, theirs: torch.nn.Module, call: object, pairs: list[tuple[torch.Tensor, torch.Tensor]], block: Block
+    ours: Layer,
+    theirs: torch.nn.Module,
+    call: object,
+    pairs: list[tuple[torch.Tensor, torch.Tensor]],
+    block: Block,
 ) -> None:
-    """Check that two layers give the same output and the same gradients of input and parameters on the block."""
+    """Check that two layers give the same output and the same gradients of input and
+    parameters on the block."""
     torch.manual_seed(1)
     x_ours = torch.randn(block.num_src, ours.in_dim).requires_grad_()
     x_theirs = x_ours.detach().clone().requires_grad_()
     with torch.no_grad():
         for mine, reference in pairs:
             reference.copy_(mine.view_as(reference))
-    out_ours, out_theirs = ours(x_ours, block), call(x_theirs)  # type: ignore[operator]
+    out_ours = ours(x_ours, block)
+    out_theirs = call(x_theirs)  # type: ignore[operator]
     torch.testing.assert_close(out_ours, out_theirs, rtol=1e-5, atol=1e-5)
     weight = torch.randn_like(out_ours)
     (out_ours * weight).sum().backward()
     (out_theirs * weight).sum().backward()
     torch.testing.assert_close(x_ours.grad, x_theirs.grad, rtol=1e-4, atol=1e-5)
     for mine, reference in pairs:
-        assert mine.grad is not None and reference.grad is not None
-        torch.testing.assert_close(mine.grad, reference.grad.view_as(mine), rtol=1e-4, atol=1e-4)
+        assert mine.grad is not None
+        assert reference.grad is not None
+        torch.testing.assert_close(
+            mine.grad, reference.grad.view_as(mine), rtol=1e-4, atol=1e-4
+        )
 
 
-# From narrow to wide the layer sums first; from wide to narrow, on a block with few sources, it multiplies first.
+# From narrow to wide the layer sums first; from wide to narrow, on a block with few
+# sources, it multiplies first.
 SHAPES = [(16, 24, 30, 90), (64, 4, 60, 61), (7, 7, 1, 5), (5, 3, 40, 40)]
 
 
 @pytest.mark.parametrize(("in_dim", "out_dim", "num_dst", "num_src"), SHAPES)
-def test_sage_equals_pyg_forward_and_gradients(in_dim: int, out_dim: int, num_dst: int, num_src: int) -> None:
+def test_sage_equals_pyg_forward_and_gradients(
+    in_dim: int, out_dim: int, num_dst: int, num_src: int
+) -> None:
     block = random_block(num_dst, num_src, 9)
     ours = SageLayer(in_dim, out_dim, torch.Generator().manual_seed(0))
     theirs = pyg.SAGEConv(in_dim, out_dim)
@@ -72,7 +86,9 @@ def test_sage_equals_pyg_forward_and_gradients(in_dim: int, out_dim: int, num_ds
 
 
 @pytest.mark.parametrize(("in_dim", "out_dim", "num_dst", "num_src"), SHAPES)
-def test_gcn_equals_pyg_on_the_block_as_a_square_graph(in_dim: int, out_dim: int, num_dst: int, num_src: int) -> None:
+def test_gcn_equals_pyg_on_the_block_as_a_square_graph(
+    in_dim: int, out_dim: int, num_dst: int, num_src: int
+) -> None:
     block = random_block(num_dst, num_src, 9, seed=3)
     ours = GcnLayer(in_dim, out_dim, torch.Generator().manual_seed(0))
     theirs = pyg.GCNConv(in_dim, out_dim)
@@ -80,15 +96,32 @@ def test_gcn_equals_pyg_on_the_block_as_a_square_graph(in_dim: int, out_dim: int
     def call(x: torch.Tensor) -> torch.Tensor:
         return theirs(x, edge_index(block))[: block.num_dst]
 
-    assert_equal_layers(ours, theirs, call, [(ours.weight, theirs.lin.weight), (ours.bias, theirs.bias)], block)
+    assert_equal_layers(
+        ours,
+        theirs,
+        call,
+        [(ours.weight, theirs.lin.weight), (ours.bias, theirs.bias)],
+        block,
+    )
 
 
 @pytest.mark.parametrize("concat", [True, False])
-@pytest.mark.parametrize(("in_dim", "num_dst", "num_src"), [(16, 30, 90), (5, 40, 40), (3, 1, 4)])
-def test_gat_equals_pyg_forward_and_gradients(in_dim: int, num_dst: int, num_src: int, concat: bool) -> None:
+@pytest.mark.parametrize(
+    ("in_dim", "num_dst", "num_src"), [(16, 30, 90), (5, 40, 40), (3, 1, 4)]
+)
+def test_gat_equals_pyg_forward_and_gradients(
+    in_dim: int, num_dst: int, num_src: int, concat: bool
+) -> None:
     block = random_block(num_dst, num_src, 9, seed=5)
-    heads, width = 4, 6
-    ours = GatLayer(in_dim, heads * width if concat else width, heads, concat, torch.Generator().manual_seed(0))
+    heads = 4
+    width = 6
+    ours = GatLayer(
+        in_dim,
+        heads * width if concat else width,
+        heads,
+        concat,
+        torch.Generator().manual_seed(0),
+    )
     theirs = pyg.GATConv(in_dim, width, heads=heads, concat=concat)
     pairs = [
         (ours.weight, theirs.lin.weight),
@@ -165,9 +198,15 @@ def test_gradients_of_the_whole_model_equal_those_of_pygs_layers_in_a_row() -> N
     labels = torch.tensor([0, 1, 2, 0, 1])
     out = model(x, blocks)
     torch.testing.assert_close(out, expected, rtol=1e-5, atol=1e-5)
-    gradients = torch.autograd.grad(torch.nn.functional.cross_entropy(out, labels), list(model.parameters()))
+    gradients = torch.autograd.grad(
+        torch.nn.functional.cross_entropy(out, labels), list(model.parameters())
+    )
     torch.nn.functional.cross_entropy(expected, labels).backward()
-    reference = [p.grad for conv in convs for p in (conv.lin_l.weight, conv.lin_r.weight, conv.lin_l.bias)]
+    reference = [
+        p.grad
+        for conv in convs
+        for p in (conv.lin_l.weight, conv.lin_r.weight, conv.lin_l.bias)
+    ]
     for mine, theirs in zip(gradients, reference, strict=True):
         assert theirs is not None
         torch.testing.assert_close(mine, theirs, rtol=1e-4, atol=1e-5)

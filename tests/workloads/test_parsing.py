@@ -17,10 +17,15 @@ PLAIN = st.recursive(
     | st.integers(-(2**70), 2**70)
     | st.floats(allow_nan=False, allow_infinity=False)
     | st.text(st.characters(min_codepoint=0x20, max_codepoint=0x7E)),
-    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text("abyno01:<=~", max_size=6), inner, max_size=4),
+    lambda inner: (
+        st.lists(inner, max_size=4)
+        | st.dictionaries(st.text("abyno01:<=~", max_size=6), inner, max_size=4)
+    ),
     max_leaves=12,
 )
-BOMB = "".join(f"a{i}: &a{i} [{', '.join([f'*a{i - 1}' if i else 'x'] * 9)}]\n" for i in range(12))
+BOMB = "".join(
+    f"a{i}: &a{i} [{', '.join([f'*a{i - 1}' if i else 'x'] * 9)}]\n" for i in range(12)
+)
 
 
 @pytest.mark.parametrize(
@@ -48,9 +53,12 @@ BOMB = "".join(f"a{i}: &a{i} [{', '.join([f'*a{i - 1}' if i else 'x'] * 9)}]\n" 
         ("!!str 1", "1"),
     ],
 )
-def test_a_scalar_is_that_of_the_core_schema_of_yaml_1_2(text: str, value: object) -> None:
+def test_a_scalar_is_that_of_the_core_schema_of_yaml_1_2(
+    text: str, value: object
+) -> None:
     found = parse_yaml(f"a: {text}\n")["a"]
-    assert found == value and type(found) is type(value)
+    assert found == value
+    assert type(found) is type(value)
 
 
 @pytest.mark.parametrize(
@@ -82,10 +90,13 @@ def test_a_scalar_is_that_of_the_core_schema_of_yaml_1_2(text: str, value: objec
         ("a: 1\nb: \x00\n", 2, "character"),
     ],
 )
-def test_an_ambiguous_or_broken_document_is_refused_with_its_line(text: str, line: int, part: str) -> None:
+def test_an_ambiguous_or_broken_document_is_refused_with_its_line(
+    text: str, line: int, part: str
+) -> None:
     with pytest.raises(ParseError) as refused:
         parse_yaml(text)
-    assert str(refused.value).startswith(f"line {line}: ") and part in str(refused.value)
+    assert str(refused.value).startswith(f"line {line}: ")
+    assert part in str(refused.value)
     assert "\n" not in str(refused.value)
 
 
@@ -96,7 +107,10 @@ def test_text_of_another_encoding_is_refused_with_its_line() -> None:
 
 
 def test_a_merge_key_adds_the_keys_that_its_mapping_lacks() -> None:
-    text = "a: &a {p: 1, q: 1}\nb: &b {q: 2, r: 2}\nc: {r: 3, <<: [*a, *b]}\nd: <<\n'<<': x\n"
+    text = (
+        "a: &a {p: 1, q: 1}\nb: &b {q: 2, r: 2}\nc: {r: 3, <<: [*a, *b]}\nd: <<\n'<<': "
+        "x\n"
+    )
     assert parse_yaml(text)["c"] == {"p": 1, "q": 1, "r": 3}
     assert parse_yaml(text)["d"] == "<<"
 
@@ -126,7 +140,8 @@ def test_any_input_is_read_or_refused_in_one_line(content: str | bytes) -> None:
         try:
             parse(content)
         except ParseError as error:
-            assert str(error) and "\n" not in str(error)
+            assert str(error)
+            assert "\n" not in str(error)
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,5 @@
-"""Salt of generated features: equal salts give equal bytes, other salts the same workload, and no text reveals one."""
+"""Salt of generated features: equal salts give equal bytes, other salts the same
+workload, and no text reveals one."""
 
 from __future__ import annotations
 
@@ -48,31 +49,42 @@ def test_a_data_root_has_one_salt(tmp_path: Path) -> None:
     assert first.content == second.content
 
 
-def test_each_data_root_draws_its_own_salt_and_the_workload_is_the_same(tmp_path: Path) -> None:
+def test_each_data_root_draws_its_own_salt_and_the_workload_is_the_same(
+    tmp_path: Path,
+) -> None:
     here = make_dataset(tmp_path / "here" / "a", SPEC)
     there = make_dataset(tmp_path / "there" / "a", SPEC)
     assert here.salt != there.salt
     assert here.content != there.content
     assert here.fingerprint == there.fingerprint
     assert here.manifest.settings == there.manifest.settings
-    files, others = here.manifest.files, there.manifest.files
+    files = here.manifest.files
+    others = there.manifest.files
     assert [part for part in files if files[part] != others[part]] == ["features"]
 
 
-@pytest.mark.parametrize("changed", [{"features": "random"}, {"dtype": "float16"}, {"seed": 1}])
-def test_other_settings_of_features_are_another_workload(tmp_path: Path, changed: dict[str, Any]) -> None:
+@pytest.mark.parametrize(
+    "changed", [{"features": "random"}, {"dtype": "float16"}, {"seed": 1}]
+)
+def test_other_settings_of_features_are_another_workload(
+    tmp_path: Path, changed: dict[str, Any]
+) -> None:
     made = make_dataset(tmp_path / "a", SPEC, salt=ONE)
     other = make_dataset(tmp_path / "b", replace(SPEC, **changed), salt=ONE)
     assert other.fingerprint != made.fingerprint
 
 
-def test_an_expansion_of_a_salted_base_is_one_workload_for_every_salt(tmp_path: Path) -> None:
+def test_an_expansion_of_a_salted_base_is_one_workload_for_every_salt(
+    tmp_path: Path,
+) -> None:
     expansion = replace(SPEC, base="base", nodes=0, edges=0, classes=0, expand=2)
     made = []
     for salt in (ONE, TWO):
         root = tmp_path / salt.digest
         make_dataset(root / "base", SPEC, salt=salt)
-        made.append(make_dataset(root / "expanded", expansion, data_root=root, salt=salt))
+        made.append(
+            make_dataset(root / "expanded", expansion, data_root=root, salt=salt)
+        )
     assert made[0].fingerprint == made[1].fingerprint
     assert made[0].content != made[1].content
 
@@ -80,7 +92,8 @@ def test_an_expansion_of_a_salted_base_is_one_workload_for_every_salt(tmp_path: 
 @pytest.mark.parametrize("features", ["learnable", "random"])
 def test_a_row_needs_the_salt(tmp_path: Path, features: str) -> None:
     dataset = make_dataset(tmp_path / "a", replace(SPEC, features=features), salt=ONE)
-    labels, table = dataset.load("labels"), dataset.load("features")
+    labels = dataset.load("labels")
+    table = dataset.load("features")
 
     def rows(salt: Salt | None) -> npt.NDArray[Any]:
         if features == "random":
@@ -96,18 +109,30 @@ def test_a_row_needs_the_salt(tmp_path: Path, features: str) -> None:
 
 
 def test_an_import_of_given_features_has_no_salt(tmp_path: Path) -> None:
-    arrays = {"edge_index": np.array([[0, 1], [1, 2]]), "x": np.ones((3, 2)), "y": np.array([0, 1, 1])}
+    arrays = {
+        "edge_index": np.array([[0, 1], [1, 2]]),
+        "x": np.ones((3, 2)),
+        "y": np.array([0, 1, 1]),
+    }
     np.savez(tmp_path / "g.npz", **arrays, train_mask=np.ones(3, bool))
-    dataset = import_dataset(tmp_path / "g.npz", tmp_path / "data" / "g", ImportSpec("pyg"))
+    dataset = import_dataset(
+        tmp_path / "g.npz", tmp_path / "data" / "g", ImportSpec("pyg")
+    )
     assert dataset.salt == ""
     assert dataset.fingerprint == dataset.content
     assert not (tmp_path / "data" / FOLDER).exists()
 
 
-def test_features_generated_for_an_import_are_salted_and_a_given_salt_is_not_kept(tmp_path: Path) -> None:
+def test_features_generated_for_an_import_are_salted_and_a_given_salt_is_not_kept(
+    tmp_path: Path,
+) -> None:
     source = edge_list(tmp_path / "edges.txt")
-    one = import_dataset(source, tmp_path / "data" / "one", ImportSpec("snap"), salt=ONE)
-    two = import_dataset(source, tmp_path / "data" / "two", ImportSpec("snap"), salt=TWO)
+    one = import_dataset(
+        source, tmp_path / "data" / "one", ImportSpec("snap"), salt=ONE
+    )
+    two = import_dataset(
+        source, tmp_path / "data" / "two", ImportSpec("snap"), salt=TWO
+    )
     assert (one.salt, two.salt) == (ONE.digest, TWO.digest)
     assert one.fingerprint == two.fingerprint
     assert one.content != two.content
@@ -115,8 +140,12 @@ def test_features_generated_for_an_import_are_salted_and_a_given_salt_is_not_kep
 
 
 def test_the_name_of_a_source_is_no_part_of_the_workload(tmp_path: Path) -> None:
-    one = import_dataset(edge_list(tmp_path / "a.txt"), tmp_path / "one", ImportSpec("snap"))
-    two = import_dataset(edge_list(tmp_path / "b.txt"), tmp_path / "two", ImportSpec("snap"))
+    one = import_dataset(
+        edge_list(tmp_path / "a.txt"), tmp_path / "one", ImportSpec("snap")
+    )
+    two = import_dataset(
+        edge_list(tmp_path / "b.txt"), tmp_path / "two", ImportSpec("snap")
+    )
     assert one.fingerprint == two.fingerprint
 
 
@@ -131,7 +160,9 @@ def test_an_older_dataset_without_a_salt_keeps_its_fingerprint(tmp_path: Path) -
     assert older.verify() == []
 
 
-def test_a_salt_is_readable_by_its_owner_alone_and_no_text_shows_it(tmp_path: Path) -> None:
+def test_a_salt_is_readable_by_its_owner_alone_and_no_text_shows_it(
+    tmp_path: Path,
+) -> None:
     dataset = make_dataset(tmp_path / "a", SPEC)
     file = kept_in(tmp_path)
     secret = file.read_text().strip()
@@ -145,7 +176,10 @@ def test_a_salt_is_readable_by_its_owner_alone_and_no_text_shows_it(tmp_path: Pa
 
 def test_makers_at_one_time_use_one_salt(tmp_path: Path) -> None:
     found: list[Salt] = []
-    threads = [threading.Thread(target=lambda: found.append(Salt.of_root(tmp_path))) for _ in range(8)]
+    threads = [
+        threading.Thread(target=lambda: found.append(Salt.of_root(tmp_path)))
+        for _ in range(8)
+    ]
     for thread in threads:
         thread.start()
     for thread in threads:
@@ -154,13 +188,22 @@ def test_makers_at_one_time_use_one_salt(tmp_path: Path) -> None:
     assert len(set(found)) == 1
 
 
-@pytest.mark.parametrize("content", ["", "secret words", "ab" * 15, "ab" * 65, "é" * 32])
-def test_a_text_or_file_without_a_salt_is_refused_and_not_shown(tmp_path: Path, content: str) -> None:
+@pytest.mark.parametrize(
+    "content", ["", "secret words", "ab" * 15, "ab" * 65, "é" * 32]
+)
+def test_a_text_or_file_without_a_salt_is_refused_and_not_shown(
+    tmp_path: Path, content: str
+) -> None:
     file = tmp_path / "file"
     file.write_text(content)
-    with pytest.raises(InputError, match="the file of --salt holds no salt; give 32 to 128 hexadecimal digits"):
+    with pytest.raises(
+        InputError,
+        match="the file of --salt holds no salt; give 32 to 128 hexadecimal digits",
+    ):
         Salt.given(str(file))
-    with pytest.raises(InputError, match=r"--salt is no salt and no readable file: .*; "):
+    with pytest.raises(
+        InputError, match=r"--salt is no salt and no readable file: .*; "
+    ):
         Salt.given(f"{content}!")
     kept_in(tmp_path).parent.mkdir()
     kept_in(tmp_path).write_text(content)

@@ -34,23 +34,33 @@ def test_a_workload_fixes_its_batches(tiny_dataset: Dataset) -> None:
 def test_bounds_are_the_largest_of_all_batches(tiny_dataset: Dataset) -> None:
     workload = make_workload(tiny_dataset)
     bounds = largest_batch(workload, epochs=3)
-    plan, sampler = make_seed_plan(workload), make_sampler(workload)
+    plan = make_seed_plan(workload)
+    sampler = make_sampler(workload)
     batches = {
         (epoch, index): sampler.sample(epoch, index, seeds)
         for epoch in range(3)
         for index, seeds in enumerate(plan.batches(epoch))
     }
-    assert bounds.nodes_by_batch.shape == bounds.edges_by_batch.shape == (3, plan.num_batches)
+    assert (
+        bounds.nodes_by_batch.shape
+        == bounds.edges_by_batch.shape
+        == (3, plan.num_batches)
+    )
     assert bounds.max_nodes == max(batch.num_nodes for batch in batches.values())
     assert bounds.max_edges == max(batch.num_edges for batch in batches.values())
     assert bounds.max_nbytes == max(batch.nbytes for batch in batches.values())
     assert batches[bounds.largest].num_nodes == bounds.max_nodes
-    assert all(bounds.nodes_by_batch[name] == batch.num_nodes for name, batch in batches.items())
+    assert all(
+        bounds.nodes_by_batch[name] == batch.num_nodes
+        for name, batch in batches.items()
+    )
     assert bounds.scratch_bytes > 0
 
 
 def test_max_batches_bounds_the_run(tiny_dataset: Dataset) -> None:
-    assert largest_batch(make_workload(tiny_dataset, max_batches=2), epochs=2).nodes_by_batch.shape == (2, 2)
+    assert largest_batch(
+        make_workload(tiny_dataset, max_batches=2), epochs=2
+    ).nodes_by_batch.shape == (2, 2)
 
 
 def test_no_epochs_are_refused(tiny_dataset: Dataset) -> None:
@@ -58,10 +68,14 @@ def test_no_epochs_are_refused(tiny_dataset: Dataset) -> None:
         largest_batch(make_workload(tiny_dataset), epochs=0)
 
 
-def test_memory_mapped_neighbours_are_read_without_read_ahead(tiny_dataset: Dataset) -> None:
+def test_memory_mapped_neighbours_are_read_without_read_ahead(
+    tiny_dataset: Dataset,
+) -> None:
     indices = tiny_dataset.memmap("indices")
     advise_random(indices)
-    address, flags, inside = indices.__array_interface__["data"][0], "", False
+    address = indices.__array_interface__["data"][0]
+    flags = ""
+    inside = False
     for line in Path("/proc/self/smaps").read_text().splitlines():
         if bounds := re.match(r"([0-9a-f]+)-([0-9a-f]+) ", line):
             inside = int(bounds[1], 16) <= address < int(bounds[2], 16)

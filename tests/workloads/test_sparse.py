@@ -1,4 +1,5 @@
-"""A block's graph on the device: its transpose, its arrays in one upload, and dot products whatever the chunk."""
+"""A block's graph on the device: its transpose, its arrays in one upload, and dot
+products whatever the chunk."""
 
 from __future__ import annotations
 
@@ -18,16 +19,25 @@ EMPTY = Block(np.zeros(4, dtype=np.int64), np.empty(0, dtype=np.int32), 5, 3)
 
 
 @pytest.mark.parametrize("self_loops", [True, False])
-@pytest.mark.parametrize("block", [random_block(30, 90, 9), random_block(1, 1, 4), EMPTY])
-def test_the_transpose_lists_every_edge_by_source_in_the_order_of_edges(block: Block, self_loops: bool) -> None:
+@pytest.mark.parametrize(
+    "block", [random_block(30, 90, 9), random_block(1, 1, 4), EMPTY]
+)
+def test_the_transpose_lists_every_edge_by_source_in_the_order_of_edges(
+    block: Block, self_loops: bool
+) -> None:
     graph = Graph.from_block(block, CPU, self_loops=self_loops)
     indptr, destinations, order = (part.numpy() for part in graph.by_source)
-    indices, expected = graph.indices.numpy(), np.repeat(np.arange(block.num_dst), graph.degrees.numpy())
-    assert indptr.dtype == destinations.dtype == order.dtype == np.int32 and len(indptr) == block.num_src + 1
+    indices = graph.indices.numpy()
+    expected = np.repeat(np.arange(block.num_dst), graph.degrees.numpy())
+    assert indptr.dtype == destinations.dtype == order.dtype == np.int32
+    assert len(indptr) == block.num_src + 1
     for source in range(block.num_src):
         edges = np.flatnonzero(indices == source)
         assert order[indptr[source] : indptr[source + 1]].tolist() == edges.tolist()
-        assert destinations[indptr[source] : indptr[source + 1]].tolist() == expected[edges].tolist()
+        assert (
+            destinations[indptr[source] : indptr[source + 1]].tolist()
+            == expected[edges].tolist()
+        )
     assert indptr[-1] == len(indices)
 
 
@@ -38,14 +48,19 @@ def test_graphs_made_beforehand_give_the_same_scores_as_blocks(name: str) -> Non
     table = torch.randn(120, 16)
     graphs = []
     for block, more in zip(blocks, model.looping(), strict=True):
-        indptr, indices = (torch.from_numpy(part) for part in Graph.arrays(block, self_loops=more))
+        indptr, indices = (
+            torch.from_numpy(part) for part in Graph.arrays(block, self_loops=more)
+        )
         graphs.append(Graph(block, indptr, indices))
     assert torch.equal(model(table, graphs), model(table, blocks))
 
 
-def test_dot_products_do_not_depend_on_the_chunk(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_dot_products_do_not_depend_on_the_chunk(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     graph = Graph.from_block(random_block(30, 90, 9), CPU)
-    left, right = torch.randn(30, 2, 8), torch.randn(90, 2, 8)
+    left = torch.randn(30, 2, 8)
+    right = torch.randn(90, 2, 8)
     whole = edge_dots(left, right, graph)
     expected = (left[graph.destinations.long()] * right[graph.indices.long()]).sum(-1)
     torch.testing.assert_close(whole, expected)

@@ -27,9 +27,13 @@ def test_shares_hold_whatever_the_chunks(
     labels = np.zeros(nodes, dtype=np.int64)
     labels[:: unlabelled + 1] = -1 if unlabelled else 0
     fractions = (train, (1 - train) * rest, (1 - train) * (1 - rest))
-    kept, splits._CHUNK = splits._CHUNK, chunk
+    kept = splits._CHUNK
+    splits._CHUNK = chunk
     try:
-        parts = [np.concatenate(part) for part in zip(*draw_splits(labels, fractions, seed), strict=True)]
+        parts = [
+            np.concatenate(part)
+            for part in zip(*draw_splits(labels, fractions, seed), strict=True)
+        ]
     finally:
         splits._CHUNK = kept
     known = int((labels >= 0).sum())
@@ -44,11 +48,16 @@ def test_shares_hold_whatever_the_chunks(
 
 def test_the_seed_decides() -> None:
     labels = np.zeros(1000, dtype=np.int64)
-    one, same, other = (next(draw_splits(labels, (0.1, 0.1, 0.1), seed))[0] for seed in (1, 1, 2))
-    assert np.array_equal(one, same) and not np.array_equal(one, other)
+    one, same, other = (
+        next(draw_splits(labels, (0.1, 0.1, 0.1), seed))[0] for seed in (1, 1, 2)
+    )
+    assert np.array_equal(one, same)
+    assert not np.array_equal(one, other)
 
 
-@pytest.mark.parametrize("bad", [(0, 0.1, 0.1), (1.5, 0, 0), (0.1, -0.1, 0), (0.5, 0.4, 0.2)])
+@pytest.mark.parametrize(
+    "bad", [(0, 0.1, 0.1), (1.5, 0, 0), (0.1, -0.1, 0), (0.5, 0.4, 0.2)]
+)
 def test_invalid_shares_are_refused(bad: tuple[float, float, float]) -> None:
     with pytest.raises(InputError, match="fraction"):
         check_fractions(*bad)

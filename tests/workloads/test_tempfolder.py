@@ -43,7 +43,8 @@ def test_no_writer_takes_anothers_new_folder_for_stale(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("there", ["nothing", "an empty folder", "a folder", "a file"])
 def test_a_finished_folder_takes_nobodys_place(tmp_path: Path, there: str) -> None:
-    folder, target = tmp_path / "folder", tmp_path / "target"
+    folder = tmp_path / "folder"
+    target = tmp_path / "target"
     folder.mkdir()
     (folder / "new").touch()
     if there == "a file":
@@ -54,5 +55,6 @@ def test_a_finished_folder_takes_nobodys_place(tmp_path: Path, there: str) -> No
             (target / "kept").touch()
     placed = into_place(folder, target)
     assert placed == (there in ("nothing", "an empty folder"))
-    assert (target / "new").exists() == placed and folder.exists() != placed
+    assert (target / "new").exists() == placed
+    assert folder.exists() != placed
     assert there != "a file" or target.read_text() == "kept"

@@ -1,4 +1,4 @@
-"""The trial of an accelerator finds each step that does not work, and says which."""
+"""The trial of an accelerator finds each step that does not work, and names it."""
 
 from __future__ import annotations
 
@@ -26,8 +26,17 @@ def test_a_sound_device_passes_and_keeps_nothing(dim: int, dtype: torch.dtype) -
 class Misplaces(PinningDevice):
     """Device that copies rows to the wrong places."""
 
-    def copy(self, dst: Tensor, src: Tensor, dst_rows: Tensor | None = None, *, batch: int = -1) -> Event:
-        return super().copy(dst, src, None if dst_rows is None else dst_rows.flip(0), batch=batch)
+    def copy(
+        self,
+        dst: Tensor,
+        src: Tensor,
+        dst_rows: Tensor | None = None,
+        *,
+        batch: int = -1,
+    ) -> Event:
+        return super().copy(
+            dst, src, None if dst_rows is None else dst_rows.flip(0), batch=batch
+        )
 
 
 class CannotRead(PinningDevice):
@@ -38,14 +47,23 @@ class CannotRead(PinningDevice):
 
 
 def test_each_fault_is_named_by_its_step() -> None:
-    assert try_out(Misplaces(1 << 20), 8, torch.float32) == "copying rows: other rows arrive"
-    said = "reading host memory from the device: an illegal memory access was encountered"
-    assert try_out(CannotRead(1 << 20), 8, torch.float32) == said
-    assert try_out(PinningDevice(4096), 8, torch.float32).startswith("allocating device memory: device memory: a table")
+    assert (
+        try_out(Misplaces(1 << 20), 8, torch.float32)
+        == "copying rows: other rows arrive"
+    )
+    message = (
+        "reading host memory from the device: an illegal memory access was encountered"
+    )
+    assert try_out(CannotRead(1 << 20), 8, torch.float32) == message
+    assert try_out(PinningDevice(4096), 8, torch.float32).startswith(
+        "allocating device memory: device memory: a table"
+    )
 
 
 @pytest.mark.slow("workloads/accelerators", seconds=8)
-def test_the_trial_prints_one_object_and_is_read_from_its_own_process(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_trial_prints_one_object_and_is_read_from_its_own_process(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     main("cpu", 16, torch.float16)
     assert json.loads(capsys.readouterr().out) == {"failed": "", "notes": {}}
     assert tried_out("emulated:instant") == {"failed": "", "notes": {}}

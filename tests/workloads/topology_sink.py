@@ -1,4 +1,5 @@
-"""A sink for topologies that writes raw files, so that generators are tested without the dataset format."""
+"""A sink for topologies that writes raw files, so that generators are tested without
+the dataset format."""
 
 from __future__ import annotations
 
@@ -38,21 +39,30 @@ class FileSink:
         return xxhash.xxh3_64((self.folder / part).read_bytes()).hexdigest()
 
 
-def generate(folder: Path, spec: GenerateSpec) -> tuple[TopologyPlan, npt.NDArray[np.int64], npt.NDArray[Any]]:
+def generate(
+    folder: Path, spec: GenerateSpec
+) -> tuple[TopologyPlan, npt.NDArray[np.int64], npt.NDArray[Any]]:
     folder.mkdir(parents=True, exist_ok=True)
     sink = FileSink(folder)
     plan = plan_topology(spec)
     plan.write(sink, lambda stage, fraction: None)
-    indptr, indices = sink.load("indptr"), sink.load("indices")
-    assert indptr.shape == (plan.num_nodes + 1,) and indices.shape == (plan.num_edges,)
-    assert sink.digests == {part: sink.file_digest(part) for part in ("indptr", "indices")}
+    indptr = sink.load("indptr")
+    indices = sink.load("indices")
+    assert indptr.shape == (plan.num_nodes + 1,)
+    assert indices.shape == (plan.num_edges,)
+    assert sink.digests == {
+        part: sink.file_digest(part) for part in ("indptr", "indices")
+    }
     return plan, indptr, indices
 
 
 def as_matrix(indptr: npt.NDArray[Any], indices: npt.NDArray[Any]) -> sp.csc_matrix:
     """Make the matrix of a CSC graph: sources are rows, targets columns."""
     nodes = indptr.shape[0] - 1
-    return sp.csc_matrix((np.ones(indices.shape[0], dtype=np.int64), indices, indptr), shape=(nodes, nodes))
+    return sp.csc_matrix(
+        (np.ones(indices.shape[0], dtype=np.int64), indices, indptr),
+        shape=(nodes, nodes),
+    )
 
 
 def base_of(matrix: Any, **more: Any) -> BaseGraph:
@@ -61,7 +71,9 @@ def base_of(matrix: Any, **more: Any) -> BaseGraph:
     return BaseGraph(csc.indptr.astype(np.int64), csc.indices.astype(np.int32), **more)
 
 
-def lists_ascend(indptr: npt.NDArray[Any], indices: npt.NDArray[Any], strictly: bool = True) -> bool:
+def lists_ascend(
+    indptr: npt.NDArray[Any], indices: npt.NDArray[Any], strictly: bool = True
+) -> bool:
     steps = np.diff(indices.astype(np.int64))
     inside = np.ones(indices.shape[0] - 1, dtype=bool)
     starts = indptr[1:-1]

@@ -1,1 +1,2 @@
-"""Accelerators behind `workloads.accelerator`: the CUDA device, the emulated device and its profiles."""
+"""Accelerators behind `workloads.accelerator`: the CUDA device, the emulated device and
+its profiles."""

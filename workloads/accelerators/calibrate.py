@@ -1,4 +1,5 @@
-"""Calibration of a profile on a real device, by the operations of which training steps and copies consist."""
+"""Calibration of a profile on a real device, by the operations of which training steps
+and copies consist."""
 
 from __future__ import annotations
 
@@ -22,7 +23,8 @@ from workloads.workload import ModelSpec
 
 @dataclass(frozen=True)
 class CalibrationSize:
-    """Sizes of a calibration: rows of the table and of the gather, edges of the sum, repeats of each measurement."""
+    """Sizes of a calibration: rows of the table and of the gather, edges of the sum,
+    repeats of each measurement."""
 
     table_rows: int = 1_000_000
     rows: int = 200_000
@@ -34,9 +36,12 @@ class CalibrationSize:
     repeats: int = 7
 
 
-def calibrate(accelerator: Accelerator, name: str, size: CalibrationSize | None = None) -> Profile:
-    """Measure every coefficient of a profile on `accelerator`, idle otherwise; the best of several repeats counts.
-    Raises HostError where the device was so busy that a large operation took no longer than a small one."""
+def calibrate(
+    accelerator: Accelerator, name: str, size: CalibrationSize | None = None
+) -> Profile:
+    """Measure every coefficient of a profile on `accelerator`, idle otherwise; the best
+    of several repeats counts. Raises HostError where the device was so busy that a
+    large operation took no longer than a small one."""
     size = size or CalibrationSize()
     device = accelerator.torch_device
     measured = partial(_least_seconds, accelerator, size.repeats)
@@ -45,7 +50,9 @@ def calibrate(accelerator: Accelerator, name: str, size: CalibrationSize | None 
     row_bytes = size.dim * 4
 
     one = torch.zeros(1, device=device)
-    kernel_s = measured(lambda: [one.add_(1) for _ in range(size.launches)]) / size.launches
+    kernel_s = (
+        measured(lambda: [one.add_(1) for _ in range(size.launches)]) / size.launches
+    )
     gather_s = measured(lambda: torch.index_select(table, 0, rows))
 
     weight = torch.randn(size.hidden, size.dim, device=device)
@@ -55,33 +62,53 @@ def calibrate(accelerator: Accelerator, name: str, size: CalibrationSize | None 
     flops = 2 * sums.shape[0] * size.dim * size.hidden / _beyond(product_s, kernel_s)
 
     edges = size.destinations * size.degree
-    indices = torch.randint(0, size.table_rows, (edges,), device=device, dtype=torch.int32)
+    indices = torch.randint(
+        0, size.table_rows, (edges,), device=device, dtype=torch.int32
+    )
     indptr = torch.arange(0, edges + 1, size.degree, device=device, dtype=torch.int32)
-    edge_s = _beyond(measured(lambda: row_sums(table, indptr, indices)), kernel_s) / (edges * size.dim)
+    edge_s = _beyond(measured(lambda: row_sums(table, indptr, indices)), kernel_s) / (
+        edges * size.dim
+    )
 
-    staged = accelerator.host_buffer(size.rows * row_bytes).view(torch.float32).view(size.rows, size.dim)
+    staged = (
+        accelerator.host_buffer(size.rows * row_bytes)
+        .view(torch.float32)
+        .view(size.rows, size.dim)
+    )
     staged.fill_(1.0)
     target = accelerator.allocate(size.rows, size.dim, torch.float32)
     copy_s = measured(lambda: accelerator.copy(target, staged[:1]).wait())
     bus_s = _beyond(measured(lambda: accelerator.copy(target, staged).wait()), copy_s)
     # By the kernel that runs use, on a table all of whose rows are in host memory.
-    split, shuffled = SplitTable(target[:0], staged), torch.randperm(size.rows)
-    zero_copy_s = _beyond(measured(lambda: accelerator.gather(split, shuffled)), kernel_s)
+    split = SplitTable(target[:0], staged)
+    shuffled = torch.randperm(size.rows)
+    zero_copy_s = _beyond(
+        measured(lambda: accelerator.gather(split, shuffled)), kernel_s
+    )
 
     how = f"measured on {_describe(device)} by `outcore device calibrate`"
+    table_bytes = size.rows * row_bytes
+    gather_work_s = _beyond(gather_s, kernel_s)
     values = {
         "step_s": 0.0,
         "kernel_s": kernel_s,
         "copy_s": copy_s,
         "edge_s": edge_s,
         "flops": flops,
-        "memory_bytes_per_s": 2 * size.rows * row_bytes / _beyond(gather_s, kernel_s),
-        "bus_bytes_per_s": size.rows * row_bytes / bus_s,
-        "zero_copy_bytes_per_s": size.rows * row_bytes / zero_copy_s,
+        "memory_bytes_per_s": 2 * table_bytes / gather_work_s,
+        "bus_bytes_per_s": table_bytes / bus_s,
+        "zero_copy_bytes_per_s": table_bytes / zero_copy_s,
     }
-    coefficients = {key: Coefficient(value=value, source=how, assumed=False) for key, value in values.items()}
-    profile = Profile.model_validate({"name": name, "summary": f"{_describe(device)}, measured", **coefficients})
-    fixed = Coefficient(value=_fixed_step_seconds(accelerator, profile, size), source=how, assumed=False)
+    coefficients = {
+        key: Coefficient(value=value, source=how, assumed=False)
+        for key, value in values.items()
+    }
+    profile = Profile.model_validate(
+        {"name": name, "summary": f"{_describe(device)}, measured", **coefficients}
+    )
+    fixed = Coefficient(
+        value=_fixed_step_seconds(accelerator, profile, size), source=how, assumed=False
+    )
     accelerator.free(target)
     accelerator.free_host(staged)
     return profile.model_copy(update={"step_s": fixed})
@@ -89,32 +116,48 @@ def calibrate(accelerator: Accelerator, name: str, size: CalibrationSize | None 
 
 def to_toml(profile: Profile) -> str:
     """Format the profile as a file for `load_profile`."""
-    tables = {"": {"name": profile.name, "summary": profile.summary}} | {
-        f"\n[{key}]\n": coefficient.model_dump() for key, coefficient in profile.coefficients().items()
-    }
+    tables = {"": {"name": profile.name, "summary": profile.summary}}
+    for key, coefficient in profile.coefficients().items():
+        tables[f"\n[{key}]\n"] = coefficient.model_dump()
     # JSON writes these values as TOML does.
-    return "".join(
-        header + "".join(f"{key} = {json.dumps(value, ensure_ascii=False)}\n" for key, value in table.items())
-        for header, table in tables.items()
-    )
+    lines = []
+    for header, table in tables.items():
+        lines.append(header)
+        for key, value in table.items():
+            written = json.dumps(value, ensure_ascii=False)
+            lines.append(f"{key} = {written}\n")
+    return "".join(lines)
 
 
-def _least_seconds(accelerator: Accelerator, repeats: int, action: Callable[[], object]) -> float:
-    """Return the least seconds of an action, after one run to warm up: interference only adds time."""
+def _least_seconds(
+    accelerator: Accelerator, repeats: int, action: Callable[[], object]
+) -> float:
+    """Return the least seconds of an action, after one run to warm up: interference
+    only adds time."""
     action()
     return min(accelerator.seconds(action) for _ in range(repeats))
 
 
-def _fixed_step_seconds(accelerator: Accelerator, profile: Profile, size: CalibrationSize) -> float:
-    """Return a tiny batch's seconds beside its work: the fixed time of framework and optimiser."""
+def _fixed_step_seconds(
+    accelerator: Accelerator, profile: Profile, size: CalibrationSize
+) -> float:
+    """Return a tiny batch's seconds beside its work: the fixed time of framework and
+    optimiser."""
     spec = ModelSpec(name="sage", layers=3, hidden=size.hidden)
     trainer = Trainer(spec, size.dim, 16, accelerator)
-    indptr, indices = np.arange(9, dtype=np.int64) * 2, np.arange(16, dtype=np.int32) % 8
-    batch = SampledBatch(0, 0, np.arange(8), 8, (Block(indptr, indices, 8, 8),) * 3, np.zeros(8, dtype=np.int64))
+    indptr = np.arange(9, dtype=np.int64) * 2
+    indices = np.arange(16, dtype=np.int32) % 8
+    blocks = (Block(indptr, indices, 8, 8),) * 3
+    labels = np.zeros(8, dtype=np.int64)
+    batch = SampledBatch(0, 0, np.arange(8), 8, blocks, labels)
     table = torch.ones(8, size.dim, device=accelerator.torch_device)
     widths = (size.dim, size.hidden, size.hidden, 16)
-    layers = [LayerShape(8, 8, 16, widths[number], widths[number + 1]) for number in range(3)]
-    whole = _least_seconds(accelerator, size.repeats, lambda: trainer.step(batch, table, None))
+    layers = [
+        LayerShape(8, 8, 16, widths[number], widths[number + 1]) for number in range(3)
+    ]
+    whole = _least_seconds(
+        accelerator, size.repeats, lambda: trainer.step(batch, table, None)
+    )
     return max(0.0, whole - step_cost(profile, spec, layers).total)
 
 
@@ -126,4 +169,6 @@ def _beyond(whole_s: float, launch_s: float) -> float:
 
 
 def _describe(device: torch.device) -> str:
-    return torch.cuda.get_device_name(device) if device.type == "cuda" else "the processor"
+    if device.type == "cuda":
+        return torch.cuda.get_device_name(device)
+    return "the processor"

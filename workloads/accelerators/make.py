@@ -23,18 +23,25 @@ def make_accelerator(
 
     Args:
         name: `cpu`, `cuda` (or `cuda:1`), `emulated:<profile>`.
-        memory_bytes: capacity of the device tier; None: all free memory (`cuda`), size of the pool (`emulated`).
-        training_bytes: part of a CUDA device's memory that training takes, as calibrated; None: not known.
-        pool: shared memory that stands for an emulated device's memory; None: a private pool is made.
+        memory_bytes: capacity of the device tier; None: all free memory (`cuda`), size
+            of the pool (`emulated`).
+        training_bytes: part of a CUDA device's memory that training takes, as
+            calibrated; None: not known.
+        pool: shared memory that stands for an emulated device's memory; None: a private
+            pool is made.
         touch: as for `DevicePool.create`, of the private pool.
 
     Raises:
-        InputError: the device or profile is unknown, or `memory_bytes` does not go with the device.
+        InputError: the device or profile is unknown, or `memory_bytes` does not go with
+            the device.
         HostError: this host lacks the CUDA device or the memory of the private pool.
     """
     if name == "cpu":
         if memory_bytes is not None:
-            raise InputError("device cpu has no memory of its own", "leave --device-memory out, or use emulated:a10g")
+            raise InputError(
+                "device cpu has no memory of its own",
+                "leave --device-memory out, or use emulated:a10g",
+            )
         return CpuAccelerator()
     if name == "cuda" or (name.startswith("cuda:") and name[5:].isdecimal()):
         from workloads.accelerators.cuda import CudaAccelerator
@@ -48,4 +55,6 @@ def make_accelerator(
         profile = load_profile(name.removeprefix("emulated:"))
         kind = LateAccelerator if profile.late else EmulatedAccelerator
         return kind(profile, memory_bytes, pool, touch=touch)
-    raise InputError(f"device is {name!r}, which is not known", "use cpu, cuda or emulated:<profile>")
+    raise InputError(
+        f"device is {name!r}, which is not known", "use cpu, cuda or emulated:<profile>"
+    )

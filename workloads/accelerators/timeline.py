@@ -32,11 +32,17 @@ class _Anchor:
 
 
 class OpenSpan:
-    """Work under way on one lane: from `begin`, recorded when it is made, to `end`, recorded by `close`."""
+    """Work under way on one lane: from `begin`, recorded when it is made, to `end`,
+    recorded by `close`."""
 
-    def __init__(self, anchor: _Anchor, lane: str, batch: int, stream: torch.cuda.Stream) -> None:
-        self._anchor, self._lane, self._batch = anchor, lane, batch
-        self.begin, self.end = _timed_event(), _timed_event()
+    def __init__(
+        self, anchor: _Anchor, lane: str, batch: int, stream: torch.cuda.Stream
+    ) -> None:
+        self._anchor = anchor
+        self._lane = lane
+        self._batch = batch
+        self.begin = _timed_event()
+        self.end = _timed_event()
         self.begin.record(stream)
 
     def close(self, stream: torch.cuda.Stream) -> None:
@@ -49,7 +55,12 @@ class OpenSpan:
 
     def measured(self) -> LaneSpan:
         """Return the span of completed work."""
-        return LaneSpan(self._lane, self._batch, self._anchor.moment(self.begin), self._anchor.moment(self.end))
+        return LaneSpan(
+            self._lane,
+            self._batch,
+            self._anchor.moment(self.begin),
+            self._anchor.moment(self.end),
+        )
 
 
 class Timeline:
@@ -67,7 +78,8 @@ class Timeline:
         return OpenSpan(self._anchor, lane, batch, stream)
 
     def close(self, span: OpenSpan, stream: torch.cuda.Stream) -> None:
-        """End the span where `stream` is now; measure earlier spans that are complete, so that few events exist."""
+        """End the span where `stream` is now; measure earlier spans that are complete,
+        so that few events exist."""
         span.close(stream)
         with self._lock:
             self._open.append(span)
@@ -80,14 +92,16 @@ class Timeline:
             for span in self._open:
                 span.end.synchronize()
             found = [*self._spans, *(span.measured() for span in self._open)]
-            self._spans, self._open = [], deque()
+            self._spans = []
+            self._open = deque()
             # The two clocks drift apart: take their difference anew.
             self._anchor = _Anchor(self._device)
         return sorted(found, key=lambda span: span.start)
 
 
 class CudaEvent(Event):
-    """Completion of a copy or a gather. `wait` blocks the caller, not the device; it sleeps and releases the GIL."""
+    """Completion of a copy or a gather. `wait` blocks the caller, not the device; it
+    sleeps and releases the GIL."""
 
     def __init__(self, event: torch.cuda.Event, *sources: Tensor) -> None:
         self._event = event

@@ -1,8 +1,11 @@
-"""Trial of an accelerator on small tables: it allocates, pins, copies, reads by zero-copy, and compares every row.
+"""Trial of an accelerator on small tables: it allocates, pins, copies, reads by
+zero-copy, and compares every row.
 
-A process of its own makes the trial (`python -m workloads.accelerators.trial cuda 128 float32`): it starts the driver,
-may die with it, and leaves compiled kernels in Triton's cache. It prints one JSON object: `failed`, the step and its
-error (empty where all steps work), and the accelerator's `notes`.
+A process of its own makes the trial
+(`python -m workloads.accelerators.trial cuda 128 float32`): it starts the driver, may
+die with it, and leaves compiled kernels in Triton's cache. It prints one JSON object:
+`failed`, the step and its error (empty where all steps work), and the accelerator's
+`notes`.
 """
 
 from __future__ import annotations
@@ -23,7 +26,8 @@ _ROWS = 256
 
 
 def try_out(accelerator: Accelerator, dim: int, dtype: torch.dtype) -> str:
-    """Return the first step that fails with its error; empty where all work. Tables have 256 rows of `dim` elements."""
+    """Return the first step that fails with its error; empty where all work. Tables
+    have 256 rows of `dim` elements."""
     expected = (torch.arange(_ROWS * dim) % 251).to(dtype).view(_ROWS, dim)
     order = torch.randperm(_ROWS, generator=torch.Generator().manual_seed(0))
     found: dict[str, torch.Tensor] = {}
@@ -32,7 +36,9 @@ def try_out(accelerator: Accelerator, dim: int, dtype: torch.dtype) -> str:
         found["table"] = accelerator.allocate(_ROWS, dim, dtype)
 
     def pin() -> None:
-        found["host"] = accelerator.host_buffer(expected.nbytes).view(dtype).view(_ROWS, dim)
+        found["host"] = (
+            accelerator.host_buffer(expected.nbytes).view(dtype).view(_ROWS, dim)
+        )
         found["host"].copy_(expected)
 
     def copy() -> torch.Tensor:
@@ -61,7 +67,10 @@ def try_out(accelerator: Accelerator, dim: int, dtype: torch.dtype) -> str:
             if rows is not None and not torch.equal(rows.cpu(), wanted):
                 return f"{name}: other rows arrive"
         except (OutcoreError, RuntimeError, AssertionError) as error:
-            return f"{name}: {(str(error).strip().splitlines() or [type(error).__name__])[0]}"
+            return (
+                f"{name}: "
+                f"{(str(error).strip().splitlines() or [type(error).__name__])[0]}"
+            )
     return ""
 
 
@@ -70,10 +79,13 @@ def main(name: str, dim: int, dtype: torch.dtype) -> None:
     memory = None if name == "cpu" else _ROWS * dim * dtype.itemsize
     try:
         with closing(make_accelerator(name, memory_bytes=memory)) as accelerator:
-            told = {"failed": try_out(accelerator, dim, dtype), "notes": accelerator.notes()}
+            result = {
+                "failed": try_out(accelerator, dim, dtype),
+                "notes": accelerator.notes(),
+            }
     except (OutcoreError, RuntimeError, AssertionError) as error:
-        told = {"failed": str(error), "notes": {}}
-    print(json.dumps(told))
+        result = {"failed": str(error), "notes": {}}
+    print(json.dumps(result))
 
 
 if __name__ == "__main__":

@@ -1,4 +1,5 @@
-"""Exporters of datasets to other code: DGL's GraphBolt, Ginex and its relatives, plain DGL, PyG."""
+"""Exporters of datasets to other code: DGL's GraphBolt, Ginex and its relatives, plain
+DGL, PyG."""
 
 from __future__ import annotations
 
@@ -10,12 +11,14 @@ from pathlib import Path
 
 from workloads.dataset import Dataset
 from workloads.errors import DatasetError, OutcoreError, check_choice
-from workloads.exporters.files import File, Progress, write_folder
+from workloads.exporters.files import File, write_folder
 from workloads.manifest import Manifest
+from workloads.progress import Progress, no_progress
 
 __all__ = ["FORMATS", "Export", "export_dataset"]
 
-#: Names of the formats; `pyg` has the function `files_of` in the module `pyg`, which declares the files.
+#: Names of the formats; `pyg` has the function `files_of` in the module `pyg`, which
+#: declares the files.
 FORMATS = ("graphbolt", "ginex", "dgl", "pyg")
 
 
@@ -26,7 +29,8 @@ class Export:
     Attributes:
         path: its folder.
         nbytes: bytes of its files.
-        notes: one sentence for each part of the dataset that the format cannot hold, or holds in another way.
+        notes: one sentence for each part of the dataset that the format cannot hold, or
+            holds in another way.
     """
 
     path: Path
@@ -35,9 +39,14 @@ class Export:
 
 
 def export_dataset(
-    dataset: Dataset, target: Path, format_name: str, *, progress: Progress = lambda stage, fraction: None
+    dataset: Dataset,
+    target: Path,
+    format_name: str,
+    *,
+    progress: Progress = no_progress,
 ) -> Export:
-    """Write a dataset in another program's format: streamed, read back and compared, whole or not at all.
+    """Write a dataset in another program's format: streamed, read back and compared,
+    whole or not at all.
 
     Args:
         dataset: the opened dataset.
@@ -47,38 +56,51 @@ def export_dataset(
 
     Raises:
         InputError: the format is unknown.
-        DatasetError: the target exists, the disk is too small (with the bytes needed and free), or the dataset is
-            damaged or was replaced meanwhile.
+        DatasetError: the target exists, the disk is too small (with the bytes needed
+            and free), or the dataset is damaged or was replaced meanwhile.
         DataIOError: a file reads back other than it was written.
     """
     check_choice("--format", format_name, FORMATS)
-    # Late, since one needs PyYAML.
+    # Imported late: an importer needs PyYAML.
     module = importlib.import_module(f"workloads.exporters.{format_name}")
     files: list[File] = module.files_of(dataset)
     notes = []
     with _unreplaced(dataset):
         if format_name == "graphbolt" and (count := module.labels_left_out(dataset)):
-            notes.append(f"{count} labels left out: the format has those of nodes in the three sets alone")
+            notes.append(
+                f"{count} labels left out: the format has those of nodes in the "
+                "three sets alone"
+            )
         nbytes = write_folder(files, target, progress)
     if "edge_weight" in dataset.manifest.files and format_name == "ginex":
         notes.append("edge weights left out: the format has none")
     if format_name == "graphbolt":
-        notes.append(f"open it as OnDiskDataset({str(target)!r}); by another path add force_preprocess=False")
+        notes.append(
+            f"open it as OnDiskDataset({str(target)!r}); by another path add "
+            "force_preprocess=False"
+        )
     if dataset.feature_dtype != "float32" and format_name == "ginex":
-        notes.append(f"features converted from {dataset.feature_dtype} to float32, the only type of the format")
+        notes.append(
+            f"features converted from {dataset.feature_dtype} to float32, the only "
+            "type of the format"
+        )
     return Export(target.absolute(), nbytes, notes)
 
 
 @contextmanager
 def _unreplaced(dataset: Dataset) -> Iterator[None]:
-    """Say that the dataset was replaced meanwhile, where it was and the block fails: its files are not those of the
-    manifest then."""
+    """Report a failure of the block as a replaced dataset, where its manifest has
+    changed meanwhile."""
     try:
         yield
     except (OutcoreError, ValueError, LookupError):
         found = dataset.manifest
         with suppress(DatasetError):  # of a dataset that is gone
             found = Manifest.read(dataset.path)
-        if (found.fingerprint, found.created) == (dataset.fingerprint, dataset.manifest.created):
+        if (found.fingerprint, found.created) == (
+            dataset.fingerprint,
+            dataset.manifest.created,
+        ):
             raise
-        raise DatasetError(f"{dataset.path} was replaced meanwhile", "export it again") from None
+        fault = f"{dataset.path} was replaced meanwhile"
+        raise DatasetError(fault, "export it again") from None

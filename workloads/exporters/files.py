@@ -1,4 +1,5 @@
-"""Files of an export: declared with their values as streams, written under a temporary name and compared meanwhile."""
+"""Files of an export: declared with their values as streams, written under a temporary
+name and compared meanwhile."""
 
 from __future__ import annotations
 
@@ -14,12 +15,12 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Protocol
 
 import numpy as np
-import numpy.typing as npt
 import xxhash
 
+from workloads.arraytypes import Array, ArrayShape, UInt8Array
 from workloads.dataset import Dataset, Part
 from workloads.direct_files import PAGE, aligned_empty, io_failed, open_direct, read_at
 from workloads.errors import DataIOError, DatasetError, require
@@ -27,11 +28,10 @@ from workloads.making.direct_stream import DirectStream
 from workloads.making.writer import signals_raise
 from workloads.manifest import ALIGNMENT, MANIFEST_NAME
 from workloads.npyfile import padded_header
+from workloads.progress import Progress
 from workloads.tempfolder import TemporaryFolder, free_bytes, into_place, sync
 from workloads.units import format_bytes
 
-Array = npt.NDArray[Any]
-Progress = Callable[[str, float], None]
 Tick = Callable[[int], None]
 """Function that is called with the number of bytes just written."""
 
@@ -53,12 +53,14 @@ class Values:
     """Array to write.
 
     Attributes:
-        dtype, shape: numpy's name of the element type, and the shape; values of another type are converted.
-        pieces: yields the values in order, in flat arrays of any length, each valid until the next.
+        dtype, shape: numpy's name of the element type, and the shape; values of another
+            type are converted.
+        pieces: yields the values in order, in flat arrays of any length, each valid
+            until the next.
     """
 
     dtype: str
-    shape: tuple[int, ...]
+    shape: ArrayShape
     pieces: Callable[[], Iterable[Array]]
 
     @property
@@ -72,19 +74,23 @@ class Values:
         return self.count * np.dtype(self.dtype).itemsize
 
     def write(self, out: Writable) -> None:
-        """Write all elements to a stream; raises ValueError where there are more or fewer than the shape tells."""
+        """Write all elements to a stream; raises ValueError where there are more or
+        fewer than the shape has."""
         left = self.nbytes
         for piece in readable(self.pieces()):
             data = np.ascontiguousarray(piece, dtype=self.dtype).view(np.uint8).data
             left -= len(data)
             out.write(data)
         if left:
-            raise ValueError(f"an array of shape {list(self.shape)} lacks {left} bytes of what was announced")
+            raise ValueError(
+                f"an array of shape {list(self.shape)} lacks {left} bytes of what "
+                "was announced"
+            )
 
 
 def readable(pieces: Iterable[Array]) -> Iterator[Array]:
-    """Yield the values; raises DataIOError where the file that they come from cannot be read: an OSError of the file
-    that is written is told in other words."""
+    """Yield the values; raises DataIOError where their source file cannot be read; an
+    OSError of the written file has another message."""
     try:
         yield from pieces
     except OSError as error:
@@ -115,21 +121,29 @@ class _Md5:
 
 
 class Output:
-    """Context manager of a new file: every piece is written past the page cache, read back from disk and compared.
+    """Context manager of a new file: every piece is written past the page cache, read
+    back from disk and compared.
 
-    Up to six pieces of 2 MiB are written and read back at once, while the next ones are read and converted.
+    Up to six pieces of 2 MiB are written and read back at once, while the next ones are
+    read and converted.
 
     Attributes:
         nbytes: bytes written so far.
         md5: at the end, the digest of all bytes; empty unless they are hashed.
     """
 
-    def __init__(self, path: Path, most: int, tick: Tick, hashing: bool = False) -> None:
-        """Make the file with blocks for `most` bytes reserved; `tick` is called with each written piece's bytes, and
-        `hashing` has all bytes hashed."""
-        self._path, self._tick, self.nbytes, self.md5 = path, tick, 0, ""
+    def __init__(
+        self, path: Path, most: int, tick: Tick, hashing: bool = False
+    ) -> None:
+        """Make the file with blocks for `most` bytes reserved; `tick` is called with
+        each written piece's bytes, and `hashing` has all bytes hashed."""
+        self._path = path
+        self._tick = tick
+        self.nbytes = 0
+        self.md5 = ""
         with path.open("xb") as file:
-            # Reserving first turns a disk that fills up into an error here, and saves the file system's work later.
+            # Reserving first turns a disk that fills up into an error here, and saves
+            # the file system's work later.
             os.posix_fallocate(file.fileno(), 0, max(1, most))
         self._stream = DirectStream(path, 0, read_back=True)
         self._hash = _Md5() if hashing else None
@@ -149,8 +163,14 @@ class Output:
     def __enter__(self) -> Output:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
-        """Wait until all is written and compared, cut the file to its bytes and flush it to disk."""
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: object,
+    ) -> None:
+        """Wait until all is written and compared, cut the file to its bytes and flush
+        it to disk."""
         if self._hash is not None:
             self.md5 = self._hash.close()
         if error is None:
@@ -163,7 +183,7 @@ class Output:
 
 @dataclass(frozen=True)
 class ArrayFile:
-    """File of one array: plain values, after a header if the name ends in `.npy`."""
+    """File of an array: plain values, after a header if the name ends in `.npy`."""
 
     name: str
     values: Values
@@ -172,7 +192,8 @@ class ArrayFile:
     def _header(self) -> bytes:
         if not self.name.endswith(".npy"):
             return b""
-        # NumPy before 2 cannot map an array without elements whose header ends at a page.
+        # NumPy before 2 cannot map an array without elements whose header ends at a
+        # page.
         to = ALIGNMENT if self.values.count else 128
         return padded_header(np.dtype(self.values.dtype), self.values.shape, to)
 
@@ -214,7 +235,8 @@ class LinkFile:
 
 
 class Content(Protocol):
-    """One file of an export: its name within the folder, and its bytes within a few KiB."""
+    """One file of an export: its name within the folder, and its bytes within a few
+    KiB."""
 
     @property
     def name(self) -> str:
@@ -230,14 +252,15 @@ class Content(Protocol):
 
 @dataclass(frozen=True)
 class DigestFile:
-    """JSON file of the MD5 digests of all files before it, by their paths, which begin with the folder's path as the
-    caller gave it."""
+    """JSON file of the MD5 digests of all files before it, by their paths, which begin
+    with the folder's path as the caller gave it."""
 
     name: str
     nbytes: int = 0  # small, and known at the end
 
     def text(self, folder: Path, digests: Mapping[str, str]) -> TextFile:
-        """Return the file of these digests, which are given by the files' names within `folder`."""
+        """Return the file of these digests, which are given by the files' names within
+        `folder`."""
         found = {str(folder / name): digest for name, digest in digests.items()}
         return TextFile(self.name, json.dumps(found, indent=4))
 
@@ -253,18 +276,24 @@ def stored(dataset: Dataset, part: Part, dtype: str = "") -> Values:
 
 
 def class_count(dataset: Dataset) -> File:
-    """Declare a file of the number of classes, which may be more than the labels tell."""
-    return ArrayFile("num_classes.npy", Values("int64", (), lambda: [np.array([dataset.num_classes])]))
+    """Declare a file of the number of classes, which may exceed the largest label."""
+    return ArrayFile(
+        "num_classes.npy",
+        Values("int64", (), lambda: [np.array([dataset.num_classes])]),
+    )
 
 
 def pieces(dataset: Dataset, part: Part) -> Iterator[Array]:
-    """Yield the values of a part in order, in flat pieces, read past the page cache, ahead of the caller.
+    """Yield the values of a part in order, in flat pieces, read past the page cache,
+    ahead of the caller.
 
     Raises:
-        DatasetError: the file's content differs from its digest in the manifest (after the last piece).
+        DatasetError: the file's content differs from its digest in the manifest (after
+            the last piece).
         DataIOError: the file cannot be read, or ends early.
     """
-    entry, path = dataset.manifest.files[part], dataset.file(part)
+    entry = dataset.manifest.files[part]
+    path = dataset.file(part)
     with path.open("rb") as file:
         digest = xxhash.xxh3_64(file.read(entry.data_offset))
     for piece in _direct_pieces(path, entry.data_offset, entry.bytes):
@@ -272,13 +301,17 @@ def pieces(dataset: Dataset, part: Part) -> Iterator[Array]:
         yield piece.view(entry.dtype)
     if digest.hexdigest() != entry.xxh3:
         fault = f"{path} is corrupted: XXH3 {digest.hexdigest()}, {entry.xxh3} expected"
-        raise DatasetError(fault, "`outcore data verify` names every fault; make or import it again")
+        raise DatasetError(
+            fault, "`outcore data verify` names every fault; make or import it again"
+        )
 
 
 def checked_map(dataset: Dataset, part: Part) -> Array:
-    """Map a part for values that are not wanted in order, and read it once to compare its digest. Raises as `pieces`.
+    """Map a part for values that are not wanted in order, and read it once to compare
+    its digest. Raises as `pieces`.
 
-    It is mapped first: a file that replaces this one meanwhile is not the mapped one, and has another digest.
+    It is mapped first: a file that replaces this one meanwhile is not the mapped one,
+    and has another digest.
     """
     values = dataset.memmap(part)
     for _ in pieces(dataset, part):
@@ -286,31 +319,38 @@ def checked_map(dataset: Dataset, part: Part) -> Array:
     return values
 
 
-def _direct_pieces(path: Path, begin: int, end: int) -> Iterator[npt.NDArray[np.uint8]]:
-    """Yield the bytes of a file from `begin` (a multiple of 4096) to `end`, in order, with six reads in flight beside
-    the piece in use; each is valid until the next. Raises DataIOError where the file cannot be read, or ends early."""
+def _direct_pieces(path: Path, begin: int, end: int) -> Iterator[UInt8Array]:
+    """Yield the bytes of a file from `begin` (a multiple of 4096) to `end`, in order,
+    with six reads in flight beside the piece in use; each is valid until the next.
+    Raises DataIOError where the file cannot be read, or ends early."""
     memory = aligned_empty((_AHEAD + 1) * PIECE_BYTES).reshape(_AHEAD + 1, PIECE_BYTES)
     handle = open_direct(path, os.O_RDONLY)
 
-    def read(number: int, at: int) -> npt.NDArray[np.uint8]:
+    def read(number: int, at: int) -> UInt8Array:
         size = min(PIECE_BYTES, end - at)
-        place, whole = memory[number % (_AHEAD + 1)], size // PAGE * PAGE
+        place = memory[number % (_AHEAD + 1)]
+        whole = size // PAGE * PAGE
         read_at(handle, place[:whole], at, path)
         if whole < size:  # a direct read takes whole pages
             rest = np.fromfile(path, np.uint8, size - whole, offset=at + whole)
             if len(rest) < size - whole:
                 raise io_failed(path, at + whole, 0)
             place[whole:size] = rest
-        found: npt.NDArray[np.uint8] = place[:size]
+        found: UInt8Array = place[:size]
         return found
 
     with ThreadPoolExecutor(_AHEAD, thread_name_prefix="export-read") as threads:
         begins = enumerate(range(begin, end, PIECE_BYTES))
-        ahead = deque(threads.submit(read, *one) for one in itertools.islice(begins, _AHEAD))
+        ahead = deque(
+            threads.submit(read, *begin) for begin in itertools.islice(begins, _AHEAD)
+        )
         try:
             while ahead:
                 piece = ahead.popleft().result()
-                ahead.extend(threads.submit(read, *one) for one in itertools.islice(begins, 1))
+                ahead.extend(
+                    threads.submit(read, *begin)
+                    for begin in itertools.islice(begins, 1)
+                )
                 yield piece
         finally:
             threads.shutdown(wait=True, cancel_futures=True)
@@ -318,9 +358,12 @@ def _direct_pieces(path: Path, begin: int, end: int) -> Iterator[npt.NDArray[np.
 
 
 def write_folder(files: Sequence[File], target: Path, progress: Progress) -> int:
-    """Write the files as the folder `target`, whole or not at all; return their bytes. Raises as `export_dataset`."""
-    given, target = target, target.absolute()
-    root, total = target.parent, sum(file.nbytes for file in files)
+    """Write the files as the folder `target`, whole or not at all; return their bytes.
+    Raises as `export_dataset`."""
+    given = target
+    target = target.absolute()
+    root = target.parent
+    total = sum(file.nbytes for file in files)
     needed = total + _SPARE_BYTES + 2 * PAGE * len(files)
     done = 0
 
@@ -348,7 +391,8 @@ def write_folder(files: Sequence[File], target: Path, progress: Progress) -> int
         if isinstance(error, DataIOError):
             raise
         fix = "choose another --out, in a folder that can be written"
-        raise DatasetError.from_os(error, f"{target} cannot be written", fix) from None
+        fault = f"{target} cannot be written"
+        raise DatasetError.from_os(error, fault, fix) from None
     return total
 
 
@@ -377,13 +421,15 @@ def _refuse_inside_a_dataset(target: Path) -> None:
 
 
 def _exists(target: Path) -> DatasetError:
-    return DatasetError(f"{target} exists already", "remove it, or choose another --out")
+    return DatasetError(
+        f"{target} exists already", "remove it, or choose another --out"
+    )
 
 
 def _no_space(target: Path, needed: int) -> DatasetError:
     root = target.parent
-    return DatasetError(
-        f"no space for the export {target.name!r}: it needs {format_bytes(needed)} ({needed} bytes) in {root}, "
-        f"{format_bytes(free_bytes(root))} are free",
-        "free some, or choose another --out",
+    fault = (
+        f"no space for the export {target.name!r}: it needs {format_bytes(needed)} "
+        f"({needed} bytes) in {root}, {format_bytes(free_bytes(root))} are free"
     )
+    return DatasetError(fault, "free some, or choose another --out")

@@ -1,4 +1,5 @@
-"""Files of an export that `torch.load` reads, written as streams: their tensors may exceed memory."""
+"""Files of an export that `torch.load` reads, written as streams: their tensors may
+exceed memory."""
 
 from __future__ import annotations
 
@@ -23,7 +24,8 @@ class TorchFile:
 
     Attributes:
         content: object of plain data; `Values` in it become tensors.
-        renamed: class of a stand-in in `content` -> module and name by which the reader knows it.
+        renamed: class of a stand-in in `content` -> module and name by which the reader
+            knows it.
     """
 
     name: str
@@ -38,7 +40,9 @@ class TorchFile:
         data = stream.getvalue()
         for kind, (module, name) in {**_TORCH, **self.renamed}.items():
             # Protocol 2 names a class by two lines of text.
-            data = data.replace(f"c{kind.__module__}\n{kind.__qualname__}\n".encode(), f"c{module}\n{name}\n".encode())
+            stand_in = f"c{kind.__module__}\n{kind.__qualname__}\n"
+            known = f"c{module}\n{name}\n"
+            data = data.replace(stand_in.encode(), known.encode())
         return data, pickler.tensors
 
     @property
@@ -47,10 +51,12 @@ class TorchFile:
         return _TORCH_BYTES + sum(values.nbytes for values in self._pickled()[1])
 
     def write(self, out: Output) -> None:
-        """Write the content: an archive whose members have their checksums behind them, since it cannot be sought."""
+        """Write the content: an archive whose members have their checksums behind them,
+        since it cannot be sought."""
         data, tensors = self._pickled()
         with zipfile.ZipFile(cast(IO[bytes], out), "w") as archive:
-            # Members of the same date in every export: a graph has the same bytes whenever it is exported.
+            # Members of the same date in every export: a graph has the same bytes
+            # whenever it is exported.
             archive.writestr(zipfile.ZipInfo("archive/data.pkl"), data)
             archive.writestr(zipfile.ZipInfo("archive/byteorder"), sys.byteorder)
             for number, values in enumerate(tensors):
@@ -69,7 +75,8 @@ class _Storage:
 
 
 class _Ints:
-    """Stand-in of torch's class of int32 memory: torch itself, 130 MiB in memory, is not needed to name it."""
+    """Stand-in of torch's class of int32 memory: torch itself, 130 MiB in memory, is
+    not needed to name it."""
 
 
 class _Longs:
@@ -101,10 +108,12 @@ class _Pickler(pickle.Pickler):
         self.tensors: list[Values] = []
 
     def reducer_override(self, value: Any) -> Any:
-        """Return the call that makes a tensor of `Values`; other objects are pickled as usual."""
+        """Return the call that makes a tensor of `Values`; other objects are pickled as
+        usual."""
         if not isinstance(value, Values):
             return NotImplemented
-        strides = tuple(math.prod(value.shape[axis + 1 :]) for axis in range(len(value.shape)))
+        axes = range(1, len(value.shape) + 1)
+        strides = tuple(math.prod(value.shape[axis:]) for axis in axes)
         return _tensor, (_Storage(value), 0, value.shape, strides, False, OrderedDict())
 
     def persistent_id(self, value: Any) -> Any:
@@ -112,4 +121,10 @@ class _Pickler(pickle.Pickler):
         if not isinstance(value, _Storage):
             return None
         self.tensors.append(value.values)
-        return "storage", _STORAGES[value.values.dtype], str(len(self.tensors) - 1), "cpu", value.values.count
+        return (
+            "storage",
+            _STORAGES[value.values.dtype],
+            str(len(self.tensors) - 1),
+            "cpu",
+            value.values.count,
+        )

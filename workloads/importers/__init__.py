@@ -1,4 +1,5 @@
-"""Importers of graphs: published ones (`.npz`, SNAP, OGB, IGB), PyG's `Data`, GraphBolt, Parquet, folders of arrays."""
+"""Importers of graphs: published graphs (`.npz`, SNAP, OGB, IGB), PyG's `Data`,
+GraphBolt, Parquet, folders of arrays."""
 
 from __future__ import annotations
 
@@ -17,10 +18,11 @@ FORMATS = ("npz", "snap", "ogb", "igb", "pyg", "graphbolt", "parquet", "arrays")
 
 
 def importer(format_name: str) -> Importer:
-    """Return the function that opens a graph of the format (and raises DatasetError and InputError); raises InputError
-    where the format is unknown."""
+    """Return the function that opens a graph of the format (and raises DatasetError and
+    InputError); raises InputError where the format is unknown."""
     if format_name not in FORMATS:
-        raise InputError(f"--format is {format_name!r}, which is none of {', '.join(FORMATS)}", "choose one of them")
+        fault = f"--format is {format_name!r}, which is none of {', '.join(FORMATS)}"
+        raise InputError(fault, "choose one of them")
     # Late, since each needs packages of its own (pandas, scipy).
     module = importlib.import_module(f"workloads.importers.{format_name}")
     found: Importer = getattr(module, f"open_{format_name}")

@@ -1,12 +1,11 @@
-"""Folders of arrays, `NAME.npy` or `NAME.pt` each, under the names of PyG's `Data` or of neighbour lists in CSC."""
+"""Folders of arrays, `NAME.npy` or `NAME.pt` each, under the names of PyG's `Data` or
+of neighbour lists in CSC."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
-import numpy.typing as npt
-
+from workloads.arraytypes import Array
 from workloads.errors import InputError, require
 from workloads.importers.packed import refuse_packed_as
 from workloads.importers.seen import (
@@ -23,7 +22,7 @@ from workloads.importers.seen import (
 from workloads.importers.source import (
     GraphSource,
     ImportOptions,
-    IntArray,
+    SplitIds,
     as_array,
     check_csc,
     clean_labels,
@@ -37,13 +36,12 @@ from workloads.importers.source import (
     named_nodes,
     split_ids,
     split_use,
+    stated_classes,
     table_source,
-    told_classes,
     weight_source,
 )
 from workloads.manifest import MAX_NODES
 
-Array = npt.NDArray[Any]
 _ENDINGS = (".npy", ".pt")
 _NAMES = {
     "edges": ("edge_index",),
@@ -60,24 +58,31 @@ _NAMES = {
 
 
 def open_arrays(path: Path, options: ImportOptions) -> GraphSource:
-    """Read a folder of `.npy` files or of tensors that `torch.save` wrote; they are mapped, so they may exceed memory.
+    """Read a folder of `.npy` files or of tensors that `torch.save` wrote; they are
+    mapped, so they may exceed memory.
 
-    Edges: `edge_index` [2, E] (source above destination), or `indptr` [N + 1] and `indices` [E], each node's
-    in-neighbours. Features `x` [N, D], labels `y` [N] and `num_classes` if there are more than those, a split as mask
-    [N] or as ids, `edge_weight` [E], `num_nodes`, `ids` [N], the nodes' original ids; other usual names are known too,
-    and a note names other files. Raises DatasetError where a file is damaged, InputError where edges are missing or
-    arrays contradict each other.
+    Edges: `edge_index` [2, E] (source above destination), or `indptr` [N + 1] and
+    `indices` [E], each node's in-neighbours. Features `x` [N, D], labels `y` [N] and
+    `num_classes` if it is larger, a split as mask [N] or as ids,
+    `edge_weight` [E], `num_nodes`, `ids` [N], the nodes' original ids; other usual
+    names are known too, and a note names other files. Raises DatasetError where a file
+    is damaged, InputError where edges are missing or arrays contradict each other.
     """
-    require(path.is_dir(), f"{path} is no folder", "give the folder of the .npy or .pt files")
+    fault = f"{path} is no folder"
+    require(path.is_dir(), fault, "give the folder of the .npy or .pt files")
     files = [file for file in sorted(path.iterdir()) if file.suffix in _ENDINGS]
     found: dict[str, Array] = {}
     name: dict[str, str] = {}
     for part, names in _NAMES.items():
         there = [file for file in files if file.stem in names]
-        fault = f"{path} holds {' and '.join(file.name for file in there)}, which mean the same"
+        fault = (
+            f"{path} holds {' and '.join(file.name for file in there)}, which mean the "
+            "same"
+        )
         require(len(there) < 2, fault, "remove all but one")
         if there:
-            found[part], name[part] = _mapped(there[0]), str(there[0])
+            found[part] = _mapped(there[0])
+            name[part] = str(there[0])
             continue
         for packed in (f"{stem}{ending}" for stem in names for ending in _ENDINGS):
             refuse_packed_as(path / packed)
@@ -85,36 +90,53 @@ def open_arrays(path: Path, options: ImportOptions) -> GraphSource:
     uses: dict[str, str] = {}  # part -> use
     if "edges" in found:
         lists = next((name[part] for part in ("indptr", "indices") if part in name), "")
-        require(not lists, f"{edges_name} and {lists} both hold the edges", "remove the one or the other")
+        fault = f"{edges_name} and {lists} both hold the edges"
+        require(not lists, fault, "remove one of them")
         edges = edge_array_source(found["edges"], edges_name, columns=False)
-        num_edges, num_nodes = found["edges"].shape[1], 0
+        num_edges = found["edges"].shape[1]
+        num_nodes = 0
         uses["edges"] = edges_use(found["edges"].shape)
     elif "indptr" in found and "indices" in found:
         num_nodes = check_csc(found["indptr"], found["indices"], str(path))
-        edges, num_edges = csc_edges(found["indptr"], found["indices"]), len(found["indices"])
+        edges = csc_edges(found["indptr"], found["indices"])
+        num_edges = len(found["indices"])
         uses |= {"indptr": "pointers of neighbour lists", "indices": "in-neighbours"}
     else:
-        raise InputError(f"{path} holds no edges", "give edge_index, or indptr and indices, as .npy or .pt files")
+        raise InputError(
+            f"{path} holds no edges",
+            "give edge_index, or indptr and indices, as .npy or .pt files",
+        )
     features = None
     if "features" in found:
         features = table_source(found["features"], name["features"])
         uses["features"] = features_use(features, found["features"].dtype)
     if "nodes" in found:
         given = count_of(found["nodes"], MAX_NODES, name["nodes"])
-        fault = f"{name['nodes']} is {given}, but the edges are those of {num_nodes} nodes"
-        require(num_nodes in (0, given), fault, f"give {num_nodes}, or leave it out")
+        fault = (
+            f"{name['nodes']} is {given}, but the neighbour lists have {num_nodes} "
+            "nodes"
+        )
+        fix = f"give {num_nodes}, or leave it out"
+        require(num_nodes in (0, given), fault, fix)
         num_nodes = given
         uses["nodes"] = "number of nodes"
-    num_nodes = num_nodes or (features.num_rows if features else found["labels"].size if "labels" in found else 0)
+    num_nodes = num_nodes or (
+        features.num_rows
+        if features
+        else found["labels"].size
+        if "labels" in found
+        else 0
+    )
     num_nodes = num_nodes or named_nodes(edges, edges_name)
-    labels, num_classes = None, 0
+    labels = None
+    num_classes = 0
     if "labels" in found:
         labels, num_classes = clean_labels(found["labels"], num_nodes, name["labels"])
         uses["labels"] = "labels"
     if "classes" in found:
-        num_classes = told_classes(found["classes"], num_classes, name["classes"])
+        num_classes = stated_classes(found["classes"], num_classes, name["classes"])
         uses["classes"] = "number of classes"
-    splits: dict[str, IntArray] = {}
+    splits: SplitIds = {}
     for part in SPLITS:
         stem = Path(name.get(part, "")).stem
         splits[part] = split_ids(found.get(part), num_nodes, name.get(part, ""), stem)
@@ -127,7 +149,10 @@ def open_arrays(path: Path, options: ImportOptions) -> GraphSource:
     ids = None
     if "ids" in found:
         fault = f"{name['ids']} is {found['ids'].dtype} {list(found['ids'].shape)}"
-        fix = f"give the original id of every node, integers [{num_nodes}], or leave it out"
+        fix = (
+            f"give the original id of every node, integers [{num_nodes}], or leave it "
+            "out"
+        )
         require(holds_ids(found["ids"], num_nodes), fault, fix)
         ids = id_source(found["ids"], name["ids"])
         uses["ids"] = ORIGINAL_IDS
@@ -149,7 +174,7 @@ def open_arrays(path: Path, options: ImportOptions) -> GraphSource:
 
 
 def _mapped(file: Path) -> Array:
-    """Map one array; no code of a file is run."""
+    """Map an array; no code of a file is run."""
     if file.suffix == ".npy":
         return load_array(file)
     import pickle
@@ -157,9 +182,14 @@ def _mapped(file: Path) -> Array:
     import torch
 
     try:
-        tensor = load_torch(file, "is no tensor that torch.save wrote", weights_only=True)
+        tensor = load_torch(
+            file, "is no tensor that torch.save wrote", weights_only=True
+        )
     except pickle.UnpicklingError:
         tensor = None
     if not isinstance(tensor, torch.Tensor):
-        raise InputError(f"{file} holds no dense tensor of numbers", "save one tensor alone: torch.save(tensor, PATH)")
+        raise InputError(
+            f"{file} holds no dense tensor of numbers",
+            "save one tensor alone: torch.save(tensor, PATH)",
+        )
     return as_array(tensor, str(file))

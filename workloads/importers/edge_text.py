@@ -1,11 +1,12 @@
-"""Parser of text edge lists: two ids a line, parsed exactly, every line accounted for, in bounded memory."""
+"""Parser of text edge lists: two ids a line, parsed exactly, every line accounted for,
+in bounded memory."""
 
 from __future__ import annotations
 
 import codecs
 import io
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,12 +15,14 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from workloads.arraytypes import Int64Array, UInt8Array
 from workloads.errors import InputError
 from workloads.importers.edge_header import EdgeHeader, read_header
 from workloads.importers.packed import DAMAGE, unpacked
-from workloads.importers.source import EDGES_A_CHUNK, EdgeChunk, IntArray, reading
+from workloads.importers.source import EDGES_A_CHUNK, EdgeChunk, reading
+from workloads.progress import Progress, no_progress
 
-Bytes = npt.NDArray[np.uint8]
+Bytes = UInt8Array
 MAX_ID = (1 << 63) - 1
 _BLOCK_BYTES = 1 << 18  # arrays of a block's lines stay in the processor's cache
 _LONGEST_LINE = 1 << 20
@@ -34,7 +37,8 @@ _ENCODINGS = (  # UTF-32 first: its mark begins like that of UTF-16
 )
 # A comment with the word, or a whole column of it, as Gephi writes for each edge.
 _UNDIRECTED = re.compile(
-    rb"""^(?:[ \t]*[#%].*\bundirected\b|.*[\t,;]["']?undirected["']?(?=[\t,;]|$)).*""", re.IGNORECASE | re.MULTILINE
+    rb"""^(?:[ \t]*[#%].*\bundirected\b|.*[\t,;]["']?undirected["']?(?=[\t,;]|$)).*""",
+    re.IGNORECASE | re.MULTILINE,
 )
 _ENDS_LINE = np.isin(np.arange(256), list(b"#%\n"))  # by character
 
@@ -48,14 +52,17 @@ class EdgeText:
     num_lines: int = 0
     num_edges: int = 0
     num_wide: int = 0  # lines of more than two columns
-    further: str = ""  # what the first of them holds behind the ids
+    further: str = ""  # text behind the ids in the first of these lines
     largest: int = -1  # largest id
-    undirected: str = ""  # first line that states an undirected edge or graph: a comment, or a column of types
+    # first line that states an undirected edge or graph: a comment, or a column of
+    # types
+    undirected: str = ""
 
     @classmethod
     def open(cls, path: Path) -> EdgeText:
-        """Read the header; raises DatasetError where the file is missing or damaged, InputError where it is packed in
-        a way that cannot be read or is of another format."""
+        """Read the header; raises DatasetError where the file is missing or damaged,
+        InputError where it is packed in a way that cannot be read or is of another
+        format."""
         begin = b""
         header = EdgeHeader()
         with _opened(path) as raw:
@@ -66,11 +73,12 @@ class EdgeText:
                     break
         return cls(path, header)
 
-    def pairs(self, progress: Callable[[str, float], None] = lambda stage, fraction: None) -> Iterator[IntArray]:
+    def pairs(self, progress: Progress = no_progress) -> Iterator[Int64Array]:
         """Yield the edges, int64 [n, 2], in the order of their lines.
 
-        Raises DatasetError for damaged compression, InputError with the number of the first line that is neither an
-        edge, a comment nor empty: an id is digits alone, at most `MAX_ID`.
+        Raises DatasetError for damaged compression, InputError with the number of the
+        first line that is neither an edge, a comment nor empty: an id is digits alone,
+        at most `MAX_ID`.
         """
         self.num_lines = self.num_edges = self.num_wide = 0
         offset = 0
@@ -81,7 +89,8 @@ class EdgeText:
                 offset += len(block)
                 self.undirected = self.undirected or _undirected_line(block)
                 if 0 <= at < len(block):
-                    block = block[:at] + b"#" + block[at + 1 :]  # the names of the columns: a comment
+                    # the names of the columns: a comment
+                    block = block[:at] + b"#" + block[at + 1 :]
                 found = self._parse(block)
                 if len(found):
                     self.largest = max(self.largest, int(found.max()))
@@ -89,24 +98,39 @@ class EdgeText:
                 progress("reading text", raw.tell() / size)
 
     def notes(self) -> list[str]:
-        """Return notes on the lines that are no edges, and on columns that were left out."""
+        """Return notes on the lines that are no edges, and on columns that were left
+        out."""
         found = []
         if self.header.columns:
-            found.append(f"edges lead from column {self.header.columns[0]} to column {self.header.columns[1]}")
+            found.append(
+                f"edges lead from column {self.header.columns[0]} to column "
+                f"{self.header.columns[1]}"
+            )
         if self.num_wide:
             names = ", ".join(self.header.columns[2:])
             named = f" ({names[:100]})" if names else ""
-            note = f"columns behind the two ids left out{named}: {self.further!r} and the like in {self.num_wide} lines"
-            weights = re.match(r"-?[0-9]*\.?[0-9]+([eE][-+]?[0-9]+)?(?=[\s,;]|$)", self.further)
-            found.append(f"{note}; to keep weights, import arrays or parquet" if weights else note)
+            note = (
+                f"columns behind the two ids left out{named}: {self.further!r} and the "
+                f"like in {self.num_wide} lines"
+            )
+            weights = re.match(
+                r"-?[0-9]*\.?[0-9]+([eE][-+]?[0-9]+)?(?=[\s,;]|$)", self.further
+            )
+            found.append(
+                f"{note}; to keep weights, import arrays or parquet"
+                if weights
+                else note
+            )
         return found
 
-    def _parse(self, block: bytes) -> IntArray:
-        """Return the edges of whole lines, int64 [n, 2], and count lines, edges and wide lines."""
+    def _parse(self, block: bytes) -> Int64Array:
+        """Return the edges of whole lines, int64 [n, 2], and count lines, edges and
+        wide lines."""
         text = np.frombuffer(block, dtype=np.uint8)
         ends = np.flatnonzero(text == _NEWLINE)
         begins = _skip_blanks(text, np.concatenate([[0], ends[:-1] + 1]))
-        lines = np.flatnonzero(~_ENDS_LINE.take(text.take(begins)))  # neither empty nor comments
+        # neither empty nor comments
+        lines = np.flatnonzero(~_ENDS_LINE.take(text.take(begins)))
         source, at, source_sound = _numbers(text, begins[lines])
         behind = _skip_blanks(text, at)
         if self.header.separator:
@@ -139,30 +163,43 @@ class EdgeText:
         """Raise InputError for a line that is not an edge."""
         shown = line[:60].decode("utf-8", "replace").strip()
         if "\ufffd" in shown or not shown.replace("\t", "").isprintable():
-            raise InputError(f"{self.path}, line {number} is not text", "write two ids a line, as UTF-8 text")
-        separator = {"": "blanks", ",": "commas", ";": "semicolons"}[self.header.separator]
-        fix = f"write two ids a line, of digits 0 to 9 alone, separated by {separator} as in the first line"
+            fault = f"{self.path}, line {number} is not text"
+            raise InputError(fault, "write two ids a line, as UTF-8 text")
+        separator = {"": "blanks", ",": "commas", ";": "semicolons"}[
+            self.header.separator
+        ]
+        fix = (
+            f"write two ids a line, of digits 0 to 9 alone, separated by {separator} "
+            "as in the first line"
+        )
         if re.search(rb"[0-9]{19}", line):
-            fix = f"write two ids a line, each of at most {_MOST_DIGITS} digits and at most {MAX_ID}"
-        raise InputError(f"{self.path}, line {number}: {shown!r} is not an edge", fix)
+            fix = (
+                f"write two ids a line, each of at most {_MOST_DIGITS} digits and at "
+                f"most {MAX_ID}"
+            )
+        fault = f"{self.path}, line {number}: {shown!r} is not an edge"
+        raise InputError(fault, fix)
 
 
 def _undirected_line(block: bytes) -> str:
-    """Return the first line that states an undirected edge or graph; empty without one."""
+    """Return the first line that states an undirected edge or graph; empty without
+    one."""
     found = _UNDIRECTED.search(block) if b"undirected" in block.lower() else None
     return found[0].decode("utf-8", "backslashreplace").strip() if found else ""
 
 
 def edge_chunks(path: Path, fix: str = "give two ids a line") -> Iterator[EdgeChunk]:
-    """Yield the edges of a file of two columns without header in chunks of `EDGES_A_CHUNK`; raises the errors of
-    `EdgeText`, and InputError with `fix` for further columns or a header."""
+    """Yield the edges of a file of two columns without header in chunks of
+    `EDGES_A_CHUNK`; raises the errors of `EdgeText`, and InputError with `fix` for
+    further columns or a header."""
     text = EdgeText.open(path)
     if text.header.columns:
         raise InputError(f"{path} begins with the names of columns", "remove this line")
-    kept: list[IntArray] = []
+    kept: list[Int64Array] = []
     for pairs in text.pairs():
         if text.num_wide:
-            raise InputError(f"{path} has more than two columns, such as {text.further!r}", fix)
+            fault = f"{path} has more than two columns, such as {text.further!r}"
+            raise InputError(fault, fix)
         kept.append(pairs)
         if sum(map(len, kept)) >= EDGES_A_CHUNK:
             whole = np.concatenate(kept)
@@ -176,14 +213,18 @@ def edge_chunks(path: Path, fix: str = "give two ids a line") -> Iterator[EdgeCh
 @contextmanager
 def _opened(path: Path) -> Iterator[io.FileIO]:
     """Open the file; errors of reading it within the block become DatasetErrors."""
-    with reading(path, "is truncated or corrupted", DAMAGE), path.open("rb", buffering=0) as raw:
+    with (
+        reading(path, "is truncated or corrupted", DAMAGE),
+        path.open("rb", buffering=0) as raw,
+    ):
         yield raw
 
 
 def _line_blocks(stream: io.BufferedReader[Any], path: Path) -> Iterator[bytes]:
     """Yield the text in blocks of whole lines, UTF-8 and each line ended by a newline.
 
-    Raises InputError for a line longer than `_LONGEST_LINE`, and for UTF-16 or UTF-32 that is not whole.
+    Raises InputError for a line longer than `_LONGEST_LINE`, and for UTF-16 or UTF-32
+    that is not whole.
     """
     mark = stream.peek(4)
     encoding = next((name for begin, name in _ENCODINGS if mark.startswith(begin)), "")
@@ -199,13 +240,21 @@ def _line_blocks(stream: io.BufferedReader[Any], path: Path) -> Iterator[bytes]:
             try:
                 data = decode(data, ended).encode()
             except UnicodeError:
-                raise InputError(f"{path} is not whole {encoding.upper()} text", "save it as UTF-8") from None
+                fault = f"{path} is not whole {encoding.upper()} text"
+                raise InputError(fault, "save it as UTF-8") from None
         text = rest + data
         # A carriage return at the very end may be half of a line's end.
-        cut = len(text) if ended else max(text.rfind(b"\n"), text.rfind(b"\r", 0, len(text) - 1)) + 1
-        block, rest = text[:cut], text[cut:]
+        cut = len(text)
+        if not ended:
+            newline = text.rfind(b"\n")
+            # A carriage return at the very end may be the first half of a line's end.
+            carriage = text.rfind(b"\r", 0, len(text) - 1)
+            cut = max(newline, carriage) + 1
+        block = text[:cut]
+        rest = text[cut:]
         if len(rest) > _LONGEST_LINE:
-            raise InputError(f"{path} has a line of more than {_LONGEST_LINE} bytes", "write two ids a line")
+            fault = f"{path} has a line of more than {_LONGEST_LINE} bytes"
+            raise InputError(fault, "write two ids a line")
         if b"\r" in block:
             block = block.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
         if block and not block.endswith(b"\n"):
@@ -214,7 +263,7 @@ def _line_blocks(stream: io.BufferedReader[Any], path: Path) -> Iterator[bytes]:
             yield block
 
 
-def _skip_blanks(text: Bytes, at: IntArray) -> IntArray:
+def _skip_blanks(text: Bytes, at: Int64Array) -> Int64Array:
     """Return the first positions from `at` on that hold no blank or tab."""
     while True:
         signs = text.take(at)
@@ -224,8 +273,11 @@ def _skip_blanks(text: Bytes, at: IntArray) -> IntArray:
         at = at + blank
 
 
-def _numbers(text: Bytes, begins: IntArray) -> tuple[IntArray, IntArray, npt.NDArray[np.bool_]]:
-    """Parse the digits that begin at each position: values, positions behind them, and whether each is an id."""
+def _numbers(
+    text: Bytes, begins: Int64Array
+) -> tuple[Int64Array, Int64Array, npt.NDArray[np.bool_]]:
+    """Parse the digits that begin at each position: values, positions behind them, and
+    whether each is an id."""
     values = np.zeros(len(begins), dtype=np.int64)
     at = begins.copy()
     for _ in range(_MOST_DIGITS + 1):

@@ -1,4 +1,5 @@
-"""OGB folders in three layouts: text (arxiv, products), binary (papers100M), and LSC (MAG240M).
+"""OGB folders in three layouts: text (arxiv, products), binary (papers100M), and LSC
+(MAG240M).
 
 The arrays of papers100M's `.npz` file exceed memory, so they are read as streams.
 """
@@ -14,9 +15,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pandas as pd
 
+from workloads.arraytypes import Array, Int64Array
 from workloads.errors import DatasetError, InputError, require
 from workloads.importers.edge_text import edge_chunks
 from workloads.importers.npz_member import NpzMember, member_names
@@ -26,7 +27,7 @@ from workloads.importers.source import (
     TORCH_DAMAGE,
     GraphSource,
     ImportOptions,
-    IntArray,
+    SplitIds,
     as_array,
     clean_labels,
     count_of,
@@ -40,7 +41,8 @@ from workloads.importers.source import (
 )
 from workloads.manifest import MAX_NODES
 
-# Datasets whose stored edges stand for both directions, from OGB's own list: the folder does not say so.
+# Datasets whose stored edges stand for both directions, by OGB's own list; their
+# folders do not record it.
 _STORED_ONCE = ("products", "proteins")
 _CITES = "paper___cites___paper"
 
@@ -48,23 +50,28 @@ _CITES = "paper___cites___paper"
 def open_ogb(path: Path, options: ImportOptions) -> GraphSource:
     """Read an OGB dataset's folder (or a folder that holds only it).
 
-    Layouts: `raw/edge.csv.gz`, `node-feat.csv.gz`, `node-label.csv.gz`, `num-node-list.csv.gz`; or `raw/data.npz` with
-    `edge_index` and `node_feat`, and `raw/node-label.npz`; each with `split/<scheme>/{train,valid,test}.csv.gz` (or
+    Layouts: `raw/edge.csv.gz`, `node-feat.csv.gz`, `node-label.csv.gz`,
+    `num-node-list.csv.gz`; or `raw/data.npz` with `edge_index` and `node_feat`, and
+    `raw/node-label.npz`; each with `split/<scheme>/{train,valid,test}.csv.gz` (or
     `split_dict.pt`). Or `processed/paper/node_feat.npy`, `node_label.npy` and
-    `processed/paper___cites___paper/edge_index.npy` with `split_dict.pt`. Raises DatasetError where files are missing,
-    truncated or corrupted, InputError for another layout or a task other than node classification on one graph.
+    `processed/paper___cites___paper/edge_index.npy` with `split_dict.pt`. Raises
+    DatasetError where files are missing, truncated or corrupted, InputError for another
+    layout or a task other than node classification on one graph.
     """
     for folder in folders(path):
         if (folder / "raw" / "edge.csv.gz").is_file():
             return _text_layout(folder, options)
         if (folder / "raw" / "data.npz").is_file():
             return _binary_layout(folder)
-        if (folder / "processed" / "paper").is_dir() and (folder / "processed" / _CITES).is_dir():
+        if (folder / "processed" / "paper").is_dir() and (
+            folder / "processed" / _CITES
+        ).is_dir():
             return _lsc_layout(folder)
-    raise InputError(
-        f"{path} has none of OGB's layouts (raw/edge.csv.gz, raw/data.npz, processed/{_CITES})",
-        "give the unpacked folder of one dataset",
+    fault = (
+        f"{path} has none of OGB's layouts (raw/edge.csv.gz, raw/data.npz, "
+        f"processed/{_CITES})"
     )
+    raise InputError(fault, "give the unpacked folder of one dataset")
 
 
 def _text_layout(folder: Path, options: ImportOptions) -> GraphSource:
@@ -74,23 +81,38 @@ def _text_layout(folder: Path, options: ImportOptions) -> GraphSource:
     edge_file = raw / "edge.csv.gz"
 
     edges = partial(edge_chunks, edge_file)
-    features, feature_file = None, raw / "node-feat.csv.gz"
+    features = None
+    feature_file = raw / "node-feat.csv.gz"
     if feature_file.is_file():
         first = next(_frames(feature_file, 1, np.float32), None)
         if first is None:
             raise DatasetError(f"{feature_file} holds no features", "download it again")
         shape = (num_nodes, first.shape[1])
-        features = feature_source(shape, np.float32, lambda rows: _frames(feature_file, rows, np.float32))
+        features = feature_source(
+            shape, np.float32, lambda rows: _frames(feature_file, rows, np.float32)
+        )
     label_file = raw / "node-label.csv.gz"
     labels, num_classes = clean_labels(_csv(label_file), num_nodes, str(label_file))
     splits, notes, uses = _splits(folder)
-    uses |= {raw / "num-node-list.csv.gz": "number of nodes", edge_file: "edges", label_file: "labels"}
+    uses |= {
+        raw / "num-node-list.csv.gz": "number of nodes",
+        edge_file: "edges",
+        label_file: "labels",
+    }
     if features is not None:
         uses[feature_file] = "features"
     notes += _files_seen(folder, uses)
     symmetric = any(name in folder.resolve().name for name in _STORED_ONCE)
     return GraphSource(
-        num_nodes, edges, features, labels, num_classes, splits, symmetric, notes, edges_name=str(edge_file)
+        num_nodes,
+        edges,
+        features,
+        labels,
+        num_classes,
+        splits,
+        symmetric,
+        notes,
+        edges_name=str(edge_file),
     )
 
 
@@ -99,24 +121,42 @@ def _binary_layout(folder: Path) -> GraphSource:
     names = member_names(data)
     edge_index = NpzMember(data, "edge_index")
     edges = edge_index.edges()
-    members = {"edge_index": edges_use(edge_index.shape), "num_nodes_list": "number of nodes"}
+    members = {
+        "edge_index": edges_use(edge_index.shape),
+        "num_nodes_list": "number of nodes",
+    }
     num_nodes = _only(NpzMember(data, "num_nodes_list").load(), data)
 
     features = None
     if "node_feat" in names:
         member = NpzMember(data, "node_feat")
         if len(member.shape) != 2 or member.shape[0] != num_nodes:
-            fault = f"node_feat of {data} has shape {member.shape} for {num_nodes} nodes"
+            fault = (
+                f"node_feat of {data} has shape {member.shape} for {num_nodes} nodes"
+            )
             raise InputError(fault, "give a row for each node")
         features = member.features()
         members["node_feat"] = features_use(features, member.dtype)
     label_file = folder / "raw" / "node-label.npz"
-    labels, num_classes = clean_labels(NpzMember(label_file, "node_label").load(), num_nodes, str(label_file))
+    labels, num_classes = clean_labels(
+        NpzMember(label_file, "node_label").load(), num_nodes, str(label_file)
+    )
     splits, notes, uses = _splits(folder)
     uses |= {data: "a graph", label_file: "labels"}
-    notes += [*seen(f"arrays of {data.name}", members, names), *_files_seen(folder, uses)]
+    notes += [
+        *seen(f"arrays of {data.name}", members, names),
+        *_files_seen(folder, uses),
+    ]
     return GraphSource(
-        num_nodes, edges, features, labels, num_classes, splits, False, notes, edges_name=f"edge_index of {data}"
+        num_nodes,
+        edges,
+        features,
+        labels,
+        num_classes,
+        splits,
+        False,
+        notes,
+        edges_name=f"edge_index of {data}",
     )
 
 
@@ -126,7 +166,9 @@ def _lsc_layout(folder: Path) -> GraphSource:
     table = load_array(feature_file)
     features = table_source(table, str(feature_file))
     label_file = processed / "paper" / "node_label.npy"
-    labels, num_classes = clean_labels(load_array(label_file), features.num_rows, str(label_file))
+    labels, num_classes = clean_labels(
+        load_array(label_file), features.num_rows, str(label_file)
+    )
     edge_file = processed / _CITES / "edge_index.npy"
     edge_index = load_array(edge_file)
     edges = edge_array_source(edge_index, str(edge_file), columns=False)
@@ -141,29 +183,43 @@ def _lsc_layout(folder: Path) -> GraphSource:
     }
     notes += _files_seen(folder, uses)
     return GraphSource(
-        features.num_rows, edges, features, labels, num_classes, splits, False, notes, edges_name=str(edge_file)
+        features.num_rows,
+        edges,
+        features,
+        labels,
+        num_classes,
+        splits,
+        False,
+        notes,
+        edges_name=str(edge_file),
     )
 
 
-def _only(counts: npt.NDArray[Any], path: Path) -> int:
+def _only(counts: Array, path: Path) -> int:
     """Return the number of nodes of the only graph."""
     if counts.size != 1:
-        raise InputError(f"{path} holds {counts.size} graphs", "only node classification on one graph is supported")
+        fault = f"{path} holds {counts.size} graphs"
+        raise InputError(fault, "only node classification on one graph is supported")
     return count_of(counts, MAX_NODES, f"the number of nodes of {path}")
 
 
 def _files_seen(folder: Path, uses: dict[Path, str]) -> list[str]:
     """Return the notes of the folder's files, read or left out."""
-    return seen("files", {str(file.relative_to(folder)): use for file, use in uses.items()}, files_in(folder))
+    return seen(
+        "files",
+        {str(file.relative_to(folder)): use for file, use in uses.items()},
+        files_in(folder),
+    )
 
 
-def _splits(folder: Path) -> tuple[dict[str, IntArray] | None, list[str], dict[Path, str]]:
-    """Read the folder's only split scheme (`sales_ranking`, `time`, ...); return its splits, its note for the manifest,
-    and its files with their use."""
+def _splits(folder: Path) -> tuple[SplitIds | None, list[str], dict[Path, str]]:
+    """Read the folder's only split scheme (`sales_ranking`, `time`, ...); return its
+    splits, its note for the manifest, and its files with their use."""
     schemes = sorted(child for child in (folder / "split").glob("*") if child.is_dir())
     if not schemes:
         return None, [], {}
-    require(len(schemes) <= 1, f"{folder / 'split'} holds {len(schemes)} split schemes", "leave one of them there")
+    fault = f"{folder / 'split'} holds {len(schemes)} split schemes"
+    require(len(schemes) <= 1, fault, "keep a single scheme there")
     notes = [f"split {schemes[0].name}"]
     whole = schemes[0] / "split_dict.pt"
     if whole.is_file():
@@ -173,25 +229,37 @@ def _splits(folder: Path) -> tuple[dict[str, IntArray] | None, list[str], dict[P
     return splits, notes, {file: f"{part} ids" for part, file in files.items()}
 
 
-def _frames(path: Path, rows: int, dtype: type[np.generic]) -> Iterator[npt.NDArray[Any]]:
-    """Yield a table of numbers, [rows, columns]; a quote is no sign of its own, so that none joins lines."""
+def _frames(path: Path, rows: int, dtype: type[np.generic]) -> Iterator[Array]:
+    """Yield a table of numbers, [rows, columns]; a quote is no sign of its own, so that
+    none joins lines."""
     try:
-        with reading(path, "is truncated or corrupted", DAMAGE), path.open("rb", buffering=0) as raw:
+        with (
+            reading(path, "is truncated or corrupted", DAMAGE),
+            path.open("rb", buffering=0) as raw,
+        ):
             text = unpacked(raw, path)
             for frame in pd.read_csv(
-                text, header=None, dtype=dtype, chunksize=rows, quoting=csv.QUOTE_NONE, engine="c"
+                text,
+                header=None,
+                dtype=dtype,
+                chunksize=rows,
+                quoting=csv.QUOTE_NONE,
+                engine="c",
             ):
-                if frame.iloc[:, -1].isna().any():  # a cell without a number, or a line without the cell
+                # a cell without a number, or a line without the cell
+                if frame.iloc[:, -1].isna().any():
                     _check_widths(path, frame.shape[1])
                 yield frame.to_numpy()
     except pd.errors.EmptyDataError:
         return
     except (ValueError, OverflowError, pd.errors.ParserError) as error:
-        raise InputError(f"{path} is not a table of numbers ({reason_of(error)})", "download it again") from None
+        fault = f"{path} is not a table of numbers ({reason_of(error)})"
+        raise InputError(fault, "download it again") from None
 
 
 def _check_widths(path: Path, columns: int) -> None:
-    """Raise InputError where a line of a table has fewer cells than `columns`, which a reader fills."""
+    """Raise InputError where a line of a table has fewer cells than `columns`, which a
+    reader fills."""
     with path.open("rb", buffering=0) as raw:
         for number, line in enumerate(unpacked(raw, path), 1):
             cells = line.count(b",") + 1
@@ -199,17 +267,19 @@ def _check_widths(path: Path, columns: int) -> None:
             require(cells == columns or not line.strip(), fault, "download it again")
 
 
-def _csv(path: Path, dtype: type[np.generic] = np.float64) -> npt.NDArray[Any]:
+def _csv(path: Path, dtype: type[np.generic] = np.float64) -> Array:
     """Read a small table of numbers (as float64: NaN where a cell is empty)."""
     parts = list(_frames(path, 1 << 20, dtype))
     return np.concatenate(parts) if parts else np.empty(0, dtype=dtype)
 
 
-def _ids(path: Path) -> IntArray:
-    """Read the ids of a split, one a line, as digits: a number such as `7.0` or `1e3` is refused."""
+def _ids(path: Path) -> Int64Array:
+    """Read the ids of a split, an id a line, as digits: a number such as `7.0` or `1e3`
+    is refused."""
     table = _csv(path, np.str_)
     columns = table.shape[1] if table.ndim == 2 else 1
-    require(columns == 1, f"{path} has {columns} columns of ids", "give one id a line")
+    fault = f"{path} has {columns} columns of ids"
+    require(columns == 1, fault, "give one id a line")
     words = table.reshape(-1)
     for word in words:
         fault = f"{path} is not a table of numbers: {str(word)[:60]!r} is no id"
@@ -218,21 +288,32 @@ def _ids(path: Path) -> IntArray:
 
 
 def _array_types() -> list[Any]:
-    """List the types of pickled integer arrays: torch's list of harmless types lacks numpy's."""
+    """List the types of pickled integer arrays: torch's list of harmless types lacks
+    numpy's."""
     rebuild = np._core.multiarray._reconstruct  # type: ignore[attr-defined]
     numbers = [type(np.dtype(name)) for name in ("int64", "int32", "uint32", "uint64")]
-    return [rebuild, (rebuild, "numpy.core.multiarray._reconstruct"), np.ndarray, np.dtype, *numbers]
+    return [
+        rebuild,
+        (rebuild, "numpy.core.multiarray._reconstruct"),
+        np.ndarray,
+        np.dtype,
+        *numbers,
+    ]
 
 
-def _load_splits(path: Path) -> dict[str, npt.NDArray[np.int64]]:
-    """Load the ids of a `split_dict.pt` without running its code; OGB-LSC's test ids are `test`, or in later releases
-    as below."""
+def _load_splits(path: Path) -> SplitIds:
+    """Load the ids of a `split_dict.pt` without running its code; OGB-LSC's test ids
+    are `test`, or in later releases as below."""
     import torch  # late: it takes seconds and 200 MB, and other importers do without
 
     damage = (pickle.UnpicklingError, *TORCH_DAMAGE)
-    with reading(path, "cannot be read safely", damage), torch.serialization.safe_globals(_array_types()):
+    with (
+        reading(path, "cannot be read safely", damage),
+        torch.serialization.safe_globals(_array_types()),
+    ):
         content = torch.load(path, map_location="cpu", weights_only=True)
-    require(isinstance(content, dict), f"{path} holds no dictionary of splits", "download it again", DatasetError)
+    fault = f"{path} holds no dictionary of splits"
+    require(isinstance(content, dict), fault, "download it again", DatasetError)
     parts: dict[str, list[str]] = {"train": ["train"], "valid": ["valid"], "test": []}
     for names in (["test"], ["test-whole"], ["test-dev", "test-challenge"]):
         if all(name in content for name in names):
@@ -241,9 +322,13 @@ def _load_splits(path: Path) -> dict[str, npt.NDArray[np.int64]]:
     splits = {}
     for part, names in parts.items():
         if not names or any(name not in content for name in names):
-            raise DatasetError(f"{path} holds no {part} ids", "download it again")
-        arrays = [as_array(content[name], f"{name} of {path}").reshape(-1) for name in names]
+            fault = f"{path} holds no {part} ids"
+            raise DatasetError(fault, "download it again")
+        arrays = [
+            as_array(content[name], f"{name} of {path}").reshape(-1) for name in names
+        ]
         whole = all(ids.dtype.kind in "iu" for ids in arrays)
-        require(whole, f"{path} holds {part} ids that are no whole numbers", "download it again", DatasetError)
+        fault = f"{path} holds {part} ids that are no whole numbers"
+        require(whole, fault, "download it again", DatasetError)
         splits[part] = np.concatenate(arrays).astype(np.int64)
     return splits

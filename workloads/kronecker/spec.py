@@ -8,16 +8,14 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 import numpy as np
-import numpy.typing as npt
 
+from workloads.arraytypes import Array, DType, Int64Array, JsonDict
 from workloads.errors import BudgetError, check_choice, require
 from workloads.making.writer import TopologySink
+from workloads.progress import Progress
 from workloads.units import format_bytes
 
 Kind = Literal["rmat", "kronecker", "fractal"]
-Progress = Callable[[str, float], None]
-Int64 = npt.NDArray[np.int64]
-Int32 = npt.NDArray[np.int32]
 
 DEFAULT_MEAN_DEGREE = 20
 
@@ -26,9 +24,9 @@ DEFAULT_MEAN_DEGREE = 20
 class BaseGraph:
     """A graph to expand, in CSC by destination."""
 
-    indptr: Int64  # [N + 1]
-    indices: npt.NDArray[Any]  # int32 or int64 [E], in-neighbours
-    labels: Int64 | None = None  # [N], negative for an unlabelled node
+    indptr: Int64Array  # [N + 1]
+    indices: Array  # int32 or int64 [E], in-neighbours
+    labels: Int64Array | None = None  # [N], negative for an unlabelled node
     features: Any = None  # [N, D0], a dense array or a scipy sparse matrix, or None
     num_classes: int = 0  # 0 without labels
     name: str = "base"  # for messages and the manifest
@@ -44,38 +42,51 @@ class BaseGraph:
         return int(self.indices.shape[0])
 
 
-def choose_index_dtype(wanted: str, num_nodes: int) -> np.dtype[Any]:
-    """Choose the element type of `indices`: int32 where node ids fit, unless `int64` is wanted; raises InputError where
-    `wanted` is unknown or too narrow."""
+def choose_index_dtype(wanted: str, num_nodes: int) -> DType:
+    """Choose the element type of `indices`: int32 where node ids fit, unless `int64` is
+    wanted; raises InputError where `wanted` is unknown or too narrow."""
     check_choice("--index-dtype", wanted, ("auto", "int32", "int64"))
     fits = num_nodes <= 1 << 31
-    require(wanted != "int32" or fits, f"--index-dtype int32 cannot number {num_nodes} nodes", "choose int64")
+    fault = f"--index-dtype int32 cannot number {num_nodes} nodes"
+    require(wanted != "int32" or fits, fault, "choose int64")
     return np.dtype("int32" if fits and wanted != "int64" else "int64")
 
 
 @dataclass(frozen=True)
 class GenerateSpec:
-    """A topology to generate; equal specifications give equal bytes on every machine and number of threads
-    (`fractal`: on every machine whose SVD agrees to six digits)."""
+    """A topology to generate; equal specifications give equal bytes on every machine
+    and number of threads (`fractal`: on every machine whose SVD agrees to six
+    digits)."""
 
     kind: Kind
-    nodes: int = 0  # N (0: as base and `expand` give); `fractal` takes the next multiple of the base's
-    edges: int = 0  # E (0: the default), exact for `rmat`; about for `kronecker`, and for `fractal` without a base
-    expand: int = 0  # number of copies of the base graph (`kronecker`, `fractal`; 0: as `nodes` gives)
+    # N (0: as base and `expand` give); `fractal` takes the next multiple of the base's
+    nodes: int = 0
+    # E (0: the default), exact for `rmat`; about for `kronecker`, and for `fractal`
+    # without a base
+    edges: int = 0
+    # number of copies of the base graph (`kronecker`, `fractal`; 0: as `nodes` gives)
+    expand: int = 0
     seed: int = 0  # of every draw, 0 to 2^64 - 1
-    max_memory: int = 1 << 30  # most bytes of the generation, base graph included, interpreter not
-    index_dtype: str = "auto"  # `int32`, `int64`, or `auto` for the smallest that holds N
-    base: BaseGraph | None = None  # the graph to expand; without one, an R-MAT graph without duplicates is drawn
-    # Number of classes to plant into R-MAT graphs (`rmat`, and the base that `kronecker` draws): six edges in ten then
-    # stay within a class, so that labels agree along edges. 0: plain Graph500.
+    # most bytes of the generation, base graph included, interpreter not
+    max_memory: int = 1 << 30
+    # `int32`, `int64`, or `auto` for the smallest that holds N
+    index_dtype: str = "auto"
+    # graph to expand; None: an R-MAT graph without duplicates is drawn
+    base: BaseGraph | None = None
+    # Number of classes to plant into R-MAT graphs (`rmat`, and the base that
+    # `kronecker` draws): six edges in ten then stay within a class, so that labels
+    # agree along edges. 0: plain Graph500.
     communities: int = 0
     threads: int = 0  # 0: one a processor
 
     def __post_init__(self) -> None:
         for name in ("nodes", "edges", "expand"):
-            require(getattr(self, name) >= 0, f"--{name} is {getattr(self, name)}", "give at least 1")
-        require(0 <= self.communities < 1 << 20, f"communities is {self.communities}", "give 0 to 1048575")
-        require(0 <= self.seed < 1 << 64, f"--seed is {self.seed}", "give a number from 0 to 2^64 - 1")
+            fault = f"--{name} is {getattr(self, name)}"
+            require(getattr(self, name) >= 0, fault, "give at least 1")
+        fault = f"communities is {self.communities}"
+        require(0 <= self.communities < 1 << 20, fault, "give 0 to 1048575")
+        fault = f"--seed is {self.seed}"
+        require(0 <= self.seed < 1 << 64, fault, "give a number from 0 to 2^64 - 1")
         choose_index_dtype(self.index_dtype, 1)
 
     @property
@@ -83,45 +94,60 @@ class GenerateSpec:
         """Number of threads to use."""
         return self.threads or len(os.sched_getaffinity(0))
 
-    def dtype_for(self, num_nodes: int) -> np.dtype[Any]:
+    def dtype_for(self, num_nodes: int) -> DType:
         """Choose the element type of `indices`, as `choose_index_dtype`."""
         return choose_index_dtype(self.index_dtype, num_nodes)
 
     def copies_of(self, base: BaseGraph) -> int:
-        """Return the number of copies of a given base graph; raises InputError where neither `expand` nor `nodes` is
-        given."""
-        require(self.expand or self.nodes, "an expansion needs a size", "give --expand K or --nodes N")
+        """Return the number of copies of a given base graph; raises InputError where
+        neither `expand` nor `nodes` is given."""
+        valid = self.expand or self.nodes
+        require(valid, "an expansion needs a size", "give --expand K or --nodes N")
         return self.expand or -(-self.nodes // base.num_nodes)
 
     def drawn_size(self) -> tuple[int, int]:
-        """Return nodes and edges of an expansion of a base drawn for it; raises InputError where `nodes` is not
-        given."""
-        require(self.nodes, "an expansion without --base needs --nodes", "give for example --nodes 2M --edges 40M")
+        """Return nodes and edges of an expansion of a base drawn for it; raises
+        InputError where `nodes` is not given."""
+        valid = self.nodes
+        require(
+            valid,
+            "an expansion without --base needs --nodes",
+            "give for example --nodes 2M --edges 40M",
+        )
         return self.nodes, self.edges or DEFAULT_MEAN_DEGREE * self.nodes
 
     def require(self, what: str, needed: int) -> None:
-        """Check that the `needed` bytes for `what` fit `max_memory`; raises BudgetError with the bytes needed and
-        allowed."""
+        """Check that the `needed` bytes for `what` fit `max_memory`; raises BudgetError
+        with the bytes needed and allowed."""
         if needed > self.max_memory:
-            raise BudgetError(
-                f"{self.kind} generation needs {format_bytes(needed)} for {what}, --max-memory is "
-                f"{format_bytes(self.max_memory)}",
-                f"raise --max-memory to {format_bytes(needed * 1.01)} or make the graph smaller",
+            fault = (
+                f"{self.kind} generation needs {format_bytes(needed)} for {what}, "
+                "--max-memory is "
+                f"{format_bytes(self.max_memory)}"
             )
+            fix = (
+                f"raise --max-memory to {format_bytes(needed * 1.01)} or make the "
+                "graph smaller"
+            )
+            raise BudgetError(fault, fix)
 
 
 @dataclass(frozen=True)
 class TopologyPlan:
-    """Exact N and E of a topology before its first write, and the function that writes it."""
+    """Exact N and E of a topology before its first write, and the function that writes
+    it."""
 
     num_nodes: int
     num_edges: int
-    index_dtype: np.dtype[Any]  # of `indices`
+    index_dtype: DType  # of `indices`
     base: BaseGraph | None  # given or drawn, None for `rmat`
-    write: Callable[[TopologySink, Progress], None] = field(repr=False)  # writes both parts
-    details: dict[str, Any] = field(default_factory=dict)  # numbers that describe the recipe, for the manifest
-    # Draws labels by counter, `labels(first, count)`, for `rmat` with communities; else None.
-    labels: Callable[[int, int], Int64] | None = field(default=None, repr=False)
+    # writes both parts
+    write: Callable[[TopologySink, Progress], None] = field(repr=False)
+    # numbers that describe the recipe, for the manifest
+    details: JsonDict = field(default_factory=dict)
+    # Draws labels by counter, `labels(first, count)`, for `rmat` with communities; else
+    # None.
+    labels: Callable[[int, int], Int64Array] | None = field(default=None, repr=False)
 
     @property
     def data_bytes(self) -> int:

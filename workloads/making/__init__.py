@@ -1,1 +1,2 @@
-"""Making of datasets: generation, import of published graphs, and the writer that both use."""
+"""Making of datasets: generation, import of published graphs, and the writer that both
+use."""

@@ -1,22 +1,30 @@
-"""Neighbour lists (CSC by destination) of a stream of edges, built in bounded memory into a dataset's files; with the
-edges' weights, if they have any."""
+"""Neighbour lists (CSC by destination) of a stream of edges, built in bounded memory
+into a dataset's files; with the edges' weights, if they have any."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
 from itertools import repeat
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from workloads.arraytypes import (
+    Array,
+    ArrayStream,
+    DType,
+    Float32Array,
+    Int64Array,
+    IntegerArray,
+)
 from workloads.distinct import distinct
-from workloads.importers.source import EDGES_A_CHUNK, EdgeChunk, IntArray, check_ids
+from workloads.importers.source import EDGES_A_CHUNK, EdgeStream, check_ids
 from workloads.making.writer import DatasetWriter
 from workloads.npyfile import write_all
+from workloads.progress import Progress, no_progress
 
 _KEY = np.dtype(np.int64)
 _WEIGHTED = np.dtype([("key", _KEY), ("weight", np.float32)])
@@ -26,8 +34,8 @@ _LEAST_RANGE = 1 << 16  # edges; smaller ranges only cost time
 
 @dataclass(frozen=True)
 class CscResult:
-    """Counts of the edges of `build_csc`: written edges, repeated edges left out, written self-loops, and weights that
-    are no finite numbers."""
+    """Counts of the edges of `build_csc`: written edges, repeated edges left out,
+    written self-loops, and weights that are no finite numbers."""
 
     num_edges: int
     duplicates: int
@@ -36,7 +44,7 @@ class CscResult:
 
 
 def build_csc(
-    edges: Callable[[], Iterator[EdgeChunk]],
+    edges: EdgeStream,
     num_nodes: int,
     writer: DatasetWriter,
     *,
@@ -44,28 +52,35 @@ def build_csc(
     max_memory: int = 1 << 30,
     symmetric: bool = False,
     keep_duplicates: bool = False,
-    weights: Callable[[], Iterator[npt.NDArray[Any]]] | None = None,
+    weights: ArrayStream | None = None,
     other_bytes: int = 0,
     name: str = "the graph",
-    progress: Callable[[str, float], None] = lambda stage, fraction: None,
+    progress: Progress = no_progress,
 ) -> CscResult:
-    """Write `indptr` and `indices`: for each node its in-neighbours, ascending; with weights `edge_weight` too.
+    """Write `indptr` and `indices`: for each node its in-neighbours, ascending; with
+    weights `edge_weight` too.
 
-    Two passes over the edges: the first counts in-degrees and cuts the destinations into ranges whose edges fit
-    `max_memory`; the second appends each edge to the file of its range. Then each range is sorted by itself.
+    Two passes over the edges: the first counts in-degrees and cuts the destinations
+    into ranges whose edges fit `max_memory`; the second appends each edge to the file
+    of its range. Then each range is sorted by itself.
 
     Args:
         edges: yields all edges in chunks; called twice, with equal results.
-        num_nodes: N; at most `MAX_NODES`, since a pair of ids in a range must fit 63 bits.
-        writer: writer of the dataset; its folder holds the temporary files (8 bytes an edge, 12 with weights).
+        num_nodes: N; at most `MAX_NODES`, since a pair of ids in a range must fit 63
+            bits.
+        writer: writer of the dataset; its folder holds the temporary files (8 bytes an
+            edge, 12 with weights).
         index_dtype: int32 or int64.
-        max_memory: most bytes for edges in memory. Degrees and `indptr` (16 bytes a node) come on top.
-        symmetric: whether to add the reverse of each edge, with its weight, except of self-loops, which are their own.
-            Of an edge that is given in both directions each direction is then there twice, a repeated edge.
+        max_memory: most bytes for edges in memory. Degrees and `indptr` (16 bytes a
+            node) come on top.
+        symmetric: whether to add the reverse of each edge, with its weight, except of
+            self-loops, which are their own. Of an edge that is given in both directions
+            each direction is then there twice, a repeated edge.
         keep_duplicates: whether to keep repeated edges.
-        weights: yields the edges' weights, in chunks as long as those of `edges`; repeated edges become one, of the sum
-            of their weights.
-        other_bytes: bytes of the dataset's other parts, so that a disk too small is rejected before any write.
+        weights: yields the edges' weights, in chunks of the same lengths as `edges`;
+            repeated edges are merged, with the sum of their weights.
+        other_bytes: bytes of the dataset's other parts, so that a disk too small is
+            rejected before any write.
         name: of the edges, for messages.
         progress: called with the stage and its done fraction.
 
@@ -81,17 +96,28 @@ def build_csc(
         np.add.at(degrees, target, 1)
         total += target.shape[0]
     progress("counting edges", 1.0)
-    record: np.dtype[Any] = _KEY if weights is None else _WEIGHTED
+    record: DType = _KEY if weights is None else _WEIGHTED
     lasting = np.dtype(index_dtype).itemsize + (0 if weights is None else 4)
-    writer.require_space(total * (record.itemsize + lasting) + 8 * num_nodes + other_bytes)
+    writer.require_space(
+        total * (record.itemsize + lasting) + 8 * num_nodes + other_bytes
+    )
     # Sorting takes as much again, with weights also the order and the sums.
-    bounds = _ranges(degrees, max(_LEAST_RANGE, max_memory // (16 if weights is None else 48)))
+    bounds = _ranges(
+        degrees, max(_LEAST_RANGE, max_memory // (16 if weights is None else 48))
+    )
     del degrees
 
     duplicates = self_loops = written = infinite = 0
     indptr = np.zeros(num_nodes + 1, dtype=np.int64)
     path, offset = writer.begin("indices", index_dtype, total)
-    files = _spill(_directed(edges, symmetric, weights), bounds, num_nodes, writer.folder, total, progress)
+    files = _spill(
+        _directed(edges, symmetric, weights),
+        bounds,
+        num_nodes,
+        writer.folder,
+        total,
+        progress,
+    )
     with ExitStack() as stack:
         out = stack.enter_context(path.open("r+b", buffering=0))
         out.seek(offset)
@@ -125,7 +151,8 @@ def build_csc(
                 before = tail
                 if not len(part):
                     continue
-                target = part // num_nodes + first  # by one number, which numpy divides by faster than by `divmod`
+                # division by a scalar, faster in numpy than `divmod`
+                target = part // num_nodes + first
                 source = part - (target - first) * num_nodes
                 self_loops += int(np.count_nonzero(target == source))
                 low = int(target[0])
@@ -143,10 +170,11 @@ def build_csc(
 
 
 def collect_csc(
-    edges: Callable[[], Iterator[EdgeChunk]], num_nodes: int, symmetric: bool = False
-) -> tuple[IntArray, npt.NDArray[np.integer]]:
-    """Build the neighbour lists of a small graph in memory: `indptr` int64 [N + 1], `indices` [E] without duplicates;
-    `symmetric` takes each edge in both directions. Raises InputError where an id is outside [0, N)."""
+    edges: EdgeStream, num_nodes: int, symmetric: bool = False
+) -> tuple[Int64Array, IntegerArray]:
+    """Build the neighbour lists of a small graph in memory: `indptr` int64 [N + 1],
+    `indices` [E] without duplicates; `symmetric` takes each edge in both directions.
+    Raises InputError where an id is outside [0, N)."""
     parts = []
     for source, target, _ in _directed(edges, symmetric):
         _check_edges(source, target, num_nodes, "the graph")
@@ -154,17 +182,17 @@ def collect_csc(
     keys = distinct(np.concatenate(parts)) if parts else np.empty(0, dtype=np.int64)
     target, source = np.divmod(keys, num_nodes)
     indptr = np.cumsum(np.bincount(target + 1, minlength=num_nodes + 1), dtype=np.int64)
-    return indptr, source.astype(np.int32 if num_nodes <= np.iinfo(np.int32).max else np.int64)
+    return indptr, source.astype(
+        np.int32 if num_nodes <= np.iinfo(np.int32).max else np.int64
+    )
 
 
 def _directed(
-    edges: Callable[[], Iterator[EdgeChunk]],
-    symmetric: bool,
-    weights: Callable[[], Iterator[npt.NDArray[Any]]] | None = None,
-) -> Iterator[tuple[npt.NDArray[np.integer], npt.NDArray[np.integer], npt.NDArray[Any] | None]]:
-    """Yield the edges as sources, destinations and weights; if `symmetric`, each chunk is followed by its edges in
-    reverse, without self-loops."""
-    kept: Iterator[npt.NDArray[Any] | None] = repeat(None) if weights is None else weights()
+    edges: EdgeStream, symmetric: bool, weights: ArrayStream | None = None
+) -> Iterator[tuple[IntegerArray, IntegerArray, Array | None]]:
+    """Yield the edges as sources, destinations and weights; if `symmetric`, each chunk
+    is followed by its edges in reverse, without self-loops."""
+    kept: Iterator[Array | None] = repeat(None) if weights is None else weights()
     for (source, target), weight in zip(edges(), kept, strict=weights is not None):
         yield source, target, weight
         if not symmetric:
@@ -177,14 +205,18 @@ def _directed(
         yield target[reversible], source[reversible], reverse_weight
 
 
-def _keys(target: IntArray, num_nodes: int, source: npt.NDArray[np.integer]) -> IntArray:
-    """Return each edge as one number; in int64, since numpy adds int64 and uint64 as floats."""
-    keys: IntArray = np.add(target * num_nodes, source, dtype=np.int64, casting="unsafe")
+def _keys(target: Int64Array, num_nodes: int, source: IntegerArray) -> Int64Array:
+    """Return each edge as a number; in int64, since numpy adds int64 and uint64 as
+    floats."""
+    keys: Int64Array = np.add(
+        target * num_nodes, source, dtype=np.int64, casting="unsafe"
+    )
     return keys
 
 
-def _summed(records: npt.NDArray[Any]) -> tuple[IntArray, npt.NDArray[np.float32]]:
-    """Return the ascending distinct keys of weighted edges, and the sum of the weights of each."""
+def _summed(records: Array) -> tuple[Int64Array, Float32Array]:
+    """Return the ascending distinct keys of weighted edges, and the sum of the weights
+    of each."""
     order = np.argsort(records["key"], kind="stable")
     keys = records["key"][order]
     if not len(keys):
@@ -194,48 +226,63 @@ def _summed(records: npt.NDArray[Any]) -> tuple[IntArray, npt.NDArray[np.float32
         return keys[first], np.add.reduceat(records["weight"][order], first)
 
 
-def _check_edges(source: npt.NDArray[np.integer], target: npt.NDArray[np.integer], num_nodes: int, name: str) -> None:
+def _check_edges(
+    source: IntegerArray, target: IntegerArray, num_nodes: int, name: str
+) -> None:
     for ids in (source, target):
         check_ids(ids, num_nodes, f"{name}: an edge")
 
 
-def _ranges(degrees: IntArray, edges_a_range: int) -> IntArray:
-    """Cut the destinations into ranges of about `edges_a_range` edges at most: borders, int64 [ranges + 1]."""
+def _ranges(degrees: Int64Array, edges_a_range: int) -> Int64Array:
+    """Cut the destinations into ranges of about `edges_a_range` edges at most: borders,
+    int64 [ranges + 1]."""
     ends = np.cumsum(degrees)
     total = int(ends[-1])
     wanted = min(_MAX_BUCKETS, max(1, -(-total // edges_a_range)))
-    cuts = np.searchsorted(ends, np.arange(1, wanted) * (total / wanted), side="left") + 1
+    cuts = (
+        np.searchsorted(ends, np.arange(1, wanted) * (total / wanted), side="left") + 1
+    )
     inner = cuts[(cuts > 0) & (cuts < degrees.shape[0])]
     return np.unique(np.concatenate([[0], inner, [degrees.shape[0]]])).astype(np.int64)
 
 
 def _spill(
-    edges: Iterator[tuple[npt.NDArray[np.integer], npt.NDArray[np.integer], npt.NDArray[Any] | None]],
-    bounds: IntArray,
+    edges: Iterator[tuple[IntegerArray, IntegerArray, Array | None]],
+    bounds: Int64Array,
     num_nodes: int,
     folder: Path,
     total: int,
-    progress: Callable[[str, float], None],
+    progress: Progress,
 ) -> list[Path]:
-    """Append each edge, as one number (destination within its range, source) and its weight, to its range's file."""
+    """Append each edge, as a number (destination within its range, source) and its
+    weight, to its range's file."""
     paths = [folder / f"range-{index}.tmp" for index in range(bounds.shape[0] - 1)]
     done = 0
     with ExitStack() as stack:
         files = [stack.enter_context(path.open("wb", buffering=0)) for path in paths]
         for source, target, weight in edges:
             wide = target.astype(np.int64)
-            owner = np.searchsorted(bounds, wide, side="right") - 1 if len(files) > 1 else None
-            keys: npt.NDArray[Any] = _keys(wide if owner is None else wide - bounds[owner], num_nodes, source)
+            owner = None
+            if len(files) > 1:
+                owner = np.searchsorted(bounds, wide, side="right") - 1
+            keys: Array = _keys(
+                wide if owner is None else wide - bounds[owner], num_nodes, source
+            )
             if weight is not None:
                 pairs = np.empty(len(keys), dtype=_WEIGHTED)
-                with np.errstate(over="ignore"):  # counted: values beyond float32 become infinite
-                    pairs["key"], pairs["weight"] = keys, weight
+                # counted: values beyond float32 become infinite
+                with np.errstate(over="ignore"):
+                    pairs["key"] = keys
+                    pairs["weight"] = weight
                 keys = pairs
             if owner is None:
                 write_all(files[0], keys)
             else:
-                keys = keys[np.argsort(owner.astype(np.uint16), kind="stable")]  # 16 bits: numpy's radix sort
-                borders = np.concatenate([[0], np.cumsum(np.bincount(owner, minlength=len(files)))])
+                # 16 bits: numpy's radix sort
+                keys = keys[np.argsort(owner.astype(np.uint16), kind="stable")]
+                borders = np.concatenate(
+                    [[0], np.cumsum(np.bincount(owner, minlength=len(files)))]
+                )
                 for index, file in enumerate(files):
                     if borders[index] < borders[index + 1]:
                         write_all(file, keys[borders[index] : borders[index + 1]])

@@ -1,7 +1,9 @@
-"""Salt of generated features: a secret that enters the generator's key, so that no worker can compute a feature row.
+"""Salt of generated features: a secret that enters the generator's key, so that no
+worker can compute a feature row.
 
-A data root has one salt, in a folder beside its datasets that a sandboxed worker does not see. A manifest has the
-salt's digest alone. Equal recipes and equal salts give equal bytes.
+A data root has one salt, in a folder beside its datasets that a sandboxed worker does
+not see. A manifest has the salt's digest alone. Equal recipes and equal salts give
+equal bytes.
 """
 
 from __future__ import annotations
@@ -39,21 +41,29 @@ class Salt:
 
     @classmethod
     def given(cls, text: str) -> Salt:
-        """Return the salt of a text from the user: hexadecimal digits, or the path of a file that holds them.
+        """Return the salt of a text from the user: hexadecimal digits, or the path of a
+        file that holds them.
 
         Raises:
-            InputError: the text is neither. The message does not show the text, which may be secret.
+            InputError: the text is neither. The message does not show the text, which
+                may be secret.
         """
         if _DIGITS.fullmatch(text):
             return cls(bytes.fromhex(text))
-        fix = f"give 32 to 128 hexadecimal digits, or a file of them, like the salt of another data root, {FOLDER}/salt"
+        fix = (
+            "give 32 to 128 hexadecimal digits, or a file of them, like the salt of "
+            f"another data root, {FOLDER}/salt"
+        )
         try:
             content = Path(text).read_text(encoding="ascii").strip()
         except OSError as error:
-            raise InputError.from_os(error, "--salt is no salt and no readable file", fix) from None
+            raise InputError.from_os(
+                error, "--salt is no salt and no readable file", fix
+            ) from None
         except ValueError:
             content = ""
-        require(bool(_DIGITS.fullmatch(content)), "the file of --salt holds no salt", fix)
+        valid = bool(_DIGITS.fullmatch(content))
+        require(valid, "the file of --salt holds no salt", fix)
         return cls(bytes.fromhex(content))
 
     @classmethod
@@ -73,11 +83,13 @@ class Salt:
             content = file.read_text(encoding="ascii").strip()
         except OSError as error:
             fix = "choose another --data-root, or give --salt"
-            raise DatasetError.from_os(error, f"{file} cannot be read or written", fix) from None
+            fault = f"{file} cannot be read or written"
+            raise DatasetError.from_os(error, fault, fix) from None
         except ValueError:
             content = ""
         fault = f"{file} holds no salt"
-        require(bool(_DIGITS.fullmatch(content)), fault, "remove it, so that another is drawn", DatasetError)
+        valid = bool(_DIGITS.fullmatch(content))
+        require(valid, fault, "remove it, so that another is drawn", DatasetError)
         return cls(bytes.fromhex(content))
 
     @property

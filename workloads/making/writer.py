@@ -1,5 +1,5 @@
-"""Writer of a dataset, all or nothing: a locked temporary folder, renamed when every part is whole and on disk; and the
-streaming writer of one part."""
+"""Writer of a dataset, all or nothing: a locked temporary folder, renamed when every
+part is whole and on disk; and the streaming writer of a part."""
 
 from __future__ import annotations
 
@@ -22,11 +22,26 @@ import numpy as np
 import numpy.typing as npt
 import xxhash
 
+from workloads.arraytypes import Array, ArrayShape, DType
 from workloads.errors import DataIOError, DatasetError, OutcoreError, fault_of
 from workloads.making.direct_stream import DirectStream
-from workloads.manifest import ALIGNMENT, ALLOWED_DTYPES, PARTS, SALT, FileEntry, Manifest, Part
+from workloads.manifest import (
+    ALIGNMENT,
+    ALLOWED_DTYPES,
+    PARTS,
+    SALT,
+    FileEntry,
+    Manifest,
+    Part,
+)
 from workloads.npyfile import file_digest, padded_header, write_all
-from workloads.tempfolder import TemporaryFolder, free_bytes, into_place, sync, temporary_prefix
+from workloads.tempfolder import (
+    TemporaryFolder,
+    free_bytes,
+    into_place,
+    sync,
+    temporary_prefix,
+)
 from workloads.units import format_bytes
 
 _NO_SPACE = (errno.ENOSPC, errno.EDQUOT)
@@ -34,47 +49,64 @@ _SPARE_BYTES = 1 << 20  # for the manifest and the file system's own blocks
 
 
 class TopologySink(Protocol):
-    """Destination of `indptr` and `indices`, such as a `workloads.making.writer.DatasetWriter`."""
+    """Destination of `indptr` and `indices`, such as a
+    `workloads.making.writer.DatasetWriter`."""
 
-    def begin(self, part: Any, dtype: npt.DTypeLike, count: int | tuple[int, ...]) -> tuple[Path, int]:
-        """Make a file with its header and its blocks reserved; return it and the data's offset, a multiple of 4096."""
+    def begin(
+        self, part: Any, dtype: npt.DTypeLike, count: int | ArrayShape
+    ) -> tuple[Path, int]:
+        """Make a file with its header and its blocks reserved; return it and the data's
+        offset, a multiple of 4096."""
 
     def finish(self, part: Any, xxh3: str | None = None) -> None:
-        """Cut the file to size and flush it to disk; `xxh3` is the digest of header and data."""
+        """Cut the file to size and flush it to disk; `xxh3` is the digest of header and
+        data."""
 
 
 class PartWriter:
-    """Streaming writer of a part of `count` elements (or that shape): fill `buffer()`, `commit` it; or `write` arrays
-    of any length.
+    """Streaming writer of a part of `count` elements (or that shape): fill `buffer()`,
+    `commit` it; or `write` arrays of any length.
 
-    The part is a `DirectStream`, hashed while it is written. A later call raises the first error of a thread:
-    DataIOError where the disk is full or failed.
+    The part is a `DirectStream`, hashed while it is written. A later call raises the
+    first error of a thread: DataIOError where the disk is full or failed.
     """
 
-    def __init__(self, sink: TopologySink, part: Any, dtype: npt.DTypeLike, count: int | tuple[int, ...]) -> None:
-        self._sink, self._part, self._dtype = sink, part, np.dtype(dtype)
+    def __init__(
+        self,
+        sink: TopologySink,
+        part: Any,
+        dtype: npt.DTypeLike,
+        count: int | ArrayShape,
+    ) -> None:
+        self._sink = sink
+        self._part = part
+        self._dtype = np.dtype(dtype)
         shape = (count,) if isinstance(count, int) else count
         path, offset = sink.begin(part, self._dtype, count)
         self._left = math.prod(shape)
         self._hash = xxhash.xxh3_64(padded_header(self._dtype, shape))
         self._stream = DirectStream(path, offset, digest=self._hash)
 
-    def buffer(self) -> npt.NDArray[Any]:
-        """Return a view of the free part of the current buffer, never empty, to fill with the next elements."""
+    def buffer(self) -> Array:
+        """Return a view of the free part of the current buffer, never empty, to fill
+        with the next elements."""
         return self._stream.room().view(self._dtype)
 
     def commit(self, count: int) -> None:
         """Accept the first `count` elements of `buffer()`."""
         if count > self._left:
-            raise ValueError(f"{self._part} gets {count - self._left} elements more than announced")
+            raise ValueError(
+                f"{self._part} gets {count - self._left} elements more than announced"
+            )
         self._left -= count
         self._stream.advance(count * self._dtype.itemsize)
         if self._left == 0:
             self._stream.flush()
 
-    def write(self, array: npt.NDArray[Any]) -> None:
+    def write(self, array: Array) -> None:
         """Append a copy of `array`, converted to the part's type."""
-        flat, done = array.reshape(-1), 0
+        flat = array.reshape(-1)
+        done = 0
         while done < flat.shape[0]:
             room = self.buffer()
             step = min(room.shape[0], flat.shape[0] - done)
@@ -85,58 +117,85 @@ class PartWriter:
     def __enter__(self) -> PartWriter:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
-        """Wait for the disk, then finish the part; every announced element must have been written."""
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: object,
+    ) -> None:
+        """Wait for the disk, then finish the part; every announced element must have
+        been written."""
         self._stream.close(cancel=error is not None)
         if error is None:
             if self._left:
-                raise ValueError(f"{self._part} lacks {self._left} elements of what was announced")
+                raise ValueError(
+                    f"{self._part} lacks {self._left} elements of what was announced"
+                )
             self._sink.finish(self._part, xxh3=self._hash.hexdigest())
 
 
 class PartStream:
-    """Writer of one part from its first row to its last, hashed on the way, so that nothing is read back."""
+    """Writer of a part from its first row to its last, hashed on the way, so that
+    nothing is read back."""
 
-    def __init__(self, file: io.FileIO, part: Part, dtype: np.dtype[Any], shape: tuple[int, ...]) -> None:
-        self._file, self._part, self._dtype = file, part, dtype
+    def __init__(
+        self, file: io.FileIO, part: Part, dtype: DType, shape: ArrayShape
+    ) -> None:
+        self._file = file
+        self._part = part
+        self._dtype = dtype
         self.digest = xxhash.xxh3_64(padded_header(dtype, shape))
         self.left = _data_bytes(dtype, shape)
 
-    def write(self, rows: npt.NDArray[Any]) -> None:
+    def write(self, rows: Array) -> None:
         """Append rows (of the part's dtype and width)."""
         rows = np.ascontiguousarray(rows, dtype=self._dtype)
         if rows.nbytes > self.left:
-            raise ValueError(f"{self._part} gets {rows.nbytes - self.left} bytes more than announced")
+            raise ValueError(
+                f"{self._part} gets {rows.nbytes - self.left} bytes more than announced"
+            )
         self.left -= rows.nbytes
         self.digest.update(write_all(self._file, rows))
 
 
 class DatasetWriter:
-    """Context manager that writes a dataset; a clean exit leaves it complete at `path`, an exception leaves nothing.
+    """Context manager that writes a dataset: complete at `path` after a clean exit,
+    removed after an exception.
 
-    Every part is written once, by `write` (a whole array), `stream` (row by row) or `begin` and `finish` (other code
-    writes the data into the file, from the offset on, even by direct I/O).
+    Every part is written once, by `write` (a whole array), `stream` (row by row) or
+    `begin` and `finish` (other code writes the data into the file, from the offset on,
+    even by direct I/O).
 
     Args:
         path: folder of the dataset, which gives its name.
         recipe: settings of the dataset, for the manifest.
-        replace: whether to replace an existing dataset (at the end, when the new one is whole).
+        replace: whether to replace an existing dataset (at the end, when the new one is
+            whole).
 
     Attributes:
-        folder: temporary folder, for scratch files too; every file in it but the parts is removed at the end.
+        folder: temporary folder, for scratch files too; every file in it but the parts
+            is removed at the end.
         num_classes, notes, stats: content of the manifest besides the files.
-        salt: digest of the salt of generated features, for the manifest's recipe; empty without.
+        salt: digest of the salt of generated features, for the manifest's recipe; empty
+            without.
 
     Raises:
-        DatasetError: `path` exists; the disk is full (names needed and free bytes); the folder cannot be written.
+        DatasetError: `path` exists; the disk is full (names needed and free bytes); the
+            folder cannot be written.
     """
 
-    def __init__(self, path: Path | str, *, recipe: Mapping[str, Any] | None = None, replace: bool = False) -> None:
+    def __init__(
+        self,
+        path: Path | str,
+        *,
+        recipe: Mapping[str, Any] | None = None,
+        replace: bool = False,
+    ) -> None:
         self.path = Path(path).absolute()
         self._recipe = dict(recipe or {})
         self._replace = replace
         self._files: dict[Part, FileEntry] = {}
-        self._open: dict[Part, tuple[np.dtype[Any], tuple[int, ...]]] = {}
+        self._open: dict[Part, tuple[DType, ArrayShape]] = {}
         self.num_classes = 1
         self.salt = ""
         self.notes: list[str] = []
@@ -158,19 +217,25 @@ class DatasetWriter:
         return self
 
     def require_space(self, data_bytes: int) -> None:
-        """Check that the disk has space for `data_bytes` of parts and scratch files; raises DatasetError with the bytes
-        needed and free."""
+        """Check that the disk has space for `data_bytes` of parts and scratch files;
+        raises DatasetError with the bytes needed and free."""
         self._needed = data_bytes + _SPARE_BYTES
         if free_bytes(self.path.parent) < self._needed:
             raise self._no_space()
 
-    def begin(self, part: Part, dtype: npt.DTypeLike, count: int | tuple[int, ...]) -> tuple[Path, int]:
+    def begin(
+        self, part: Part, dtype: npt.DTypeLike, count: int | ArrayShape
+    ) -> tuple[Path, int]:
         """Make the part's file with its header and all its blocks reserved.
 
-        Returns the file and its data's offset, a multiple of 4096; `finish` cuts up to a block written past the end.
+        Returns the file and its data's offset, a multiple of 4096; `finish` cuts up to
+        a block written past the end.
         """
-        element, shape = np.dtype(dtype), (count,) if isinstance(count, int) else tuple(int(size) for size in count)
-        if element.name not in ALLOWED_DTYPES[part] or len(shape) != (2 if part == "features" else 1):
+        element = np.dtype(dtype)
+        sizes = (count,) if isinstance(count, int) else count
+        shape = tuple(int(size) for size in sizes)
+        dims = 2 if part == "features" else 1
+        if element.name not in ALLOWED_DTYPES[part] or len(shape) != dims:
             raise ValueError(f"{part} cannot be {element} of shape {shape}")
         if part in self._files or part in self._open:
             raise ValueError(f"{part} is written twice")
@@ -178,7 +243,8 @@ class DatasetWriter:
         size = ALIGNMENT + _data_bytes(element, shape)
         try:
             with path.open("xb", buffering=0) as file:
-                # Reserving first turns a disk that fills up into an error here, not in the middle of a native loop.
+                # Reserving first turns a disk that fills up into an error here, not in
+                # the middle of a native loop.
                 os.posix_fallocate(file.fileno(), 0, size)
                 file.write(padded_header(element, shape))
         except OSError as error:
@@ -186,10 +252,14 @@ class DatasetWriter:
         self._open[part] = (element, shape)
         return path, ALIGNMENT
 
-    def finish(self, part: Part, xxh3: str | None = None, count: int | None = None) -> None:
-        """Cut the part's file to its exact size, flush it to disk and record its digest.
+    def finish(
+        self, part: Part, xxh3: str | None = None, count: int | None = None
+    ) -> None:
+        """Cut the part's file to its exact size, flush it to disk and record its
+        digest.
 
-        `xxh3` is the file's digest (None: the file is read back), `count` the rows written where fewer than announced.
+        `xxh3` is the file's digest (None: the file is read back), `count` the rows
+        written where fewer than announced.
         """
         dtype, shape = self._open.pop(part)
         if count is not None:
@@ -201,7 +271,10 @@ class DatasetWriter:
         try:
             with path.open("r+b", buffering=0) as file:
                 if os.fstat(file.fileno()).st_size < size:
-                    raise DataIOError(f"{path} is shorter than the {size} bytes announced", path=str(path))
+                    raise DataIOError(
+                        f"{path} is shorter than the {size} bytes announced",
+                        path=str(path),
+                    )
                 os.truncate(file.fileno(), size)
                 if count is not None:
                     file.write(padded_header(dtype, shape))
@@ -209,11 +282,20 @@ class DatasetWriter:
             digest = xxh3 or file_digest(path)
         except OSError as error:
             self._translate(error)
-        self._files[part] = FileEntry(dtype=dtype.name, shape=shape, data_offset=ALIGNMENT, bytes=size, xxh3=digest)
+        self._files[part] = FileEntry(
+            dtype=dtype.name,
+            shape=shape,
+            data_offset=ALIGNMENT,
+            bytes=size,
+            xxh3=digest,
+        )
 
     @contextmanager
-    def stream(self, part: Part, dtype: npt.DTypeLike, shape: int | tuple[int, ...]) -> Iterator[PartStream]:
-        """Write the part row by row, in order, within the block; every announced row must be written."""
+    def stream(
+        self, part: Part, dtype: npt.DTypeLike, shape: int | ArrayShape
+    ) -> Iterator[PartStream]:
+        """Write the part row by row, in order, within the block; every announced row
+        must be written."""
         path, offset = self.begin(part, dtype, shape)
         with path.open("r+b", buffering=0) as file:
             file.seek(offset)
@@ -223,16 +305,21 @@ class DatasetWriter:
             raise ValueError(f"{part} lacks {stream.left} bytes of what was announced")
         self.finish(part, xxh3=stream.digest.hexdigest())
 
-    def write(self, part: Part, array: npt.NDArray[Any]) -> None:
+    def write(self, part: Part, array: Array) -> None:
         """Write the part from a whole array."""
         with self.stream(part, array.dtype, array.shape) as stream:
             stream.write(array)
 
-    def memmap(self, part: Part) -> npt.NDArray[Any]:
+    def memmap(self, part: Part) -> Array:
         """Map a finished part read-only."""
         return self._files[part].memmap(self.folder / f"{part}.npy")
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: object,
+    ) -> None:
         try:
             if error is None:
                 self._commit()
@@ -247,7 +334,11 @@ class DatasetWriter:
         missing = [part for part in PARTS if part not in self._files]
         if missing:
             raise ValueError(f"the dataset lacks {', '.join(missing)}")
-        features, indices = self._files["features"], self._files["indices"]
+        features = self._files["features"]
+        indices = self._files["indices"]
+        recipe = dict(self._recipe)
+        if self.salt:
+            recipe[SALT] = self.salt
         manifest = Manifest(
             num_nodes=features.shape[0],
             num_edges=indices.shape[0],
@@ -256,7 +347,7 @@ class DatasetWriter:
             index_dtype=indices.dtype,
             num_classes=self.num_classes,
             files=self._files,
-            recipe=self._recipe | ({SALT: self.salt} if self.salt else {}),
+            recipe=recipe,
             notes=tuple(self.notes),
             stats=self.stats,
             created=datetime.now(UTC).isoformat(timespec="seconds"),
@@ -272,7 +363,11 @@ class DatasetWriter:
         while self.path.exists() or not into_place(self.folder, self.path):
             if not self._replace:
                 raise _exists(self.path)
-            replaced.append(tempfile.mkdtemp(prefix=temporary_prefix(self.path.name), dir=self.path.parent))
+            replaced.append(
+                tempfile.mkdtemp(
+                    prefix=temporary_prefix(self.path.name), dir=self.path.parent
+                )
+            )
             with suppress(FileNotFoundError):  # another writer was faster
                 self.path.rename(replaced[-1])
         for folder in replaced:
@@ -280,19 +375,26 @@ class DatasetWriter:
         sync(self.path.parent)
 
     def _full(self, code: int, extra: int = 0) -> DatasetError:
-        """Return the error of a full disk or, by its `code`, of a used-up quota, to which free space means nothing."""
+        """Return the error of a full disk or, by its `code`, of a used-up quota, to
+        which free space means nothing."""
         if code == errno.ENOSPC:
             return self._no_space(extra)
         reason, fix = fault_of(code)
-        return DatasetError(f"dataset {self.path.name!r} cannot be written: {self.path.parent}: {reason}", fix)
+        return DatasetError(
+            f"dataset {self.path.name!r} cannot be written: {self.path.parent}: "
+            f"{reason}",
+            fix,
+        )
 
     def _no_space(self, extra: int = 0) -> DatasetError:
         root = self.path.parent
         needed = max(self._needed, extra)
+        fault = (
+            f"no space for dataset {self.path.name!r}: it needs {format_bytes(needed)} "
+            f"({needed} bytes) in {root}, {format_bytes(free_bytes(root))} are free"
+        )
         return DatasetError(
-            f"no space for dataset {self.path.name!r}: it needs {format_bytes(needed)} ({needed} bytes) in {root}, "
-            f"{format_bytes(free_bytes(root))} are free",
-            "free some, choose another --data-root, or make it smaller",
+            fault, "free some, choose another --data-root, or make it smaller"
         )
 
     def _translate(self, error: OSError, extra: int = 0) -> NoReturn:
@@ -301,28 +403,33 @@ class DatasetWriter:
             raise self._full(error.errno, written + extra) from None
         where = error.filename or self.path
         fault = f"dataset {self.path.name!r} cannot be written: {where}"
-        raise DatasetError.from_os(error, fault, "choose a --data-root that can be written") from None
+        raise DatasetError.from_os(
+            error, fault, "choose a --data-root that can be written"
+        ) from None
 
 
-def _data_bytes(dtype: np.dtype[Any], shape: tuple[int, ...]) -> int:
+def _data_bytes(dtype: DType, shape: ArrayShape) -> int:
     return int(np.prod(shape, dtype=np.int64)) * dtype.itemsize
 
 
 def _exists(path: Path) -> OutcoreError:
     return DatasetError(
-        f"{path.name!r} exists already in {path.parent}", f"`outcore data rm {path.name}` first, or use --force"
+        f"{path.name!r} exists already in {path.parent}",
+        f"`outcore data rm {path.name}` first, or use --force",
     )
 
 
 def check_absent(path: Path, replace: bool) -> None:
-    """Check that there is nothing at `path`, unless it may be replaced; raises DatasetError."""
+    """Check that there is nothing at `path`, unless it may be replaced; raises
+    DatasetError."""
     if path.exists() and not replace:
         raise _exists(path)
 
 
 @contextmanager
 def signals_raise() -> Iterator[None]:
-    """Turn SIGTERM and SIGHUP into an exception within the block, so that the temporary folder is removed."""
+    """Turn SIGTERM and SIGHUP into an exception within the block, so that the temporary
+    folder is removed."""
 
     def leave(number: int, frame: FrameType | None) -> NoReturn:
         raise SystemExit(128 + number)

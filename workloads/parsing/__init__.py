@@ -1,4 +1,5 @@
-"""The readers of YAML and JSON: each document has one meaning, or is refused with its line."""
+"""The readers of YAML and JSON: each document has a single meaning, or is refused with
+its line."""
 
 from workloads.parsing.json_text import parse_json as parse_json
 from workloads.parsing.text import ParseError as ParseError

@@ -1,4 +1,5 @@
-"""JSON as plain data: a key that an object holds twice, or a number that is not finite, is refused."""
+"""JSON as plain data: a key that an object holds twice, or a number that is not finite,
+is refused."""
 
 from __future__ import annotations
 
@@ -6,26 +7,34 @@ import json
 import math
 from typing import Any, NoReturn
 
+from workloads.arraytypes import JsonDict
 from workloads.parsing.text import ParseError, decoded
 
 
 def parse_json(content: str | bytes) -> Any:
-    """Parse JSON; raises ParseError for text that is no JSON or not UTF-8, a key twice, or a number that is not
-    finite."""
+    """Parse JSON; raises ParseError for text that is no JSON or not UTF-8, a key twice,
+    or a number that is not finite."""
     text = decoded(content)
     try:
-        return json.loads(text, object_pairs_hook=_unique, parse_constant=_not_finite, parse_float=_finite)
+        return json.loads(
+            text,
+            object_pairs_hook=_unique,
+            parse_constant=_not_finite,
+            parse_float=_finite,
+        )
     except json.JSONDecodeError as error:
-        raise ParseError(f"line {error.lineno}: {error.msg[0].lower()}{error.msg[1:]}") from error
+        fault = f"line {error.lineno}: {error.msg[0].lower()}{error.msg[1:]}"
+        raise ParseError(fault) from error
     except RecursionError as error:
         raise ParseError("it is nested too deeply") from error
     except ParseError:
         raise
     except ValueError as error:  # a whole number of more digits than Python reads
-        raise ParseError(str(error).partition(";")[0]) from error
+        fault = str(error).partition(";")[0]
+        raise ParseError(fault) from error
 
 
-def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def _unique(pairs: list[tuple[str, Any]]) -> JsonDict:
     found = dict(pairs)
     if len(found) < len(pairs):
         keys = [key for key, _ in pairs]

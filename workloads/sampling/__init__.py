@@ -1,1 +1,2 @@
-"""Mini-batches: samplers and their listing, the seed plan, digests, and the bounds of a run's batches."""
+"""Mini-batches: samplers and their listing, the seed plan, digests, and the bounds of a
+run's batches."""

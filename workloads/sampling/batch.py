@@ -4,23 +4,24 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import numpy as np
-import numpy.typing as npt
+from workloads.arraytypes import Int32Array, Int64Array
 
-Int64 = npt.NDArray[np.int64]
-Lists = npt.NDArray[np.int32] | npt.NDArray[np.int64]
+Lists = Int32Array | Int64Array
 
 
 @dataclass(frozen=True)
 class Block:
-    """One hop as a bipartite graph from source to destination nodes, in CSR by destination.
+    """One hop as a bipartite graph from source to destination nodes, in CSR by
+    destination.
 
-    Source and destination nodes are prefixes of `SampledBatch.nodes`: the first `num_src` and the first `num_dst` of
-    it, so destinations are the first `num_dst` sources.
+    Source and destination nodes are prefixes of `SampledBatch.nodes`: the first
+    `num_src` and the first `num_dst` of it, so destinations are the first `num_dst`
+    sources.
     """
 
-    indptr: Int64  # [num_dst + 1]
-    indices: npt.NDArray[np.int32]  # [num_edges], positions among the sources, by (destination, position in its list)
+    indptr: Int64Array  # [num_dst + 1]
+    # [num_edges], positions among the sources, by (destination, position in its list)
+    indices: Int32Array
     num_src: int
     num_dst: int
 
@@ -32,21 +33,25 @@ class Block:
 
 @dataclass(frozen=True)
 class SampledBatch:
-    """One mini-batch, a function of the workload alone (architecture: "The mini-batch is the same for everyone")."""
+    """One mini-batch, a function of the workload alone (architecture: "The mini-batch
+    is the same for everyone")."""
 
     epoch: int
     index: int  # position in the epoch's seed plan
-    nodes: Int64  # [num_nodes], original ids, unique: seed nodes as drawn, then each hop's new nodes by ascending id
+    # [num_nodes], original ids, unique: seed nodes as drawn, then each hop's new nodes
+    # by ascending id
+    nodes: Int64Array
     num_seeds: int  # number of seed nodes, the first of `nodes`
-    # Of the hops, input layer first: `blocks[0].num_src == len(nodes)`, `blocks[-1].num_dst == num_seeds`. ShaDow
-    # repeats one block from all nodes to all nodes; its scores are the first `num_seeds` rows.
+    # Of the hops, input layer first: `blocks[0].num_src == len(nodes)`,
+    # `blocks[-1].num_dst == num_seeds`. ShaDow repeats one block from all nodes to all
+    # nodes; its scores are the first `num_seeds` rows.
     blocks: tuple[Block, ...]
-    labels: Int64  # [num_seeds]
+    labels: Int64Array  # [num_seeds]
     # Counters and local ids are no part of the digest.
     edge_reads: int = 0  # number of neighbour-list entries read
     list_reads: int = 0  # number of neighbour lists read, over all hops
     list_hits: int = 0  # number of neighbour lists read from a neighbour cache
-    local: Int64 | None = None  # [num_nodes], ids of `nodes` in a renumbered graph
+    local: Int64Array | None = None  # [num_nodes], ids of `nodes` in a renumbered graph
 
     @property
     def num_nodes(self) -> int:
@@ -61,5 +66,8 @@ class SampledBatch:
     @property
     def nbytes(self) -> int:
         """Bytes of the batch's arrays."""
-        blocks = sum(block.indptr.nbytes + block.indices.nbytes for block in self.blocks)
-        return int(self.nodes.nbytes + self.labels.nbytes + blocks + (0 if self.local is None else self.local.nbytes))
+        blocks = sum(
+            block.indptr.nbytes + block.indices.nbytes for block in self.blocks
+        )
+        local = 0 if self.local is None else self.local.nbytes
+        return int(self.nodes.nbytes + self.labels.nbytes + blocks + local)

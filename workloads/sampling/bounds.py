@@ -4,19 +4,21 @@ from __future__ import annotations
 
 import math
 import threading
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Hashable, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
 
+from workloads.arraytypes import Int64Array, JsonDict
 from workloads.errors import require
-from workloads.sampling.batch import Int64
+from workloads.progress import Progress, no_progress
 from workloads.sampling.make import make_sampler, make_seed_plan
 from workloads.sampling.neighbor import NeighborSampler
 from workloads.workload import Workload
 
-# The harness may have sampled fewer epochs than a run has: allow for larger mini-batches in the others.
+# The harness may have sampled fewer epochs than a run has: allow for larger
+# mini-batches in the others.
 _SLACK_SHARE = 0.05
 _SLACK_DEVIATIONS = 3.0
 
@@ -29,19 +31,25 @@ class BatchBounds:
     max_edges: int  # most edges of a batch, over all blocks
     max_nbytes: int  # most bytes of a batch's arrays
     largest: tuple[int, int]  # (epoch, batch) of the batch with the most nodes
-    nodes_by_batch: Int64  # [epochs, num_batches]
-    edges_by_batch: Int64  # [epochs, num_batches]
+    nodes_by_batch: Int64Array  # [epochs, num_batches]
+    edges_by_batch: Int64Array  # [epochs, num_batches]
     scratch_bytes: int  # working memory of a sampler of one thread after these batches
 
-    def plain(self) -> dict[str, Any]:
+    def plain(self) -> JsonDict:
         """Return the bounds as plain data: lists in place of arrays and tuples."""
-        arrays = {"nodes_by_batch": self.nodes_by_batch.tolist(), "edges_by_batch": self.edges_by_batch.tolist()}
+        arrays = {
+            "nodes_by_batch": self.nodes_by_batch.tolist(),
+            "edges_by_batch": self.edges_by_batch.tolist(),
+        }
         return asdict(self) | arrays | {"largest": list(self.largest)}
 
     @classmethod
     def of_plain(cls, content: Mapping[str, Any]) -> BatchBounds:
         """Return the bounds that `plain` made into `content`."""
-        nodes, edges = (np.asarray(content[f"{name}_by_batch"], dtype=np.int64) for name in ("nodes", "edges"))
+        nodes, edges = (
+            np.asarray(content[f"{name}_by_batch"], dtype=np.int64)
+            for name in ("nodes", "edges")
+        )
         arrays = {"nodes_by_batch": nodes, "edges_by_batch": edges}
         return cls(**{**content, **arrays, "largest": tuple(content["largest"])})
 
@@ -52,12 +60,17 @@ _KEPT: dict[tuple[Hashable, ...], BatchBounds] = {}
 def _identity(workload: Workload) -> tuple[Hashable, ...]:
     # The layers because ShaDow has one block for each.
     of_rank = (workload.seed, workload.rank, workload.world, workload.partition)
-    return (workload.dataset.fingerprint, workload.sampler, workload.model.layers, *of_rank)
+    return (
+        workload.dataset.fingerprint,
+        workload.sampler,
+        workload.model.layers,
+        *of_rank,
+    )
 
 
 def keep_bounds(workload: Workload, bounds: BatchBounds) -> None:
-    """Make `largest_batch(workload)` return `bounds` in this process: the harness finds them outside the worker's
-    memory cap, over all epochs of the run."""
+    """Make `largest_batch(workload)` return `bounds` in this process: the harness finds
+    them outside the worker's memory cap, over all epochs of the run."""
     _KEPT[_identity(workload)] = bounds
 
 
@@ -66,26 +79,32 @@ def largest_batch(
     *,
     epochs: int = 1,
     sampler: NeighborSampler | None = None,
-    progress: Callable[[str, float], None] = lambda what, share: None,
+    progress: Progress = no_progress,
 ) -> BatchBounds:
-    """Compute exact bounds of the batches of epochs 0 to `epochs - 1`, by sampling all of them.
+    """Compute exact bounds of the batches of epochs 0 to `epochs - 1`, by sampling all
+    of them.
 
-    Costs the sampling of those epochs and holds one batch at a time; the harness keeps the result with the workload.
-    `epochs` counts warm-up too; `sampler` is one of this workload, None: a new one; `progress` is called with the task
-    and its completed share. Raises InputError for no epoch.
+    Costs the sampling of those epochs and holds one batch at a time; the harness keeps
+    the result with the workload. `epochs` counts warm-up too; `sampler` is one of this
+    workload, None: a new one; `progress` is called with the task and its completed
+    share. Raises InputError for no epoch.
     """
-    require(epochs >= 1, f"epochs is {epochs}", "give at least 1")
+    fault = f"epochs is {epochs}"
+    require(epochs >= 1, fault, "give at least 1")
     kept = _KEPT.get(_identity(workload))
     if kept is not None and len(kept.nodes_by_batch) >= epochs:
         return kept
     plan = make_seed_plan(workload)
     sampler = sampler or make_sampler(workload)
-    nodes, edges = (np.zeros((epochs, plan.num_batches), dtype=np.int64) for _ in range(2))
+    nodes, edges = (
+        np.zeros((epochs, plan.num_batches), dtype=np.int64) for _ in range(2)
+    )
     max_nbytes = 0
     for epoch in range(epochs):
         for index, seeds in enumerate(plan.batches(epoch)):
             batch = sampler.sample(epoch, index, seeds)
-            nodes[epoch, index], edges[epoch, index] = batch.num_nodes, batch.num_edges
+            nodes[epoch, index] = batch.num_nodes
+            edges[epoch, index] = batch.num_edges
             max_nbytes = max(max_nbytes, batch.nbytes)
             done = epoch * plan.num_batches + index + 1
             progress("sampling mini-batches for their sizes", done / nodes.size)
@@ -103,7 +122,9 @@ class Bounds:
     sampled_bytes: int  # bytes of a sampled mini-batch's arrays
     scratch_bytes: int  # working memory of one sampler
     num_batches: int  # mini-batches an epoch
-    seed_bytes: int = 0  # of a seed plan and an epoch's mini-batches: the training nodes twice, and a copy of half
+    # of a seed plan and an epoch's mini-batches: the training nodes twice, and a copy
+    # of half
+    seed_bytes: int = 0
 
 
 _LOCK = threading.Lock()
@@ -113,8 +134,9 @@ _FOUND: dict[tuple[Hashable, ...], Bounds] = {}
 def batch_bounds(workload: Workload) -> Bounds:
     """Return the bounds of this workload, computed once a process.
 
-    Adds a twentieth or three standard deviations, whichever is more, to the exact sizes of `largest_batch` (computed by
-    the harness outside the cap); never exceeds the graph's number of nodes.
+    Adds a twentieth or three standard deviations, whichever is more, to the exact sizes
+    of `largest_batch` (computed by the harness outside the cap); never exceeds the
+    graph's number of nodes.
     """
     key = _identity(workload)
     with _LOCK:
@@ -122,7 +144,8 @@ def batch_bounds(workload: Workload) -> Bounds:
             return _FOUND[key]
         exact = largest_batch(workload)
         nodes = exact.nodes_by_batch
-        # The last mini-batch of an epoch is often short, which would inflate the spread.
+        # The last mini-batch of an epoch is often short, which would inflate the
+        # spread.
         spread = float(nodes[:, :-1].std()) if nodes.shape[1] > 2 else 0.0
         slack = max(_SLACK_SHARE * exact.max_nodes, _SLACK_DEVIATIONS * spread)
         max_nodes = min(workload.dataset.num_nodes, exact.max_nodes + math.ceil(slack))
@@ -130,5 +153,7 @@ def batch_bounds(workload: Workload) -> Bounds:
         sizes = (exact.max_edges, exact.max_nbytes, exact.scratch_bytes)
         edges, sampled, scratch = (math.ceil(size * growth) for size in sizes)
         seed_bytes = 20 * len(workload.dataset.memmap("train"))
-        _FOUND[key] = Bounds(max_nodes, edges, sampled, scratch, int(nodes.shape[1]), seed_bytes)
+        _FOUND[key] = Bounds(
+            max_nodes, edges, sampled, scratch, int(nodes.shape[1]), seed_bytes
+        )
         return _FOUND[key]

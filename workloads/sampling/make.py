@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
+from workloads.arraytypes import Int64Array, JsonDict
 from workloads.direct_files import advise_random as advise_random
 from workloads.errors import InputError
-from workloads.sampling.batch import Int64, Lists
+from workloads.sampling.batch import Lists
 from workloads.sampling.listing import find
 from workloads.sampling.neighbor import NeighborSampler
 from workloads.sampling.seeds import PartitionPlan, SeedPlan
@@ -18,12 +17,12 @@ from workloads.workload import Workload
 def make_sampler(
     workload: Workload,
     *,
-    indptr: Int64 | None = None,
+    indptr: Int64Array | None = None,
     indices: Lists | None = None,
-    labels: Int64 | None = None,
+    labels: Int64Array | None = None,
     threads: int = 1,
-    cached: tuple[Int64, Lists] | None = None,
-    names: Int64 | None = None,
+    cached: tuple[Int64Array, Lists] | None = None,
+    names: Int64Array | None = None,
     hops: int | None = None,
 ) -> NeighborSampler:
     """Make the sampler that a workload names.
@@ -31,31 +30,43 @@ def make_sampler(
     Args:
         workload: workload to sample.
         indptr, labels: [N + 1] and [N]; by default loaded into memory.
-        indices: [E]; by default memory-mapped for random access, so that the page cache fills the budget.
+        indices: [E]; by default memory-mapped for random access, so that the page cache
+            fills the budget.
         threads, cached, names: as for `NeighborSampler`.
-        hops: number of hops to sample, from the seed nodes on, equal to the first of the whole batch. None: all.
+        hops: number of hops to sample, from the seed nodes on, equal to the first of
+            the whole batch. None: all.
 
     Raises:
         InputError: the sampler is unknown, or has no such number of hops.
     """
     if hops is not None and not 1 <= hops <= len(workload.sampler.fanout):
-        raise InputError(f"hops is {hops}", f"give 1 to {len(workload.sampler.fanout)}")
-    spec, dataset = workload.sampler, workload.dataset
+        fault = f"hops is {hops}"
+        fix = f"give 1 to {len(workload.sampler.fanout)}"
+        raise InputError(fault, fix)
+    spec = workload.sampler
+    dataset = workload.dataset
     kind = find(spec.name)
     if kind.one_subgraph and hops not in (None, len(spec.fanout)):
-        raise InputError(f"{spec.name}'s layers share one subgraph, so it has no first hops", "use another sampler")
+        raise InputError(
+            f"{spec.name}'s layers share one subgraph, so it has no first hops",
+            "use another sampler",
+        )
     if indices is None:
         indices = dataset.memmap("indices")
         advise_random(indices)
+    if indptr is None:
+        indptr = dataset.load("indptr")
+    if labels is None:
+        labels = dataset.load("labels")
     sampler: NeighborSampler = kind.make(
         workload,
-        indptr=dataset.load("indptr") if indptr is None else indptr,
+        indptr=indptr,
         indices=indices,
         fanout=spec.fanout[:hops],
         seed=workload.seed,
         replace=spec.replace,
         threads=threads,
-        labels=dataset.load("labels") if labels is None else labels,
+        labels=labels,
         cached=cached,
         names=names,
     )
@@ -63,9 +74,11 @@ def make_sampler(
 
 
 def make_seed_plan(workload: Workload) -> SeedPlan | PartitionPlan:
-    """Make a workload's seed plan, over the dataset's training nodes or those of this rank's partition."""
-    sampler, train = workload.sampler, workload.dataset.load("train")
-    options: dict[str, Any] = {"shuffle": sampler.shuffle, "max_batches": sampler.max_batches}
+    """Make a workload's seed plan, over the dataset's training nodes or those of this
+    rank's partition."""
+    sampler = workload.sampler
+    train = workload.dataset.load("train")
+    options: JsonDict = {"shuffle": sampler.shuffle, "max_batches": sampler.max_batches}
     options |= {"seed": workload.seed, "rank": workload.rank, "world": workload.world}
     if workload.partition is None:
         return SeedPlan(train, sampler.batch_size, **options)

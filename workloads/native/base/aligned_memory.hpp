@@ -17,21 +17,21 @@ public:
     AlignedMemory() = default;
     explicit AlignedMemory(size_t bytes) : bytes_(bytes) {
         if (bytes == 0) return;
-        const size_t mapped = bytes >= huge_page_bytes ? bytes + huge_page_bytes : bytes;
+        const size_t mapped = bytes >= kHugePageBytes ? bytes + kHugePageBytes : bytes;
         void* at = mmap(nullptr, mapped, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
         if (at == MAP_FAILED) throw std::bad_alloc();
         mapping_ = {static_cast<std::byte*>(at), Unmap{mapped}};
         data_ = mapping_.get();
         if (mapped == bytes) return;
-        data_ += -reinterpret_cast<std::uintptr_t>(at) % huge_page_bytes;
-        madvise(data_, bytes / huge_page_bytes * huge_page_bytes, MADV_HUGEPAGE);  // a hint: failure is harmless
+        data_ += -reinterpret_cast<std::uintptr_t>(at) % kHugePageBytes;
+        madvise(data_, bytes / kHugePageBytes * kHugePageBytes, MADV_HUGEPAGE);  // a hint: failure is harmless
     }
 
     std::byte* data() const { return data_; }
     size_t size() const { return bytes_; }
 
 private:
-    static constexpr size_t huge_page_bytes = size_t{2} << 20;
+    static constexpr size_t kHugePageBytes = size_t{2} << 20;
 
     struct Unmap {
         size_t bytes;

@@ -40,7 +40,7 @@ void draw_lanes(const LaneRequest& request, u64 seed, u32 count, bool replace, L
             uncertain[l] |= static_cast<u32>(product) < bound[l] ? 1 : 0;
         }
         if (!replace) {
-            // Floyd: the last position of the range replaces one that an earlier draw took.
+            // Floyd: a repeated position is replaced by the last position of the range.
             Words taken{};
             for (u32 e = 0; e < d; ++e)
                 for (int l = 0; l < kDrawLanes; ++l) taken[l] |= positions[e][l] == chosen[l] ? 1 : 0;
@@ -73,8 +73,10 @@ void LaneDrawer::draw(std::span<const DrawnList> lists, const DrawName& name, si
     for (size_t l = 0; l < lists.size(); ++l) {
         u64* positions = out + lists[l].at;
         if (narrow && !draws_.uncertain[l]) {
+            // The vector code drew the list without a rejected word.
             for (size_t d = 0; d < count; ++d) positions[d] = draws_.positions[d][l];
         } else {
+            // Too many draws, a list beyond 32 bits, or a word that may be rejected: draw again from the stream.
             PhiloxStream stream(Philox4x32(name.seed), stream_name(name.epoch, name.batch, name.hop, lists[l].node));
             drawer_.draw(stream, lists[l].degree, count, replace, positions);
         }

@@ -10,7 +10,7 @@
 //
 // so that no two (epoch, batch, hop, node) share a stream, within: node ids < 2^48, epochs < 2^16, batches of an epoch
 // over all ranks < 2^26, hops < 63, and 2^34 draws a stream. The seed plan uses hop 63 (`shuffle`). Draws are taken
-// from a stream in order; a rejected draw (no modulo bias) takes the next one, so a batch stays a function of its name.
+// from a stream in order; a rejected draw (no modulo bias) takes the next one, so a batch is a function of its name alone.
 // The layer-wise sampler takes the first two words of each candidate's stream (subgraph_samplers.cpp).
 // The layout and the two algorithms below fix every batch ever recorded: changing them changes all digests.
 #pragma once
@@ -45,16 +45,19 @@ public:
         return degree == 0 ? 0 : wanted;
     }
 
-    // Draws `count` positions in [0, degree), ascending: independent ones with replacement, else a uniform subset
+    // Draws `count` positions in [0, degree), ascending: independent with replacement, else a uniform subset
     // (Floyd's algorithm: for j = degree - count, ..., degree - 1 draw t in [0, j]; take t, or j if t is taken).
     // Only for lists not taken whole.
     void draw(PhiloxStream stream, u64 degree, size_t count, bool replace, u64* out) {
         if (replace) {
+            // With replacement: independent positions.
             for (size_t i = 0; i < count; ++i) out[i] = stream.below64(degree);
             sort(out, count);
         } else if (degree <= 64) {
+            // A list of at most 64 neighbours: the drawn set is a bit mask.
             draw_in_word(stream, static_cast<u32>(degree), count, out);
         } else if (count <= kScanned) {
+            // Few positions of a longer list: scan the earlier draws for a repeat.
             for (size_t i = 0; i < count; ++i) {
                 const u64 last = degree - count + i;
                 const u64 position = stream.below64(last + 1);
@@ -64,6 +67,7 @@ public:
             }
             sort(out, count);
         } else {
+            // Many positions: look up repeats in a hash set.
             draw_many(stream, degree, count, out);
         }
     }

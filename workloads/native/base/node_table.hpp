@@ -1,4 +1,4 @@
-// The hash table that gives each node of a batch one slot: open addressing, sized for the batch and not for the graph.
+// Hash table that gives each node of a batch a slot: open addressing, sized for the batch and not for the graph.
 #pragma once
 
 #include <atomic>
@@ -54,7 +54,7 @@ public:
                     return static_cast<u32>(slot);
                 }
             } else {
-                // One branch for found and empty slots, which cannot be predicted apart.
+                // A single branch for found and empty slots: the processor cannot predict which.
                 const Key seen = keys_[slot];
                 if (seen == key || seen == kEmpty) {
                     keys_[slot] = key;

@@ -1,4 +1,4 @@
-// Stable radix sort, least significant digit first, of one list or of the lists of a team's members.
+// Stable radix sort, least significant digit first, of a list or of the lists of a team's members.
 #pragma once
 
 #include <algorithm>
@@ -34,7 +34,7 @@ struct Fresh {
     u32 slot;
 };
 
-// Sorts the lists of a team's members into one list. Keeps its buffers.
+// Merges the lists of a team's members into a sorted list. Keeps its buffers.
 template <class Key>
 class FreshSorter {
 public:
@@ -43,12 +43,14 @@ public:
         size_t total = 0;
         for (const size_t count : counts) total += count;
         sorted_.reserve(total);
+        // Few nodes: one comparison sort.
         if (total < kSmall) {
             Fresh<Key>* end = sorted_.data();
             for (size_t m = 0; m < lists.size(); ++m) end = std::copy_n(lists[m].data(), counts[m], end);
             std::sort(sorted_.data(), end, [](const auto& a, const auto& b) { return a.id < b.id; });
             return sorted_.data();
         }
+        // Many nodes: a radix sort, each pass shared by the team.
         other_.reserve(total);
         const int bits = std::max(static_cast<int>(std::bit_width(ids - 1)), 1);
         const int passes = (bits + kDigitBits - 1) / kDigitBits;

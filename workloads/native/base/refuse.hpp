@@ -10,7 +10,7 @@
 
 namespace outcore {
 
-// Throws an Error whose message is its parts, one after the other.
+// Throws an Error whose message is the concatenation of its parts.
 template <class Error, class... Parts>
 [[noreturn, gnu::cold, gnu::noinline]] void refuse(Parts... parts) {
     std::string text;

@@ -175,7 +175,7 @@ private:
     pid_t owner_ = getpid();
 };
 
-// Idle teams of the process, of which each loop borrows one: several callers may run at once, each with its own threads.
+// Idle teams of the process, of which each loop borrows a team: several callers may run at once, each with its own threads.
 class SharedTeam {
 public:
     explicit SharedTeam(int size) {

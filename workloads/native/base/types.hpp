@@ -32,7 +32,7 @@ using Ids = std::span<const i64>;
 
 constexpr u64 up_to(u64 bytes, u64 multiple) { return (bytes + multiple - 1) / multiple * multiple; }
 
-// Rows of equal size, one behind the other.
+// Rows of equal size, stored consecutively.
 template <class Byte>
 struct RowsOf {
     Byte* data;

@@ -71,7 +71,7 @@ OUTCORE_CLONES void rename_all(const Permutation& permutation, u32* ids, size_t 
 
 OUTCORE_CLONES void find_lanes(const Permutation& permutation, u32* ids) { permutation.walk_lanes<true, kLanes>(ids); }
 
-// For one caller at a time: made columns stay in its working memory until they are taken.
+// For one caller at a time: finished columns are kept in its working memory until `take`.
 class Fractal {
 public:
     // keep [n * n]: row i is the block of the target (the column of the CSC matrix), j that of the source.

@@ -62,7 +62,7 @@ private:
         return x;
     }
 
-    // Rounds r and r + 1; of the inverse, those that undo the last ones first.
+    // Rounds r and r + 1; the inverse undoes the last rounds first.
     template <bool Inverse>
     OUTCORE_INLINE void two_rounds(unsigned r, u32& low, u32& high) const noexcept {
         if constexpr (Inverse) {
@@ -74,7 +74,7 @@ private:
         }
     }
 
-    // Any function gives invertibility; this one spreads every input bit over the low bits that are kept.
+    // Any function gives invertibility; this function spreads every input bit over the low bits that are kept.
     static constexpr u32 scramble(u32 x, u32 key) noexcept {
         x = (x + key) * 0x9E3779B1U;
         x ^= x >> 15;

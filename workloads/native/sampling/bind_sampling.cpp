@@ -58,7 +58,7 @@ Numpy<u64> draw_positions(u64 degree, i64 fanout, bool replace, u64 seed, u64 ep
     return to_numpy(std::move(positions));
 }
 
-// Draws as the sampler does, side by side where the lanes allow it: one row a node, all lists equally long.
+// Draws as the sampler does, side by side where the lanes allow it: a row for each node, all lists of equal length.
 Numpy<u64, 2> draw_positions_of(Ids nodes, u64 degree, u64 fanout, bool replace, u64 seed) {
     if (degree == 0 || (!replace && degree <= fanout)) throw std::invalid_argument("such a list is taken whole");
     if (fanout > (u64{1} << 60) / std::max<size_t>(nodes.size(), 1)) throw std::bad_alloc();
@@ -78,7 +78,7 @@ i64 count_below(Ids values, i64 bound) {
     return std::count_if(values.begin(), values.end(), [bound](i64 value) { return value < bound; });
 }
 
-// The CSR of a block in 32 bits, in which each destination's last edge is its only one from itself.
+// The CSR of a block in 32 bits, with a single self-loop as the last edge of each destination.
 nb::typed<nb::tuple, Numpy<i32>, Numpy<i32>> with_self_loops(Ids indptr, std::span<const i32> indices) {
     if (indptr.empty()) throw std::invalid_argument("indptr is empty");
     const size_t destinations = indptr.size() - 1;
@@ -111,8 +111,8 @@ void add_array(Xxh3Stream& digest, const In<T>& array) {
     digest.update(reinterpret_cast<const std::byte*>(array.data()), array.nbytes());
 }
 
-// A mini-batch whose digest releases the GIL. For smaller ones the thread that trains would wait longer to have it back
-// than the hash takes.
+// Bytes of a mini-batch from which its digest releases the GIL: for smaller mini-batches, taking the GIL back would
+// take longer than the hash.
 constexpr size_t kReleaseBytes = 1 << 20;
 
 struct BlockArrays {

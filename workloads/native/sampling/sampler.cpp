@@ -30,7 +30,7 @@ struct Group {
     u32* out = nullptr;  // slots of their sources
 };
 
-// Working memory of one drawing thread, which works on one group while memory fetches the other group's edges.
+// Working memory of a drawing thread: it draws for a group while the edges of the other group are prefetched.
 struct Lane {
     Group group, fetched;
     std::array<DrawnList, kDrawLanes> waiting;  // lists of `group` without draws yet
@@ -252,7 +252,9 @@ private:
             for (size_t i = first; i < last; ++i) {
                 const auto kept = static_cast<size_t>(indptr[i + 1] - indptr[i]);
                 const auto [start, degree] = space.lists[i];
+                // No edge: an empty list, or a fan-out of 0.
                 if (kept == 0) continue;
+                // The whole list: its positions are consecutive, and nothing is drawn.
                 if (fanout < 0 || (kept == degree && !options_.replace)) {
                     __builtin_prefetch(entry(start));
                     __builtin_prefetch(entry(start + kept - 1));
@@ -262,6 +264,7 @@ private:
                     }
                     continue;
                 }
+                // A part of the list: it waits for its draws beside the other lists of the group.
                 const bool full = lane.group.edges > 0 && lane.group.edges + kept > kGroupEdges;
                 if (full || lane.num_waiting == kDrawLanes) turn();
                 lane.group.offsets.reserve(kept);
@@ -315,11 +318,14 @@ private:
         lane.fresh = static_cast<size_t>(end - list.data());
     }
 
-    // Sets the new nodes' positions by ascending id, then those of the edges. Returns the number of nodes.
+    // Sets the positions of the new nodes by ascending id, then the positions of the edges. Returns the number of nodes.
     size_t place(Space& space, size_t count, SampledHop& result) {
         std::vector<size_t> counts;
         size_t fresh = 0;
-        for (const auto& lane : space.lanes) counts.push_back(lane.fresh), fresh += lane.fresh;
+        for (const auto& lane : space.lanes) {
+            counts.push_back(lane.fresh);
+            fresh += lane.fresh;
+        }
         if (renumbered()) rename(space, counts);
         const u64 ids = renumbered() ? name_bound_ : num_nodes();
         const Fresh<Key>* sorted = space.sorter.sort(space.team, space.fresh, counts, ids);
@@ -373,6 +379,7 @@ std::unique_ptr<NeighborSampler> make_neighbor_sampler(const Topology<Index>& gr
         return std::make_unique<SamplerOf<Index, Key, Plain>>(graph, bound, std::move(options));
     };
     const bool plain = graph.address.empty() && graph.names.empty();
+    // Four cases: 32-bit or 64-bit keys, with or without a neighbour cache or renumbering.
     if (narrow && plain) return make.template operator()<u32, true>();
     if (plain) return make.template operator()<u64, true>();
     if (narrow) return make.template operator()<u32, false>();
