@@ -160,9 +160,19 @@ def raise_edge(axes: Any, share: float) -> None:
     axes.set_ylim(top=top)
 
 
-def mark_missing_bar(axes: Any, x: float, status: str, share: float = 0.0) -> None:
-    """Label a missing bar with its status, upright where the text exceeds the bar's `share` of the axes' width."""
-    text = MARK.get(status, status)
+def missing_text(series: str, status: str) -> str:
+    """Return the label of a missing bar: its series and its status, like `ginex OOM`.
+
+    A status that names a system itself, like `pyg+: oom`, stays. A ratio of a measured system without its base is n/a.
+    """
+    if ": " in status:
+        return status
+    word = "n/a" if status == "ok" else MARK.get(status, status)
+    return f"{series} {word}"
+
+
+def mark_missing_bar(axes: Any, x: float, text: str, share: float = 0.0) -> None:
+    """Label a missing bar, upright where the text exceeds the bar's `share` of the axes' width."""
     look = {"fontsize": LEAST_POINTS, "ha": "center", "va": "bottom", "color": SOFT}
     rotation = 90 if text_points(text) > 0.8 * points_of(axes, share) else 0
     axes.annotate(text, (x, 0.02), xycoords=("data", "axes fraction"), rotation=rotation, **look)
