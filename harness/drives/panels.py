@@ -114,7 +114,9 @@ def _draw(comparison: DriveComparison, rows: pd.DataFrame, axes: Any, nothing: s
     axes.set_xticks(axes.get_xticks(), lines, rotation=0, ha="center")
     _legend_above(axes, _OF_BARS)
     drawn = data.dropna(subset="value")
-    for bar, row in zip(axes.patches, each(drawn), strict=True):
+    # Bars are drawn one system after another.
+    by_system = drawn.sort_values("series", key=lambda names: names.map(comparison.systems.index), kind="stable")
+    for bar, row in zip(axes.patches, each(by_system), strict=True):
         bar.set_alpha(0.45 if row.predicted else 1.0)
     return data
 

@@ -59,7 +59,7 @@ def test_a_finding_stands_above_legend_and_panels_within_the_width(tmp_path: Pat
     assert box.y0 >= legend.y1
     assert legend.y0 >= panel.y1
     assert box.width <= drawing.canvas.bbox.width
-    assert text.get_text().count("\n") == 1
+    assert " ".join(text.get_text().split()) == FINDING, "nothing of it is cut off"
 
 
 def test_without_a_finding_nothing_stands_above() -> None:

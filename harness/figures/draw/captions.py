@@ -128,7 +128,7 @@ def add_caption(canvas: Canvas, text: str, *, bottom: float = 0.0) -> None:
 
 
 def add_finding(canvas: Canvas, text: str) -> None:
-    """Write what a figure shows above all of its panels and its legend, wrapped to the figure's width in two lines."""
+    """Write what a figure shows above all of its panels and its legend, wrapped to the figure's width in three lines at most."""
     if not text:
         return
     if layout := canvas.get_layout_engine():
@@ -139,7 +139,7 @@ def add_finding(canvas: Canvas, text: str) -> None:
         legend.set_bbox_to_anchor((0, 0, 1, 1), canvas.transFigure)
     width, height = canvas.get_size_inches()
     unbroken = text.replace(" %", "\u00a0%")
-    lines = textwrap.fill(unbroken, int(width * 13), max_lines=2, placeholder=" …")
+    lines = textwrap.fill(unbroken, int(width * 13), max_lines=3, placeholder=" …")
     look: dict[str, Any] = {"fontsize": 8.5, "fontweight": "bold", "va": "bottom", "ha": "left"}
     canvas.text(0.01, 1 + 0.06 / height, lines, **look)
 

@@ -93,3 +93,15 @@ def test_titles_legends_and_names_of_drives_lie_within_the_picture_and_beside_ea
             overlapping += [name for one, other in pairwise(beside) if one.x1 > other.x0]
             plt.close(canvas)
     assert (outside, rotated, overlapping) == ([], [], [])
+
+
+def test_the_bars_of_predicted_epochs_are_pale_and_no_others(tmp_path: Path) -> None:
+    import matplotlib.pyplot as plt
+
+    _, axes = plt.subplots()
+    dict(panels_of(compared(tmp_path, CLASSES)))["epochs"](compared(tmp_path, CLASSES), axes)
+    groups = {round(bar.get_x() + bar.get_width() / 2): set() for bar in axes.patches}
+    for bar in axes.patches:
+        groups[round(bar.get_x() + bar.get_width() / 2)].add(bar.get_alpha())
+    plt.close()
+    assert groups == {0: {0.45}, 1: {1.0}, 2: {1.0}}, "the first drive has no run"
