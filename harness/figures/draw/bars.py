@@ -24,6 +24,8 @@ BARS = ["group", "series", *ENDS, "status", "run"]
 OPTIONAL = ["low", "high", "status", "hollow", "paper", "paper_low", "paper_high"]
 # Status of a bar that has none.
 NOT_RUN = pd.Series("not run")
+# Least share of the bars' height that the numbers over them take.
+LEAST_MARGIN = 0.13
 # Keywords of a bar that other code measured.
 HOLLOW = {"facecolor": "none", "edgecolor": "#555555", "linestyle": "--", "linewidth": 0.9}
 
@@ -72,12 +74,13 @@ def draw_bars(
         axes.errorbar(bounded.x, bounded.value, panels.around(bounded), **bars)
     for row in each(rows[rows.value.isna()]):
         panels.mark_missing_bar(axes, row.x, panels.missing_text(row.series, row.status), share)
-    rotation = 0
+    margin = 0.05
     if numbers:
         points = panels.points_of(axes, share)
-        rotation = panels.number_all(axes, known, numbers, points, 1.5)
+        height = panels.number_all(axes, known, numbers, points, 1.5)
+        margin = max(LEAST_MARGIN, panels.margin_of(axes, height))
     _mark_published(axes, rows, 0.3 * width, beside=bool(numbers))
-    axes.margins(y=(0.22 if rotation else 0.13) if numbers else 0.05)
+    axes.margins(y=margin)
     panels.set_ticks(axes, list(map(tick, groups)))
     panels.name_axes(axes, title, xlabel, ylabel)
     return canvas, axes
