@@ -269,6 +269,9 @@ def test_the_report_of_reference_results_stands_beside_the_archive_and_ones_own_
     page = (folder / "report.html").read_text()
     assert f"<title>{told.label}</title>" in page and "have no record" in page
     assert "needs several real GPUs" in page
+    regions = re.findall(r'role="region" aria-label="([^"]*)"', page)
+    assert {"outcore-training", "outcore-training, the headline"} <= set(regions)
+    assert len(regions) == len(set(regions)), "each region has a name of its own"
     assert not (tmp_path / "results" / "figures").exists()
     times = {path: path.stat().st_mtime_ns for path in (folder / "figures").iterdir()}
 

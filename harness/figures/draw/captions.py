@@ -130,7 +130,7 @@ def add_caption(canvas: Canvas, text: str, *, bottom: float = 0.0) -> None:
 
 
 def add_finding(canvas: Canvas, text: str) -> None:
-    """Write what a figure shows above its panels and its legend, wrapped to the figure's width in three lines at most."""
+    """Write what a figure shows above its panels and legend, wrapped to the figure's width in three lines at most."""
     if not text:
         return
     if layout := canvas.get_layout_engine():
