@@ -15,7 +15,7 @@ import pandas as pd
 from harness.atomic import whole_file
 from harness.drives.compare import as_dict
 from harness.drives.comparison import DriveCell, DriveComparison, DriveSide
-from harness.drives.panels import panels_of
+from harness.drives.panels import panel_inches, panels_of
 from harness.drives.printing import printed
 from harness.figures.draw import style
 from harness.results.table import each
@@ -29,8 +29,8 @@ NAME = "ssd-report"
 #: Columns of the tables: the part of a drive or a cell, its format and a factor; `wide`: not in a narrow terminal.
 COLUMNS = Path(__file__).with_name("columns.csv")
 DRIVES, CLASSES, CELLS = "Drives, by fio", "Classes, by their limits", "Systems on drives"
-#: Inches of a panel.
-_PANEL = (style.COLUMN_INCHES, 2.6)
+#: Inches of a panel's height.
+_HEIGHT = 2.6
 # Drives whose epochs differ by a smaller factor are the same for a system.
 SAME = 1.05
 
@@ -95,9 +95,10 @@ def write_page(comparison: DriveComparison, folder: Path) -> list[Path]:
 
     matplotlib.use("Agg")
     files: dict[str, bytes] = {}
+    size = (panel_inches(comparison), _HEIGHT)
     with matplotlib.rc_context(fname=style.SHEET):
         for name, draw in panels_of(comparison):
-            canvas, axes = plt.subplots(figsize=_PANEL, constrained_layout=True)
+            canvas, axes = plt.subplots(figsize=size, constrained_layout=True)
             files[f"ssd-{name}.csv"] = draw(comparison, axes).to_csv(index=False).encode()
             for kind in ("png", "svg"):
                 files[f"ssd-{name}.{kind}"] = _picture(canvas, kind)
@@ -125,6 +126,7 @@ def _html(comparison: DriveComparison, files: Mapping[str, bytes]) -> bytes:
         sentences=sentences(comparison),
         tables=tables(comparison),
         pictures=pictures,
+        wide=panel_inches(comparison) > style.COLUMN_INCHES,
         notes=comparison.notes,
     )
     return text.encode()

@@ -13,6 +13,7 @@ from harness.drives.comparison import DriveComparison
 from harness.figures.draw import style
 from harness.figures.draw.bars import draw_bars
 from harness.figures.draw.curves import draw_curves
+from harness.figures.draw.panels import points_of, text_points
 from harness.results.table import each
 
 PERCENTILES = ["50", "90", "99", "99.9", "99.99"]
@@ -24,8 +25,8 @@ _LEGEND = {"handlelength": 2.0, "borderaxespad": 0.3, "labelspacing": 0.25, "col
 # Entries in a row of the legend above bars, and above rates, whose names of drives are long; points of a row.
 _OF_BARS, _OF_RATES = 4, 2
 _ROW_POINTS = 10
-# Letters in a line of a drive's name below its bars, and the most drives whose names stand in lines.
-_NAME_WIDTH, _MOST_NAMES = 14, 4
+# Most drives whose names fit a column.
+_MOST_IN_COLUMN = 4
 
 
 def panels_of(comparison: DriveComparison) -> list[tuple[str, Panel]]:
@@ -38,6 +39,11 @@ def panels_of(comparison: DriveComparison) -> list[tuple[str, Panel]]:
     if comparison.table["per_price"].any():
         found.append(("price", per_price))
     return found
+
+
+def panel_inches(comparison: DriveComparison) -> float:
+    """Return the width of the panels in inches: a column's, or a page's where they name many drives."""
+    return style.PAGE_INCHES if len(comparison.sides) > _MOST_IN_COLUMN else style.COLUMN_INCHES
 
 
 def rates(comparison: DriveComparison, axes: Any) -> pd.DataFrame:
@@ -102,12 +108,15 @@ def _draw(comparison: DriveComparison, rows: pd.DataFrame, axes: Any, nothing: s
     found = rows.set_index(["device", "system"]).reindex(places).reset_index()
     data = found.assign(status=nothing, predicted=found["predicted"].eq(True))[BARS]
     draw_bars(data, numbers=".3g", axes=axes, **labels)
-    if len(drives) <= _MOST_NAMES:
-        lines = [textwrap.fill(name, _NAME_WIDTH) for name in drives]
-        axes.set_xticks(axes.get_xticks(), lines, rotation=0, ha="center")
+    points = points_of(axes, 1 / len(drives))
+    letters = int(points / text_points("a"))
+    lines = [textwrap.fill(name, letters) for name in drives]
+    axes.set_xticks(axes.get_xticks(), lines, rotation=0, ha="center")
     _legend_above(axes, _OF_BARS)
     drawn = data.dropna(subset="value")
-    for bar, row in zip(axes.patches, each(drawn), strict=True):
+    # Bars are drawn one system after another.
+    by_system = drawn.sort_values("series", key=lambda names: names.map(comparison.systems.index), kind="stable")
+    for bar, row in zip(axes.patches, each(by_system), strict=True):
         bar.set_alpha(0.45 if row.predicted else 1.0)
     return data
 
@@ -115,6 +124,7 @@ def _draw(comparison: DriveComparison, rows: pd.DataFrame, axes: Any, nothing: s
 def _legend_above(axes: Any, columns: int) -> None:
     """Draw the legend between the title and the axes, so that no entry lies on a bar, a line or a label."""
     entries = len(axes.get_legend_handles_labels()[1])
+    columns = round(columns * axes.figure.get_figwidth() / style.COLUMN_INCHES)
     rows = -(-entries // columns)
     axes.set_title(axes.get_title(loc="left"), loc="left", pad=6 + _ROW_POINTS * rows)
     axes.legend(**_LEGEND, loc="lower left", bbox_to_anchor=(-0.08, 1.0), ncols=columns)

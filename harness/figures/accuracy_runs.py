@@ -171,6 +171,20 @@ def draw_by_system(cells: Cells, systems: Sequence[str], titles: Sequence[str], 
     return drawn(canvas, table, cells, *notes, runs=list(runs.run), finding=finding)
 
 
+def first_to_target(model: str, reached: pd.DataFrame) -> str:
+    """Return the sentence on the first and the last system to reach the common target with a model.
+
+    Args:
+        reached: one row for each system: `system`, `target` (%), `seconds` (nan where it never reached the target).
+
+    Returns:
+        The sentence; empty with fewer than two systems at the target.
+    """
+    by_time = reached.dropna(subset="seconds").sort_values("seconds")
+    first = f"{model} reaches {{target:.0f}} % first with {{system}} ({{seconds:.2g}} s)"
+    return first_and_last(by_time, first, "last with {system} ({seconds:.2g} s)")
+
+
 def _draw_curves(table: pd.DataFrame, titles: Sequence[str], target: float) -> Canvas:
     """Draw curves of accuracy (%) over epochs and over seconds."""
     from matplotlib.ticker import MaxNLocator

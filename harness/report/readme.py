@@ -58,7 +58,7 @@ def differing(folder: Path, root: Path = ROOT, *, write: bool = False) -> list[s
             raise InputError(f"{folder} has no {one.id}: {one.reason}", "make its runs, and archive again")
         found += _described(root, one, write=write)
         picture = root / "docs" / "img" / f"{one.id}.png"
-        if _data_of(picture) != _data_of(one.files[0]):
+        if _content_of(picture) != _content_of(one.files[0]):
             found.append(str(picture.relative_to(root)))
             if write:
                 picture.write_bytes(one.files[0].read_bytes())
@@ -85,14 +85,14 @@ def _described(root: Path, figure: Rendered, *, write: bool) -> list[str]:
     return found
 
 
-def _data_of(picture: Path) -> str | None:
-    """Return the digest of the data behind a picture; None where it has none."""
+def _content_of(picture: Path) -> list[str | None] | None:
+    """Return the digest of the data behind a picture, and its finding and caption; None without a picture."""
     from PIL import Image
 
     if not picture.is_file():
         return None
     with Image.open(picture) as image:
-        return image.info.get(DATA)
+        return [image.info.get(key) for key in (DATA, "Description")]
 
 
 def main(argv: Sequence[str] | None = None, say: Callable[[str], None] = print) -> int:

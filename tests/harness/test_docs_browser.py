@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from harness.figures.draw.style import LEAST_POINTS
 from tests.harness.browser import CHROMIUM, WIDTHS, Browser
 from tests.harness.run_tools import REPOSITORY
 from tests.support import made_once
@@ -132,6 +133,29 @@ def test_axe_finds_nothing_in_any_page(page: Browser, site: Path, name: str, the
     page.theme(theme)
     page.open(site / f"{name}.html")
     assert page.violations() == []
+
+
+@pytest.mark.parametrize("theme", THEMES)
+def test_axe_finds_nothing_in_the_page_of_an_address_that_is_not_there(page: Browser, site: Path, theme: str) -> None:
+    # Its addresses begin at the root of a server, which a folder has not.
+    text = (site / "404.html").read_text(encoding="utf-8")
+    (site / "404-here.html").write_text(text.replace('="/', '="'), encoding="utf-8")
+    page.theme(theme)
+    page.open(site / "404-here.html")
+    assert page.run("getComputedStyle(document.querySelector('.md-toggle')).display") == "none", "it has its styles"
+    assert page.violations() == []
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+def test_texts_of_pictures_have_nine_pixels_at_any_width(page: Browser, site: Path, width: int) -> None:
+    page.resize(width)
+    for name in ("index", "frontier"):
+        page.open(site / f"{name}.html")
+        sizes = page.run("[...document.querySelectorAll('article img')].map((one) => [one.width, one.naturalWidth])")
+        # Pictures have 200 pixels an inch.
+        pixels = [LEAST_POINTS / 72 * 200 * shown / whole for shown, whole in sizes]
+        assert pixels
+        assert min(pixels) >= 9
 
 
 def test_formulas_are_drawn_as_formulas(page: Browser, site: Path) -> None:

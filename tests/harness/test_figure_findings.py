@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+import textwrap
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -11,8 +13,9 @@ import pytest
 
 from harness.compare.evidence import load_evidence
 from harness.figures.base import Drawing, catalogue, drawn
+from harness.figures.draw.captions import _unbroken, name_part
 from harness.figures.draw.dots import draw_dots
-from harness.figures.draw.panels import one_panel
+from harness.figures.draw.panels import many_panels, one_panel
 from harness.figures.findings import span
 from harness.figures.outcore.ablation import OUTCORE
 from harness.settings import check_options
@@ -59,7 +62,25 @@ def test_a_finding_stands_above_legend_and_panels_within_the_width(tmp_path: Pat
     assert box.y0 >= legend.y1
     assert legend.y0 >= panel.y1
     assert box.width <= drawing.canvas.bbox.width
-    assert text.get_text().count("\n") == 1
+    assert " ".join(text.get_text().split()) == FINDING, "nothing of it is cut off"
+
+
+@pytest.mark.parametrize("width", range(20, 60))
+def test_a_line_ends_neither_between_number_and_unit_nor_between_name_and_share(width: int) -> None:
+    sentence = "On the bare device pyg+ waits 17 % and ginex 40 %, 5.7 times as long as before, after 2.3 s"
+    lines = textwrap.wrap(_unbroken(sentence), width)
+    ends = [re.findall(r"[^\xa0\s]+", line)[-1] for line in lines[:-1]]
+    assert " ".join(" ".join(lines).split()) == sentence
+    assert not {"waits", "ginex", "17", "40", "5.7", "2.3"} & set(ends)
+
+
+def test_a_panel_without_a_label_leaves_the_part_of_an_epoch_to_its_neighbour() -> None:
+    canvas, (left, right) = many_panels(2, sharey=True)
+    left.set_ylabel("epoch (s)")
+    right.set_title("Epoch with preprocessing", loc="left")
+    name_part(canvas, "first 16 mini-batches")
+    assert left.get_ylabel() == "epoch (s)\nfirst 16 mini-batches"
+    assert right.get_title(loc="left") == "Epoch with preprocessing"
 
 
 def test_without_a_finding_nothing_stands_above() -> None:

@@ -259,6 +259,12 @@ def test_where_mariusgnn_fails_it_is_compared_at_the_least_memory_that_it_fits(t
     }
     assert shown.loc["gnndrive", "overall (s)"] == "2.00"
     assert shown.loc["mariusgnn, 80.0 MiB", "paper: overall (s)"] == "–"
+    assert result.finding == ""
+
+
+def test_gnndrive_is_compared_with_the_systems_at_its_budget(made: dict[float, Evidence]) -> None:
+    faster = "gnndrive is 3 times as fast as pyg+, 1.7 times as ginex"
+    assert drawn("gnndrive-tab2", made[1.0]).finding == f"{faster}; mariusgnn prepares data in 36 to 62 % of its epoch"
 
 
 def test_buffered_and_direct_reads_are_drawn_over_threads_and_depth(made: dict[float, Evidence]) -> None:

@@ -51,7 +51,7 @@ def test_a_bar_stands_for_each_value_and_none_for_a_missing_one() -> None:
     rows = bars_of(value=[1.0, 2.0, None, 4.0], status=["ok", "ok", "oom", "ok"])
     _, axes = draw_bars(rows, title="t", ylabel="s")
     assert heights(axes) == [1.0, 2.0, 4.0]
-    assert words(axes) == ["OOM"]
+    assert words(axes) == ["gnndrive OOM"]
 
 
 def test_bars_keep_the_systems_in_their_order_and_colour_whatever_the_rows_order() -> None:
@@ -73,7 +73,7 @@ def test_bars_show_intervals_and_the_papers_values_as_hollow_marks() -> None:
 
 def test_bars_without_a_single_value_are_drawn_as_said() -> None:
     _, axes = draw_bars(bars_of(value=[None] * 4, status=["timeout"] * 4), title="t", ylabel="s")
-    assert words(axes) == ["OOT"] * 4
+    assert words(axes) == ["gnndrive OOT", "pyg+ OOT"] * 2
     assert not axes.patches
 
 

@@ -157,6 +157,15 @@ def test_numbers_over_bars_stand_upright_where_narrow_and_are_left_out_where_the
     assert turned == [{0.0}, {90.0}, set()]
 
 
+def test_upright_numbers_over_the_tallest_bars_lie_within_the_axes() -> None:
+    rows = pd.DataFrame({"group": range(12), "series": "agnes", "value": 11575.25})
+    canvas, axes = draw_bars(rows, title="t", ylabel="s", numbers=".2f")
+    canvas.canvas.draw()
+    tops = [text.get_window_extent().y1 for text in axes.texts]
+    assert {text.get_rotation() for text in axes.texts} == {90.0}
+    assert max(tops) <= axes.get_window_extent().y1
+
+
 @pytest.fixture(scope="module")
 def evidence(tmp_path_factory: pytest.TempPathFactory) -> Evidence:
     """Runs of the first reference machine, unpacked beside the repository."""

@@ -1,4 +1,4 @@
-"""Findings of Ginex's, Data Tiering's and PaGraph's figures: with other records the sentence is another."""
+"""Findings of the papers' figures and tables: with other records the sentence is another."""
 
 from __future__ import annotations
 
@@ -16,18 +16,19 @@ from PIL import Image
 
 from harness.compare.evidence import load_evidence
 from harness.compare.verdicts import NotDrawn
-from harness.figures.absent import named
+from harness.figures.accuracy_runs import first_to_target
 from harness.figures.base import Drawing, Sheet, catalogue, chosen
 from harness.figures.datasets_table import TABLES, _sizes
+from harness.figures.draw.bars import draw_bars
 from harness.figures.findings import compared, over_others
 from harness.figures.ginex.parts import _rows_read
 from harness.figures.ginex.sizes import _best_size
-from harness.figures.pagraph.devices import _all_steps, _first, _over_one, _scaling
+from harness.figures.pagraph.devices import _all_steps, _over_one, _scaling
 from harness.figures.pagraph.epochs import COMPUTE, EXPOSED, HIDDEN_LOADING, _exposed, _too_small
 from harness.figures.pagraph.studies import _partitioned, _read_again, _widest
 from harness.figures.render import render
 from harness.figures.tiering import _by_depth, _by_scores, _saved, _steps
-from tests.harness import test_figures_ginex, test_figures_pagraph, test_figures_tiering
+from tests.harness import test_figures_diskgnn, test_figures_ginex, test_figures_pagraph, test_figures_tiering
 from tests.harness.tier_records import run
 
 NAN = float("nan")
@@ -161,9 +162,9 @@ def test_all_steps_are_compared_with_the_loader_alone(seconds: list[float], sent
 
 def test_the_first_and_the_last_to_a_target_are_named() -> None:
     rows = pd.DataFrame({"system": ["dgl", "pagraph"], "target": 75.0, "seconds": [0.4, 1.2]})
-    assert _first("GCN", rows) == "GCN reaches 75 % first with dgl (0.4 s), last with pagraph (1.2 s)"
-    assert "first with pagraph" in _first("GCN", rows.assign(seconds=[1.4, 1.2]))
-    assert _first("GCN", rows.assign(seconds=[NAN, 1.2])) == ""
+    assert first_to_target("GCN", rows) == "GCN reaches 75 % first with dgl (0.4 s), last with pagraph (1.2 s)"
+    assert "first with pagraph" in first_to_target("GCN", rows.assign(seconds=[1.4, 1.2]))
+    assert first_to_target("GCN", rows.assign(seconds=[NAN, 1.2])) == ""
 
 
 def parts(loading: float | None) -> pd.DataFrame:
@@ -200,13 +201,17 @@ def test_sizes_of_one_dataset_and_of_several(count: int, begin: str) -> None:
 def test_a_missing_bar_names_its_system_and_a_missing_base_itself() -> None:
     rows = pd.DataFrame({"series": ["ginex", "ali+pg", "ginex", "ginex"], "value": [NAN, NAN, 2.0, NAN]})
     rows["status"] = ["oom", "pyg+: timeout", "ok", "ok"]
-    assert list(named(rows)["status"]) == ["ginex OOM", "pyg+: timeout", "ok", "ginex n/a"]
+    rows["group"] = ["a", "a", "b", "c"]
+    _, axes = draw_bars(rows, title="", ylabel="")
+    assert [text.get_text() for text in axes.texts] == ["ginex OOM", "pyg+: timeout", "ginex n/a"]
 
 
 FILL: dict[str, Callable[[Path, float], None]] = {**test_figures_ginex.FILL, **test_figures_tiering.FILL}
 FILL |= dict.fromkeys(test_figures_pagraph.IDS, test_figures_pagraph.fill)
+FILL |= test_figures_diskgnn.FILL
 #: Figures whose fixtures change no ratio that the finding names: tests above try their sentences with others.
 SAME = {"ginex-tab2", "pagraph-fig5", "pagraph-fig14", "pagraph-fig16", "pagraph-fig18"}
+SAME |= {"diskgnn-fig10", "diskgnn-fig11", "diskgnn-fig14", "diskgnn-fig19"}
 
 
 @pytest.fixture(scope="module")
@@ -241,8 +246,9 @@ def test_a_figure_opens_with_a_finding_that_follows_its_records(
         shown = [text.get_text() for text in drawing.canvas.texts]
         assert drawing.finding in [" ".join(text.split()) for text in shown]
         for axes in drawing.canvas.axes:
-            for axis in (axes.xaxis, axes.yaxis):
-                assert axis.get_scale() != "log" or "log" in axis.get_label_text()
+            assert axes.get_xscale() != "log" or "log" in axes.get_xlabel()
+            sharing = axes.get_shared_y_axes().get_siblings(axes)
+            assert axes.get_yscale() != "log" or any("log" in one.get_ylabel() for one in sharing)
 
 
 def test_a_failed_system_is_left_out_of_the_sentence_and_named_in_the_drawing(tmp_path: Path) -> None:

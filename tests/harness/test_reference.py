@@ -12,6 +12,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from PIL import Image
+from PIL.PngImagePlugin import PngInfo
 
 from harness.cli import main
 from harness.compare.evidence import load_evidence
@@ -268,6 +269,9 @@ def test_the_report_of_reference_results_stands_beside_the_archive_and_ones_own_
     page = (folder / "report.html").read_text()
     assert f"<title>{told.label}</title>" in page and "have no record" in page
     assert "needs several real GPUs" in page
+    regions = re.findall(r'role="region" aria-label="([^"]*)"', page)
+    assert {"outcore-training", "outcore-training, the headline"} <= set(regions)
+    assert len(regions) == len(set(regions)), "each region has a name of its own"
     assert not (tmp_path / "results" / "figures").exists()
     times = {path: path.stat().st_mtime_ns for path in (folder / "figures").iterdir()}
 
@@ -293,6 +297,15 @@ def pages(tmp_path: Path) -> Path:
     return tmp_path
 
 
+def with_earlier_caption(picture: Path) -> None:
+    """Write a picture of the same data again, as code with other words drew it."""
+    with Image.open(picture) as image:
+        texts = PngInfo()
+        texts.add_text("Data", image.info["Data"])
+        texts.add_text("Description", "a caption in other words")
+        image.save(picture, pnginfo=texts)
+
+
 def kept_readme() -> str:
     return (readme.ROOT / "README.md").read_text()
 
@@ -314,7 +327,8 @@ def test_readme_and_pictures_are_written_and_a_difference_is_found(drawn: Path, 
     assert "![At 64.0 MiB, least training time: diskgnn" in text
     (checkout / "README.md").write_text(text.replace("**3.00**", "**0.30**"))
     Image.new("RGB", (4, 4)).save(checkout / pictures[0])
-    assert readme.differing(drawn, checkout) == ["README.md", pictures[0]]
+    with_earlier_caption(checkout / pictures[1])
+    assert readme.differing(drawn, checkout) == ["README.md", *pictures[:2]]
     (checkout / "README.md").write_text("no table")
     with pytest.raises(InputError, match=r"README.md has no place for the table"):
         readme.differing(drawn, checkout)

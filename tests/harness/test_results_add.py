@@ -239,6 +239,7 @@ def test_the_fidelity_table_sets_reimplementations_beside_their_originals(
     assert (pyg["original"], pyg["times as fast"], pyg["rows"]) == ("env:pyg", "3.00", "0 / 0")
     rest = shown.drop(index=["ginex", "pyg+"])
     assert set(rest["its epoch (s)"]) == {"not measured"} and "dgl" in rest.index
+    assert table.finding == "Times as fast as the originals: pyg+ 3, ginex 2; 6 not measured"
     assert len(shown) == 8 and all(shown["differs by design"] != "–")
     assert sorted(run.rpartition("-")[2] for run in table.runs) == ["env:pyg", "ginex", "pyg+"]
 

@@ -13,7 +13,7 @@ from harness.figures.draw.captions import row_texts, study_caption
 from harness.figures.draw.curves import draw_curves
 from harness.figures.draw.panels import many_panels
 from harness.figures.draw.style import named_looks
-from harness.figures.findings import ratios, span, wide
+from harness.figures.findings import plain, ratios, span, wide
 from harness.figures.grids import gallery, values
 from harness.records.study import StudyRecord
 from harness.studies.base import StudyNeed
@@ -212,7 +212,10 @@ def tab3(evidence: Evidence) -> Sheet:
     batches = ", ".join(map(str, studies.batches))
     data = data[list(ACCESSES)]
     epochs = f"one epoch of {batches} mini-batches"
-    return sheet(data, ACCESSES, records[0], epochs, "in % of accesses", "touched: nodes with any access")
+    notes = [epochs, "in % of accesses", "touched: nodes with any access"]
+    first = ours[BUCKETS[0]].map(plain).reset_index(name="share")
+    finding = row_texts(first, "{share} % on {dataset}", before="Accesses to the 1 % of the nodes read most: ")
+    return sheet(data, ACCESSES, records[0], *notes, finding=finding)
 
 
 @figure("diskgnn-tab4", studies=lambda profile: [StudyNeed("fio-grid")])
@@ -231,7 +234,8 @@ def tab4(evidence: Evidence) -> Sheet:
     paper["source"] = published("diskgnn-tab4").groupby("series").source.first()
     data = pd.concat([ours, paper.reset_index(names="storage")])
     note = "most of any queue depth, direct; prices of April 2024, none is known for this host's"
-    return sheet(data, STORAGE, record, note)
+    finding = f"{name.strip()} reads 4 KiB {plain(iops)} times a second at random, and up to {plain(bandwidth)} GB/s"
+    return sheet(data, STORAGE, record, note, finding=finding)
 
 
 def searches(profile: Plain) -> list[StudyNeed]:
@@ -259,10 +263,21 @@ def tab7(evidence: Evidence) -> Sheet:
     both = pd.concat([ours.drop(columns="limit"), paper], ignore_index=True)
     data = both.rename(columns=MEASURED).reindex(columns=list(SEARCH))
     data["speedup"] = data["brute force s"] / data["heuristic s"]
+    finding = _by_heuristic(data.head(len(ours)))
     data["heuristic amp."] = data["heuristic amp."].astype(object).fillna("does not fit")
     share = percent(study["memory_share"])
     packed = f"{share} of the rows in memory; packing alone takes {study['packed_x']:.2f}x the features"
     lengths = f"brute force tries {study['search_points']} segment lengths with every threshold"
     note = f"{packed}; {lengths}, and the heuristic's own shape; reads of 4 KiB"
     caption = study_caption(record, note).replace("no timing", "timing of the searches alone, which no cap held")
-    return sheet(data, SEARCH, caption)
+    return sheet(data, SEARCH, caption, finding=finding)
+
+
+def _by_heuristic(ours: pd.DataFrame) -> str:
+    """Return the sentence on the heuristic search over brute force; empty where no limit has both."""
+    both = ours.dropna(subset=["heuristic amp.", "speedup"])
+    if both.empty:
+        return ""
+    more = span(both["heuristic amp."] / both["brute force amp."])
+    layout = "an equal layout" if more == "1" else f"a layout with {more} times its read amplification"
+    return f"The heuristic search is {span(both.speedup)} times as fast as brute force and finds {layout}"

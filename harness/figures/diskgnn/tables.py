@@ -10,12 +10,19 @@ from harness.compare.cells import Cells
 from harness.compare.evidence import Evidence
 from harness.compare.plan import Plain, Plan, joined
 from harness.figures.absent import failures
-from harness.figures.accuracy_runs import accuracy_curve, at_target, best_accuracy, common_target, origin
+from harness.figures.accuracy_runs import (
+    accuracy_curve,
+    at_target,
+    best_accuracy,
+    common_target,
+    first_to_target,
+    origin,
+)
 from harness.figures.base import GB, Sheet, figure, figure_of_cells, paper_frame, published, sheet
 from harness.figures.diskgnn.grid import SYSTEMS, in_gallery, judged, percent, variants
 from harness.figures.draw.breakdown import run_breakdown
 from harness.figures.draw.captions import describe_memory, row_texts
-from harness.figures.findings import wide
+from harness.figures.findings import plain, span, wide
 from harness.figures.grids import gallery, host_budget
 from harness.results.table import preparation_s
 
@@ -89,7 +96,18 @@ def tab1(evidence: Evidence) -> Sheet:
     notes += [row_texts(with_memory, "{system} {status} with {memory}", "; ")]
     runs = [*done.run, *accurate.run]
     columns = dict.fromkeys(map(str, table), ".4g")
-    return sheet(table, columns, cells, *notes, rows=done, runs=runs)
+    return sheet(table, columns, cells, *notes, rows=done, runs=runs, finding=_whole_and_epoch(ours))
+
+
+def _whole_and_epoch(ours: pd.DataFrame) -> str:
+    """Return the sentence on each system's training with its preprocessing, and its epoch alone, fastest first.
+
+    Args:
+        ours: one row for each system, with `end-to-end` and `epoch` in seconds.
+    """
+    by_time = ours[["end-to-end", "epoch"]].dropna().sort_values("end-to-end")
+    texts = by_time.map(plain).reset_index(names="system")
+    return row_texts(texts, "{system} {end-to-end} s (an epoch {epoch} s)", before="Preprocessing and training: ")
 
 
 @figure_of_cells("diskgnn-tab5", lambda profile: judged(profile, over={"sage": {}, "gat": {"model": "gat"}}), least=1)
@@ -124,8 +142,7 @@ def _accuracy(cells: Cells, table: str) -> Sheet:
     data["epochs"] = [len(curve) for curve in curves]
     data["run"] = rows.run
     goals = rows.x.map(targets)
-    reached = map(at_target, rows.record, goals, repeat("end_to_end"))
-    data["to the target (s)"] = list(reached)
+    data["to the target (s)"] = list(map(at_target, rows.record, goals, repeat("end_to_end")))
     names = data.model + " " + data.system
     paper = paper_frame(table).reindex(names, columns=PAPERS)
     data[["paper (%)", "paper (h)"]] = paper.to_numpy()
@@ -133,7 +150,11 @@ def _accuracy(cells: Cells, table: str) -> Sheet:
     what = "best test accuracy of any epoch; end to end: preprocessing and all epochs; paper: papers100M"
     shares = 100 * targets
     targeted = row_texts(shares.reset_index(name="target"), "{x} target {target:.1f} %")
-    return sheet(data, COLUMNS, cells, labels, what, targeted, *failures(rows, []))
+    reached = data.assign(seconds=data["to the target (s)"].astype(float), target=rows.x.map(shares))
+    by_model = reached.groupby("model", sort=False)
+    findings = [first_to_target(str(model), own) for model, own in by_model]
+    finding = "; ".join(filter(None, findings))
+    return sheet(data, COLUMNS, cells, labels, what, targeted, *failures(rows, []), finding=finding)
 
 
 #: Options of diskgnn with and without its pipeline.
@@ -152,4 +173,6 @@ def tab8(cells: Cells) -> Sheet:
         table[f"paper {graph}"] = paper[before] / paper[after] if before in paper else None
     table = table.reset_index(names="memory")
     columns = dict.fromkeys(map(str, table), ".2f")
-    return sheet(table, columns, cells, "memory over the features", *failures(cells.medians(), []))
+    faster = table.speedup.dropna()
+    finding = f"The pipeline makes diskgnn's epochs {span(faster)} times as fast" if len(faster) else ""
+    return sheet(table, columns, cells, "memory over the features", *failures(cells.medians(), []), finding=finding)

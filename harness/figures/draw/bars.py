@@ -22,6 +22,10 @@ COLUMN_STACKS = 10
 ENDS = ["value", "low", "high"]
 BARS = ["group", "series", *ENDS, "status", "run"]
 OPTIONAL = ["low", "high", "status", "hollow", "paper", "paper_low", "paper_high"]
+# Status of a bar that has none.
+NOT_RUN = pd.Series("not run")
+# Least share of the bars' height that the numbers over them take.
+LEAST_MARGIN = 0.13
 # Keywords of a bar that other code measured.
 HOLLOW = {"facecolor": "none", "edgecolor": "#555555", "linestyle": "--", "linewidth": 0.9}
 
@@ -42,9 +46,9 @@ def draw_bars(
 
     Args:
         rows: columns `group` (x, in the order given), `series` (a system or any label), `value`; optional `low` and
-            `high` (interval), `status` (label of a missing value), `paper` (published value, a hollow diamond at the
-            bar), `paper_low` and `paper_high` (published range) and `hollow` (whether other code measured it, which is
-            drawn without a fill).
+            `high` (interval), `status` (of a missing value, labelled with its series and status), `paper` (published
+            value, a hollow diamond at the bar), `paper_low` and `paper_high` (published range) and `hollow` (whether
+            other code measured it, which is drawn without a fill).
         column: column of the drawn values; another one than `value` has no interval.
         tick: maps a group to its label.
         looks: looks of the series; by default the systems' own.
@@ -69,13 +73,14 @@ def draw_bars(
         bars = {"linestyle": "none", "color": "black", "elinewidth": 0.8, "capsize": 1.8}
         axes.errorbar(bounded.x, bounded.value, panels.around(bounded), **bars)
     for row in each(rows[rows.value.isna()]):
-        panels.mark_missing_bar(axes, row.x, row.status, share)
-    rotation = 0
+        panels.mark_missing_bar(axes, row.x, panels.missing_text(row.series, row.status), share)
+    margin = 0.05
     if numbers:
         points = panels.points_of(axes, share)
-        rotation = panels.number_all(axes, known, numbers, points, 1.5)
+        height = panels.number_all(axes, known, numbers, points, 1.5)
+        margin = max(LEAST_MARGIN, panels.margin_of(axes, height))
     _mark_published(axes, rows, 0.3 * width, beside=bool(numbers))
-    axes.margins(y=(0.22 if rotation else 0.13) if numbers else 0.05)
+    axes.margins(y=margin)
     panels.set_ticks(axes, list(map(tick, groups)))
     panels.name_axes(axes, title, xlabel, ylabel)
     return canvas, axes
@@ -152,8 +157,8 @@ def draw_stacks(
             axes.bar(range(len(bars)), heights[part], 0.62, bottom=bottoms[part], label=part, **part_fill(index))
     for at, bar in enumerate(bars):
         if bar not in sums.index:
-            status = rows[rows.bar == bar].get("status", pd.Series("not run"))
-            panels.mark_missing_bar(axes, at, str(status.iloc[0]))
+            status = str(rows[rows.bar == bar].get("status", NOT_RUN).iloc[0])
+            panels.mark_missing_bar(axes, at, panels.MARK.get(status, status))
         elif numbers:
             panels.number_over(axes, at, heights.loc[bar].sum(), f"{totals[bar]:{numbers}}")
     if share:

@@ -78,10 +78,12 @@ def labelled(text: str, part: str, joint: str = "\n") -> str:
 def name_part(canvas: Canvas, part: str) -> None:
     """Write the part of an epoch that was trained under each axis label, else each title, that speaks of an epoch."""
     for axes in canvas.axes:
-        labels = [axes.xaxis.label, axes.yaxis.label]
-        for label in labels:
+        for label in (axes.xaxis.label, axes.yaxis.label):
             label.set_text(labelled(label.get_text(), part))
-        if not any(_EPOCH.search(label.get_text()) for label in labels):
+        # A panel beside another one may leave the label of their common axis to it.
+        beside = axes.get_shared_y_axes().get_siblings(axes)
+        labels = [axes.get_xlabel(), *(other.get_ylabel() for other in beside)]
+        if not any(map(_EPOCH.search, labels)):
             axes.set_title(labelled(axes.get_title(loc="left"), part), loc="left")
 
 
@@ -128,7 +130,7 @@ def add_caption(canvas: Canvas, text: str, *, bottom: float = 0.0) -> None:
 
 
 def add_finding(canvas: Canvas, text: str) -> None:
-    """Write what a figure shows above all of its panels and its legend, wrapped to the figure's width in two lines."""
+    """Write what a figure shows above its panels and legend, wrapped to the figure's width in three lines at most."""
     if not text:
         return
     if layout := canvas.get_layout_engine():
@@ -138,10 +140,15 @@ def add_finding(canvas: Canvas, text: str) -> None:
         # Legends would move to the upper edge of the file, which is that of the finding.
         legend.set_bbox_to_anchor((0, 0, 1, 1), canvas.transFigure)
     width, height = canvas.get_size_inches()
-    unbroken = text.replace(" %", "\u00a0%")
-    lines = textwrap.fill(unbroken, int(width * 13), max_lines=2, placeholder=" …")
+    lines = textwrap.fill(_unbroken(text), int(width * 13), max_lines=3, placeholder=" …")
     look: dict[str, Any] = {"fontsize": 8.5, "fontweight": "bold", "va": "bottom", "ha": "left"}
     canvas.text(0.01, 1 + 0.06 / height, lines, **look)
+
+
+def _unbroken(text: str) -> str:
+    """Return a text with no-break spaces between a number and its unit, and between a name and its share."""
+    with_unit = re.sub(r"(?<=\d) (?=(?:%|times|s|[KMG]i?B)\b|%)", "\u00a0", text)
+    return re.sub(r" (?=[\d.,]+\u00a0%)", "\u00a0", with_unit)
 
 
 def study_caption(record: StudyRecord, extra: str = "") -> str:

@@ -15,6 +15,8 @@ from harness.figures.draw.style import looks_of
 if TYPE_CHECKING:
     from matplotlib.figure import Figure as Canvas
 
+# Least share of the axis above the dots.
+LEAST_EDGE = 0.1
 # Parts of a group's width that its dots take, alone and joined over groups.
 GROUP = 0.7
 JOINED = 0.25
@@ -60,13 +62,13 @@ def draw_dots(
     panels.draw_others(axes, theirs.rename(columns={"value": "y"}))
     axes.set_yscale("log")
     panels.plain_log(axes.yaxis)
-    rotation = 0
+    height = 0.0
     if numbers:
         beside = 1 if joined else max(known.group.value_counts(), default=1)
         between = GROUP / beside
         points = panels.points_of(axes, between / (len(groups) + 0.2))
-        rotation = panels.number_all(axes, known, numbers, points, 4)
-    panels.raise_edge(axes, 0.18 if rotation else 0.1)
+        height = panels.number_all(axes, known, numbers, points, 4)
+    panels.raise_edge(axes, max(LEAST_EDGE, panels.margin_of(axes, height)))
     panels.name_absent(axes, every[every.value.isna()])
     panels.set_ticks(axes, list(map(tick, groups)))
     panels.name_axes(axes, title, xlabel, ylabel)

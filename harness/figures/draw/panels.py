@@ -87,6 +87,8 @@ def plain_log(axis: Any) -> None:
     axis.set_minor_formatter("")
 
 
+#: Share of the axes' height that is left when labels and legends have their space.
+LAID_OUT = 0.8
 #: Label of a missing value by its status.
 MARK = {"oom": "OOM", "timeout": "OOT", "failed": "failed", "unsupported": "n/a"}
 
@@ -160,9 +162,19 @@ def raise_edge(axes: Any, share: float) -> None:
     axes.set_ylim(top=top)
 
 
-def mark_missing_bar(axes: Any, x: float, status: str, share: float = 0.0) -> None:
-    """Label a missing bar with its status, upright where the text exceeds the bar's `share` of the axes' width."""
-    text = MARK.get(status, status)
+def missing_text(series: str, status: str) -> str:
+    """Return the label of a missing bar: its series and its status, like `ginex OOM`.
+
+    A status that names a system itself, like `pyg+: oom`, stays. A ratio of a measured system without its base is n/a.
+    """
+    if ": " in status:
+        return status
+    word = "n/a" if status == "ok" else MARK.get(status, status)
+    return f"{series} {word}"
+
+
+def mark_missing_bar(axes: Any, x: float, text: str, share: float = 0.0) -> None:
+    """Label a missing bar, upright where the text exceeds the bar's `share` of the axes' width."""
     look = {"fontsize": LEAST_POINTS, "ha": "center", "va": "bottom", "color": SOFT}
     rotation = 90 if text_points(text) > 0.8 * points_of(axes, share) else 0
     axes.annotate(text, (x, 0.02), xycoords=("data", "axes fraction"), rotation=rotation, **look)
@@ -178,7 +190,13 @@ def text_points(text: str) -> float:
     return 0.6 * LEAST_POINTS * len(text)
 
 
-def number_all(axes: Any, rows: pd.DataFrame, spec: str, points: float, above: float) -> int:
+def margin_of(axes: Any, points: float) -> float:
+    """Return a text's height in points as a share of what is left of the axes' height below it."""
+    height = LAID_OUT * 72.0 * axes.bbox.height / axes.figure.dpi
+    return float(points / max(points, height - points))
+
+
+def number_all(axes: Any, rows: pd.DataFrame, spec: str, points: float, above: float) -> float:
     """Write the value of each row above its interval, `above` in points, upright where they would overlap.
 
     Args:
@@ -187,17 +205,18 @@ def number_all(axes: Any, rows: pd.DataFrame, spec: str, points: float, above: f
         points: space of each number; none is written where not even upright ones fit.
 
     Returns:
-        Rotation of the numbers in degrees; 0 where none is written.
+        Height of the largest number in points, with the space below it; 0 where none is written.
     """
     texts = [plain_number(value, spec) for value in rows.value]
     fit = all(text_points(text) <= points for text in texts)
     if not fit and points < LEAST_POINTS:
-        return 0
+        return 0.0
     rotation = 0 if fit else 90
     tops = rows.high.fillna(rows.value)
     for x, top, text in zip(rows.x, tops, texts, strict=True):
         number_over(axes, x, top, text, rotation, above)
-    return rotation
+    height = LEAST_POINTS if fit else max(map(text_points, texts), default=0.0)
+    return above + height
 
 
 def number_over(axes: Any, x: float, top: float, text: str, rotation: float = 0, above: float = 1.5) -> None:

@@ -8,7 +8,6 @@ import pandas as pd
 from harness.compare.cells import Cells, with_absent
 from harness.compare.plan import Plain, Plan
 from harness.compare.verdicts import NotDrawn
-from harness.figures.absent import named
 from harness.figures.base import Drawing, drawn, figure_of_cells, paper_frame
 from harness.figures.draw.bars import draw_bars, draw_stacks
 from harness.figures.draw.breakdown import run_table, seconds_by_part
@@ -169,7 +168,7 @@ def fig15(cells: Cells) -> Drawing:
     bars = ratios.melt(["model", "series", "status"], list(MISSES.values()), value_name="percent")
     bars = bars.assign(group=bars.model + "\n" + bars.variable, value=bars.percent)
     ylabel = "rows read of those asked for (%)"
-    draw_bars(named(bars), title="Rows read from disk", ylabel=ylabel, numbers=".0f", axes=right)
+    draw_bars(bars, title="Rows read from disk", ylabel=ylabel, numbers=".0f", axes=right)
     fills = "`+ fills`: the rows that the cache begins with counted too, which the paper leaves out"
     faster = compared(_speeds(rows), ["ginex"], "ginex-pg")
     finding = "; ".join(filter(None, [faster, _rows_read(ratios)]))

@@ -7,7 +7,6 @@ import pandas as pd
 from harness.compare.cells import Cells, with_absent
 from harness.compare.plan import Plain, Plan, grid, value_at
 from harness.compare.verdicts import NotDrawn
-from harness.figures.absent import named
 from harness.figures.base import Drawing, drawn, figure_of_cells, published
 from harness.figures.draw.bars import draw_bars
 from harness.figures.draw.captions import left_out
@@ -139,9 +138,8 @@ def speedups(cells: Cells) -> pd.DataFrame:
 def draw_speedups(cells: Cells, axis: Axis, title: str, note: str = "") -> Drawing:
     """Draw a bar for the speedup of each system over pyg+ at each x."""
     rows = speedups(cells)
-    shown = named(rows)
     ylabel = "times as fast as pyg+"
-    canvas, axes = draw_bars(shown, title=title, xlabel=axis.label, ylabel=ylabel, tick=axis.text, numbers=".2f")
+    canvas, axes = draw_bars(rows, title=title, xlabel=axis.label, ylabel=ylabel, tick=axis.text, numbers=".2f")
     axes.axhline(1.0, color="black", linestyle="--", linewidth=0.8)
     times = wide(rows, index="group", columns="series")
     finding = compared(times, SYSTEMS[:0:-1], BASE, lambda x: f"at {axis.text(x)}")

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import pandas as pd
+
 from harness.compare.cells import Cells, with_absent
 from harness.compare.plan import Plain, Plan, as_entry, grid, joined, value_at
 from harness.figures import grids
 from harness.figures.base import FORMATS, Drawing, Sheet, figure_of_cells, paper_frame, sheet
 from harness.figures.draw.charts import Axis, bars
 from harness.figures.draw.panels import MARK
-from harness.figures.findings import ratios, span, wide
+from harness.figures.findings import over_others, ratios, span, wide
 from harness.figures.gnndrive.grid import CPU, MARIUS, SYSTEMS, cpu_note, cpu_variant, in_bytes, on_both, with_run
 from workloads.units import format_bytes
 
@@ -125,8 +127,22 @@ def tab2(cells: Cells) -> Sheet:
     table = table.rename(columns={PREPARATION: "data preparation (s)", "value": "overall (s)"})
     table["preparation (%)"] = 100 * table["data preparation (s)"] / table["overall (s)"]
     failed = table["overall (s)"].isna()
+    finding = _at_one_budget(table)
     table[SECONDS] = table[SECONDS].astype(object).mask(failed, table.status.replace(MARK), axis=0)
     paper = table.system.map(NAMES).fillna(table.panel)
     table[list(PAPER)] = paper_frame("gnndrive-tab2").reindex(index=paper, columns=PARTS).to_numpy()
     table["samples"] = table.samples.fillna(0).astype(int)
-    return sheet(table[[*COLUMNS, "status", "samples", "run"]], COLUMNS, cells, NOTE)
+    return sheet(table[[*COLUMNS, "status", "samples", "run"]], COLUMNS, cells, NOTE, finding=finding)
+
+
+def _at_one_budget(table: pd.DataFrame) -> str:
+    """Return the sentence on gnndrive's epoch over the other systems', and on the share of data preparation in epochs.
+
+    Args:
+        table: one row for each system, with `overall (s)` and `preparation (%)`.
+    """
+    *others, ours = SYSTEMS
+    faster = over_others(wide(table, "overall (s)"), ours, others)
+    shares = table["preparation (%)"].dropna()
+    prepared = f"{MARIUS} prepares data in {span(shares)} % of its epoch" if len(shares) else ""
+    return "; ".join(filter(None, [faster, prepared]))

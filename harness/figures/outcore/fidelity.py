@@ -12,6 +12,8 @@ from harness.compare.comparable import side_by_side, side_by_side_of
 from harness.compare.evidence import Evidence
 from harness.compare.verdicts import NotDrawn
 from harness.figures.base import NOTHING, Sheet, figure, sheet
+from harness.figures.draw.captions import row_texts
+from harness.figures.findings import span
 from harness.records.foreign import ForeignRecord
 from harness.results.table import epochs_table
 from workloads.units import format_count
@@ -56,7 +58,15 @@ def fidelity(evidence: Evidence) -> Sheet:
         table[column] = _beside(rows, column, format_count)
     table["hits"] = _beside(rows, "hits", HITS)
     runs: Any = pairs[["runs", "runs_theirs"]].stack()
-    return sheet(table, COLUMNS, CAPTION, runs=list(runs.explode().dropna().unique()))
+    return sheet(table, COLUMNS, CAPTION, runs=list(runs.explode().dropna().unique()), finding=_beside_originals(table))
+
+
+def _beside_originals(table: pd.DataFrame) -> str:
+    """Return the sentence on the speed of each system over its original, and on systems without a measured one."""
+    measured = table.dropna(subset="times as fast").groupby("system", sort=False)["times as fast"].agg(span)
+    times = row_texts(measured.reset_index(name="times"), "{system} {times}", before="Times as fast as the originals: ")
+    missing = table.system.nunique() - len(measured)
+    return f"{times}; {missing} not measured" if missing else times
 
 
 def _beside(rows: pd.DataFrame, column: str, text: Callable[[float], str]) -> pd.Series[str]:

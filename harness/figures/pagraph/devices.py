@@ -10,13 +10,12 @@ from harness.compare.cells import Cells
 from harness.compare.plan import Plain, Plan, grid, joined
 from harness.compare.verdicts import NotDrawn
 from harness.figures import accuracy_runs as accuracy
-from harness.figures.absent import named
 from harness.figures.base import Drawing, drawn, figure_of_cells, published
 from harness.figures.draw.bars import draw_bars
 from harness.figures.draw.captions import left_out, row_texts
 from harness.figures.draw.curves import draw_curves
 from harness.figures.draw.panels import many_panels
-from harness.figures.findings import first_and_last, plain, ratios, span, wide
+from harness.figures.findings import plain, ratios, span, wide
 from harness.figures.grids import values
 from harness.figures.pagraph.grid import FAMILY, MODELS, NAMES, device_bytes, planned
 from harness.results.table import each
@@ -111,7 +110,7 @@ def fig16(cells: Cells) -> Drawing:
     rows["value"] /= rows.model.map(base)
     data = rows[["group", "series", "value", "status", "model", "devices", "thousand_seeds_per_s", "run"]]
     title, ylabel = "Speed-up over DGL on one device", "times dgl's throughput"
-    canvas, _ = draw_bars(named(data), title=title, ylabel=ylabel, numbers=".1f")
+    canvas, _ = draw_bars(data, title=title, ylabel=ylabel, numbers=".1f")
     note = "n/a: trains in one process, so the paper's base, DGL on two devices, is DGL on one here"
     return drawn(canvas, data, cells, NOTE, note, finding=_over_one(data))
 
@@ -159,7 +158,7 @@ def fig18(cells: Cells) -> Drawing:
     rows["saved"] = 1.0 - rows.value / rows.groupby("group").value.shift()
     data = rows[["group", "series", "value", "low", "high", "status", "saved", "run"]]
     title = "Adding caching, partitions, pipelining"
-    canvas, _ = draw_bars(named(data), title=title, ylabel="time for a million seed nodes (s)", numbers=".2f")
+    canvas, _ = draw_bars(data, title=title, ylabel="time for a million seed nodes (s)", numbers=".2f")
     later = data.dropna(subset="saved")
     saved = row_texts(later.assign(percent=100 * later.saved), "{group} {series} {percent:.0f} %")
     paper = row_texts(published("pagraph-fig18"), "{series} {x} {value:g} {unit}")
@@ -215,15 +214,8 @@ def fig21(cells: Cells) -> Drawing:
         reached["seconds"] = [accuracy.at_target(record, target) for record in own.record]
         best = row_texts(reached, "{system} {best:.1f} % ({target:.1f} % after {seconds:.1f} s)")
         notes.append(f"{title}: best of {best}")
-        findings.append(_first(title, reached))
+        findings.append(accuracy.first_to_target(title, reached))
     notes += ["real training; partitions take as many seed nodes a step together"]
     notes += [accuracy.origin(known.record.iloc[0])]
     finding = "; ".join(filter(None, findings))
     return drawn(canvas, pd.concat(data), cells, *notes, order=LABELS, finding=finding)
-
-
-def _first(model: str, reached: pd.DataFrame) -> str:
-    """Return the sentence on the first and the last run of a model to reach the target; empty with fewer than two."""
-    by_time = reached.dropna(subset="seconds").sort_values("seconds")
-    first = f"{model} reaches {{target:.0f}} % first with {{system}} ({{seconds:.2g}} s)"
-    return first_and_last(by_time, first, "last with {system} ({seconds:.2g} s)")

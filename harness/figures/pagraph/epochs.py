@@ -9,7 +9,6 @@ import pandas as pd
 from harness.compare.cells import Cells, times_faster, with_absent
 from harness.compare.plan import Plain, Plan, joined
 from harness.compare.verdicts import NotDrawn
-from harness.figures.absent import named
 from harness.figures.base import GB, Drawing, Sheet, drawn, figure_of_cells, paper_frame, paper_values, published, sheet
 from harness.figures.draw import style
 from harness.figures.draw.bars import draw_bars, draw_stacks
@@ -89,9 +88,8 @@ def fig11(cells: Cells) -> Drawing:
     rows = speedup_rows(cells.medians(), "pagraph-fig11")
     canvas, (left, right) = many_panels(2)
     times = rows.drop(columns=["paper_low", "paper_high"])
-    draw_bars(named(times), title="Epoch time", ylabel=EPOCH, numbers=".2f", axes=left)
-    shown = named(rows, "speedup")
-    draw_bars(shown, column="speedup", title="Speed-up over DGL", ylabel=FASTER, numbers=".1f", axes=right)
+    draw_bars(times, title="Epoch time", ylabel=EPOCH, numbers=".2f", axes=left)
+    draw_bars(rows, column="speedup", title="Speed-up over DGL", ylabel=FASTER, numbers=".1f", axes=right)
     note = "one graph of the paper's six; `+pp` reads rows that hold the first layer's sums"
     return drawn(canvas, rows, cells, note, finding=_over_dgl(rows))
 
@@ -192,7 +190,7 @@ def fig20(cells: Cells) -> Drawing:
     several = curve_rows(rates[rates.panel != ""])
     small = _too_small(parts)
     canvas, (first, second, third) = many_panels(3)
-    others = named(speedups[speedups.series != "dgl"], "speedup")
+    others = speedups[speedups.series != "dgl"]
     draw_bars(others, column="speedup", title="(a) Speed-up over DGL", ylabel=FASTER, numbers=".1f", axes=first)
     drawn_parts = [part for part in PARTS if part not in small]
     draw_stacks(parts, parts=drawn_parts, title="(b) GCN epoch by part", ylabel=EPOCH, axes=second)
