@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from workloads import _native
 from workloads.arraytypes import Array
@@ -26,9 +27,9 @@ class SplitTable:
     """Feature table in two parts: row `r` is `device[r]` for `r < len(device)`, else
     `host[r - len(device)]`."""
 
-    device: torch.Tensor  # [d, dim] in the accelerator's memory; d may be 0
+    device: Tensor  # [d, dim] in the accelerator's memory; d may be 0
     # [h, dim] in host memory: pinned and mapped on `cuda` (`Accelerator.host_buffer`)
-    host: torch.Tensor
+    host: Tensor
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -40,13 +41,13 @@ class SplitTable:
         """Element type of both parts."""
         return self.host.dtype
 
-    def split(self, rows: torch.Tensor) -> tuple[int, int]:
+    def split(self, rows: Tensor) -> tuple[int, int]:
         """Count the `rows` (int64 [n] on the host) on the device and in host memory."""
         cut = self.device.shape[0]
         on_device = _native.count_below(rows.numpy(), cut) if cut else 0
         return on_device, int(rows.shape[0]) - on_device
 
-    def take(self, rows: torch.Tensor) -> torch.Tensor:
+    def take(self, rows: Tensor) -> Tensor:
         """Gather `rows` (int64 [n] on the host) into one host tensor [n, dim], on the
         processor, in pieces."""
         result = torch.empty(rows.shape[0], self.host.shape[1], dtype=self.dtype)
@@ -57,9 +58,7 @@ class SplitTable:
         return result
 
 
-def gather_parts(
-    device: torch.Tensor, host: torch.Tensor, rows: torch.Tensor, out: torch.Tensor
-) -> None:
+def gather_parts(device: Tensor, host: Tensor, rows: Tensor, out: Tensor) -> None:
     """Gather `rows` (int64 [n] on the host) of a split table into `out` [n, dim],
     wherever that lies."""
     cut = device.shape[0]
@@ -67,18 +66,16 @@ def gather_parts(
     for part, chosen, first in ((device, on_device, 0), (host, ~on_device, cut)):
         places = chosen.nonzero().squeeze(1)
         if len(places):
-            picked = torch.index_select(
-                part, 0, (rows[places] - first).to(part.device, non_blocking=True)
-            )
-            out.index_copy_(
-                0, places.to(out.device, non_blocking=True), picked.to(out.device)
-            )
+            own_rows = (rows[places] - first).to(part.device, non_blocking=True)
+            picked = torch.index_select(part, 0, own_rows).to(out.device)
+            targets = places.to(out.device, non_blocking=True)
+            out.index_copy_(0, targets, picked)
 
 
-Table = torch.Tensor | SplitTable
+Table = Tensor | SplitTable
 
 
-def fault_in(table: torch.Tensor, rows: torch.Tensor | None, count: int) -> None:
+def fault_in(table: Tensor, rows: Tensor | None, count: int) -> None:
     """Read an element of every page of a mini-batch's rows in host memory, so that rows
     of a mapped file are read.
 
@@ -93,7 +90,7 @@ def fault_in(table: torch.Tensor, rows: torch.Tensor | None, count: int) -> None
 
 
 def batch_feature_digest(
-    batch: SampledBatch, table: Table, rows: torch.Tensor | None = None
+    batch: SampledBatch, table: Table, rows: Tensor | None = None
 ) -> int:
     """Return the `feature_digest` of a mini-batch whose rows lie on the host, on the
     device or on both.
@@ -102,10 +99,9 @@ def batch_feature_digest(
     is int64 [num_nodes], the table row of each node (None: node i is row i). Raises
     InputError where the table or `rows` cannot hold the batch.
     """
-    if isinstance(table, torch.Tensor) and table.device.type == "cpu":
-        return feature_digest(
-            batch, table.numpy(), None if rows is None else rows.cpu().numpy()
-        )
+    if isinstance(table, Tensor) and table.device.type == "cpu":
+        alias = None if rows is None else rows.cpu().numpy()
+        return feature_digest(batch, table.numpy(), alias)
     there = torch.arange(batch.num_nodes) if rows is None else rows.cpu()
     check_alias(there.numpy(), batch.num_nodes, table.shape[0])
 
@@ -113,10 +109,8 @@ def batch_feature_digest(
         part = there[first:last]
         if isinstance(table, SplitTable):
             return table.take(part).numpy()
-        return np.asarray(
-            torch.index_select(table, 0, part.to(table.device)).cpu().numpy()
-        )
+        picked = torch.index_select(table, 0, part.to(table.device))
+        return np.asarray(picked.cpu().numpy())
 
-    return rows_digest(
-        batch, table.shape[1], np.dtype(str(table.dtype).removeprefix("torch.")), take
-    )
+    dtype = np.dtype(str(table.dtype).removeprefix("torch."))
+    return rows_digest(batch, table.shape[1], dtype, take)

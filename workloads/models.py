@@ -59,7 +59,8 @@ class SageLayer(Layer):
     ) -> Tensor:
         """Compute the destinations' new rows."""
         graph = Graph.from_block(block, x.device)
-        scale = 1.0 / graph.degrees.clamp(min=1).to(torch.float32)
+        degrees = graph.degrees.clamp(min=1)
+        scale = 1.0 / degrees.to(torch.float32)
         if _aggregate_first(graph, self.in_dim, self.out_dim):
             return self._products(*neighbourhood(x, graph, rows, scale=scale))
         x = x if rows is None else torch.index_select(x, 0, rows)
@@ -162,7 +163,8 @@ class GatLayer(Layer):
         vectors = torch.stack([self.source_attention, self.destination_attention])
         by_head = self.weight.view(self.heads, self.width, self.in_dim)
         narrow = (by_head * vectors[..., None]).sum(2)
-        out = attend(h, x @ narrow.view(2 * self.heads, self.in_dim).t(), graph)
+        ends = x @ narrow.view(2 * self.heads, self.in_dim).t()
+        out = attend(h, ends, graph)
         out = out.reshape(graph.num_dst, -1) if self.concat else out.mean(1)
         return out + self.bias
 
@@ -205,7 +207,9 @@ class Model(nn.Module):
             x = torch.index_select(table, 0, rows)
             rows = None
         if rows is None:
-            x = (x[: blocks[0].num_src] if blocks else x).float()
+            if blocks:
+                x = x[: blocks[0].num_src]
+            x = x.float()
         layers = list(self.layers)
         if first_layer_aggregated:
             first = layers.pop(0)
@@ -228,7 +232,8 @@ class Model(nn.Module):
         x = functional.elu_(x) if self.elu else relu_(x)
         if self.dropout and generator is not None:
             keep = 1.0 - self.dropout
-            x = x * torch.empty_like(x).bernoulli_(keep, generator=generator).div_(keep)
+            mask = torch.empty_like(x).bernoulli_(keep, generator=generator)
+            x = x * mask.div_(keep)
         return x
 
 
@@ -296,9 +301,8 @@ def first_layer_rows(
         neighbours = indices[indptr[node] : indptr[node + 1]]
         own = features[node].astype(np.float64)
         if spec.name == "sage":
-            mean = features[neighbours].astype(np.float64).sum(0) / max(
-                1, len(neighbours)
-            )
+            total = features[neighbours].astype(np.float64).sum(0)
+            mean = total / max(1, len(neighbours))
             rows[place] = np.concatenate([own, mean])
             continue
         neighbours = neighbours[neighbours != node]
@@ -349,8 +353,9 @@ def make_model(spec: ModelSpec, in_dim: int, num_classes: int, seed: int = 0) ->
 def _aggregate_first(graph: Graph, in_dim: int, out_dim: int) -> bool:
     """Return whether to sum rows before the product: less work than the product of
     every source."""
-    sums_first = graph.num_dst * in_dim * out_dim + graph.drawn_edges * in_dim
-    products_first = graph.num_src * in_dim * out_dim + graph.drawn_edges * out_dim
+    product_work = in_dim * out_dim
+    sums_first = graph.num_dst * product_work + graph.drawn_edges * in_dim
+    products_first = graph.num_src * product_work + graph.drawn_edges * out_dim
     return sums_first <= products_first
 
 

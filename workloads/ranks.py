@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from workloads.arraytypes import UInt8Array
 from workloads.errors import OutcoreError
@@ -70,9 +71,7 @@ class RankGroup:
         self._call(self._distributed.all_gather_object, found, value)
         return found
 
-    def average(
-        self, gradients: Sequence[torch.Tensor], weight: float
-    ) -> list[torch.Tensor]:
+    def average(self, gradients: Sequence[Tensor], weight: float) -> list[Tensor]:
         """Return the mean of all ranks' gradients by `weight`, the rank's number of
         seed nodes: N ranks then take the same step as one process with all their seed
         nodes in one mini-batch."""

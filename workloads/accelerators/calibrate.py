@@ -3,6 +3,7 @@ and copies consist."""
 
 from __future__ import annotations
 
+import itertools
 import json
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -50,41 +51,37 @@ def calibrate(
     row_bytes = size.dim * 4
 
     one = torch.zeros(1, device=device)
-    kernel_s = (
-        measured(lambda: [one.add_(1) for _ in range(size.launches)]) / size.launches
-    )
+    launches_s = measured(lambda: [one.add_(1) for _ in range(size.launches)])
+    kernel_s = launches_s / size.launches
     gather_s = measured(lambda: torch.index_select(table, 0, rows))
 
     weight = torch.randn(size.hidden, size.dim, device=device)
     bias = torch.randn(size.hidden, device=device)
     sums = table[: size.destinations]
     product_s = measured(lambda: torch.addmm(bias, sums, weight.t()))
-    flops = 2 * sums.shape[0] * size.dim * size.hidden / _beyond(product_s, kernel_s)
+    product_flops = 2 * sums.shape[0] * size.dim * size.hidden
+    flops = product_flops / _beyond(product_s, kernel_s)
 
     edges = size.destinations * size.degree
     indices = torch.randint(
         0, size.table_rows, (edges,), device=device, dtype=torch.int32
     )
     indptr = torch.arange(0, edges + 1, size.degree, device=device, dtype=torch.int32)
-    edge_s = _beyond(measured(lambda: row_sums(table, indptr, indices)), kernel_s) / (
-        edges * size.dim
-    )
+    edges_s = measured(lambda: row_sums(table, indptr, indices))
+    edge_s = _beyond(edges_s, kernel_s) / (edges * size.dim)
 
-    staged = (
-        accelerator.host_buffer(size.rows * row_bytes)
-        .view(torch.float32)
-        .view(size.rows, size.dim)
-    )
+    staging = accelerator.host_buffer(size.rows * row_bytes)
+    staged = staging.view(torch.float32).view(size.rows, size.dim)
     staged.fill_(1.0)
     target = accelerator.allocate(size.rows, size.dim, torch.float32)
     copy_s = measured(lambda: accelerator.copy(target, staged[:1]).wait())
-    bus_s = _beyond(measured(lambda: accelerator.copy(target, staged).wait()), copy_s)
+    whole_copy_s = measured(lambda: accelerator.copy(target, staged).wait())
+    bus_s = _beyond(whole_copy_s, copy_s)
     # By the kernel that runs use, on a table all of whose rows are in host memory.
     split = SplitTable(target[:0], staged)
     shuffled = torch.randperm(size.rows)
-    zero_copy_s = _beyond(
-        measured(lambda: accelerator.gather(split, shuffled)), kernel_s
-    )
+    host_gather_s = measured(lambda: accelerator.gather(split, shuffled))
+    zero_copy_s = _beyond(host_gather_s, kernel_s)
 
     how = f"measured on {_describe(device)} by `outcore device calibrate`"
     table_bytes = size.rows * row_bytes
@@ -103,12 +100,10 @@ def calibrate(
         key: Coefficient(value=value, source=how, assumed=False)
         for key, value in values.items()
     }
-    profile = Profile.model_validate(
-        {"name": name, "summary": f"{_describe(device)}, measured", **coefficients}
-    )
-    fixed = Coefficient(
-        value=_fixed_step_seconds(accelerator, profile, size), source=how, assumed=False
-    )
+    summary = f"{_describe(device)}, measured"
+    profile = Profile.model_validate({"name": name, "summary": summary, **coefficients})
+    fixed_s = _fixed_step_seconds(accelerator, profile, size)
+    fixed = Coefficient(value=fixed_s, source=how, assumed=False)
     accelerator.free(target)
     accelerator.free_host(staged)
     return profile.model_copy(update={"step_s": fixed})
@@ -152,13 +147,13 @@ def _fixed_step_seconds(
     batch = SampledBatch(0, 0, np.arange(8), 8, blocks, labels)
     table = torch.ones(8, size.dim, device=accelerator.torch_device)
     widths = (size.dim, size.hidden, size.hidden, 16)
-    layers = [
-        LayerShape(8, 8, 16, widths[number], widths[number + 1]) for number in range(3)
-    ]
+    pairs = itertools.pairwise(widths)
+    layers = [LayerShape(8, 8, 16, width, out) for width, out in pairs]
     whole = _least_seconds(
         accelerator, size.repeats, lambda: trainer.step(batch, table, None)
     )
-    return max(0.0, whole - step_cost(profile, spec, layers).total)
+    modelled = step_cost(profile, spec, layers).total
+    return max(0.0, whole - modelled)
 
 
 def _beyond(whole_s: float, launch_s: float) -> float:

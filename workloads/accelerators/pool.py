@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from workloads.errors import BudgetError, HostError, fault_of
 from workloads.units import format_bytes
@@ -67,7 +68,7 @@ class DevicePool:
             ]
         self._bases = [memory.data_ptr() for memory in self._memory]
         # by address and shape, for `seen_by_device`
-        self._seen: dict[tuple[Any, ...], torch.Tensor] = {}
+        self._seen: dict[tuple[Any, ...], Tensor] = {}
         self._lock = threading.Lock()
         self._used: dict[int, int] = {}
         self.peak_bytes = 0  # most bytes allocated by this process so far
@@ -134,7 +135,7 @@ class DevicePool:
             "keep its creator alive, and run both as the same user",
         )
 
-    def allocate(self, nbytes: int) -> torch.Tensor:
+    def allocate(self, nbytes: int) -> Tensor:
         """Allocate uint8 [nbytes] in the first free stretch that fits, at an offset
         aligned to 4096 bytes; raises BudgetError where there is none."""
         with self._lock:
@@ -154,7 +155,7 @@ class DevicePool:
             self.peak_bytes = max(self.peak_bytes, sum(self._used.values()))
             return memory[0][place : place + nbytes]
 
-    def seen_by_device(self, table: torch.Tensor) -> torch.Tensor:
+    def seen_by_device(self, table: Tensor) -> Tensor:
         """Return a view of the table's bytes that can be read and written; other
         tensors as they are."""
         if len(self._bases) < 2 or (offset := self.offset_of(table)) is None:
@@ -178,7 +179,7 @@ class DevicePool:
         if memory := self._open_memory():
             memory[-1].fill_(0xFF)
 
-    def free(self, table: torch.Tensor) -> None:
+    def free(self, table: Tensor) -> None:
         """Release a table of `allocate`, or any view that starts at the same byte;
         raises ValueError where there is none."""
         with self._lock:
@@ -189,7 +190,7 @@ class DevicePool:
                     "the table was not allocated from this pool, or was freed before"
                 )
 
-    def offset_of(self, table: torch.Tensor) -> int | None:
+    def offset_of(self, table: Tensor) -> int | None:
         """Return the byte offset in the pool at which the tensor begins; None if it
         lies elsewhere."""
         first = table.data_ptr()
@@ -226,7 +227,7 @@ class DevicePool:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def _open_memory(self) -> list[torch.Tensor]:
+    def _open_memory(self) -> list[Tensor]:
         if self.descriptor < 0:
             raise ValueError("the device pool is closed")
         return self._memory

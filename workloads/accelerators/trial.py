@@ -16,6 +16,7 @@ from collections.abc import Callable
 from contextlib import closing
 
 import torch
+from torch import Tensor
 
 from workloads.accelerator import Accelerator
 from workloads.accelerators.make import make_accelerator
@@ -30,7 +31,7 @@ def try_out(accelerator: Accelerator, dim: int, dtype: torch.dtype) -> str:
     have 256 rows of `dim` elements."""
     expected = (torch.arange(_ROWS * dim) % 251).to(dtype).view(_ROWS, dim)
     order = torch.randperm(_ROWS, generator=torch.Generator().manual_seed(0))
-    found: dict[str, torch.Tensor] = {}
+    found: dict[str, Tensor] = {}
 
     def allocate() -> None:
         found["table"] = accelerator.allocate(_ROWS, dim, dtype)
@@ -41,11 +42,11 @@ def try_out(accelerator: Accelerator, dim: int, dtype: torch.dtype) -> str:
         )
         found["host"].copy_(expected)
 
-    def copy() -> torch.Tensor:
+    def copy() -> Tensor:
         accelerator.copy(found["table"], found["host"], order).wait()
         return found["table"][order]
 
-    def read() -> torch.Tensor:
+    def read() -> Tensor:
         accelerator.copy(found["table"], found["host"]).wait()
         half = SplitTable(found["table"][: _ROWS // 2], found["host"][_ROWS // 2 :])
         return accelerator.gather(half, order)
@@ -54,7 +55,7 @@ def try_out(accelerator: Accelerator, dim: int, dtype: torch.dtype) -> str:
         accelerator.free_host(found["host"])
         accelerator.free(found["table"])
 
-    steps: dict[str, tuple[Callable[[], torch.Tensor | None], torch.Tensor]] = {
+    steps: dict[str, tuple[Callable[[], Tensor | None], Tensor]] = {
         "allocating device memory": (allocate, expected),
         "pinning host memory": (pin, expected),
         "copying rows": (copy, expected),

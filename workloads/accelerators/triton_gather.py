@@ -7,6 +7,7 @@ from __future__ import annotations
 import torch
 import triton
 import triton.language as tl
+from torch import Tensor
 
 # Widest piece of a row and bytes of rows that one program copies: 8 KiB are four loads
 # of 16 bytes for each of 128 threads, enough in flight for the bus. The interpreter of
@@ -68,10 +69,7 @@ def gather_kernel(
 
 
 def gather_rows(
-    device_rows: torch.Tensor,
-    host_rows: torch.Tensor,
-    rows: torch.Tensor,
-    out: torch.Tensor,
+    device_rows: Tensor, host_rows: Tensor, rows: Tensor, out: Tensor
 ) -> None:
     """Gather rows of a split table into the first rows of `out`, on the current device
     and stream.

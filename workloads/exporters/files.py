@@ -25,12 +25,11 @@ from workloads.dataset import Dataset, Part
 from workloads.direct_files import PAGE, aligned_empty, io_failed, open_direct, read_at
 from workloads.errors import DataIOError, DatasetError, require
 from workloads.making.direct_stream import DirectStream
-from workloads.making.writer import signals_raise
+from workloads.making.writer import no_space, signals_raise
 from workloads.manifest import ALIGNMENT, MANIFEST_NAME
 from workloads.npyfile import padded_header
 from workloads.progress import Progress
 from workloads.tempfolder import TemporaryFolder, free_bytes, into_place, sync
-from workloads.units import format_bytes
 
 Tick = Callable[[int], None]
 """Function that is called with the number of bytes just written."""
@@ -163,12 +162,7 @@ class Output:
     def __enter__(self) -> Output:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: object,
-    ) -> None:
+    def __exit__(self, kind: object, error: object, trace: object) -> None:
         """Wait until all is written and compared, cut the file to its bytes and flush
         it to disk."""
         if self._hash is not None:
@@ -427,9 +421,6 @@ def _exists(target: Path) -> DatasetError:
 
 
 def _no_space(target: Path, needed: int) -> DatasetError:
-    root = target.parent
-    fault = (
-        f"no space for the export {target.name!r}: it needs {format_bytes(needed)} "
-        f"({needed} bytes) in {root}, {format_bytes(free_bytes(root))} are free"
-    )
-    return DatasetError(fault, "free some, or choose another --out")
+    what = f"the export {target.name!r}"
+    fix = "free some, or choose another --out"
+    return no_space(what, target.parent, needed, fix)

@@ -14,12 +14,14 @@ from workloads.importers.seen import (
     ORIGINAL_IDS,
     SPLITS,
     WEIGHTS,
+    Uses,
     edges_use,
     features_use,
     numbers_use,
     seen,
 )
 from workloads.importers.source import (
+    Arrays,
     GraphSource,
     ImportOptions,
     SplitIds,
@@ -71,7 +73,7 @@ def open_arrays(path: Path, options: ImportOptions) -> GraphSource:
     fault = f"{path} is no folder"
     require(path.is_dir(), fault, "give the folder of the .npy or .pt files")
     files = [file for file in sorted(path.iterdir()) if file.suffix in _ENDINGS]
-    found: dict[str, Array] = {}
+    found: Arrays = {}
     name: dict[str, str] = {}
     for part, names in _NAMES.items():
         there = [file for file in files if file.stem in names]
@@ -87,7 +89,7 @@ def open_arrays(path: Path, options: ImportOptions) -> GraphSource:
         for packed in (f"{stem}{ending}" for stem in names for ending in _ENDINGS):
             refuse_packed_as(path / packed)
     edges_name = name.get("edges") or name.get("indices", "")
-    uses: dict[str, str] = {}  # part -> use
+    uses: Uses = {}  # part -> use
     if "edges" in found:
         lists = next((name[part] for part in ("indptr", "indices") if part in name), "")
         fault = f"{edges_name} and {lists} both hold the edges"

@@ -17,6 +17,7 @@ from workloads.errors import DatasetError, InputError, require
 from workloads.importers.edge_text import edge_chunks
 from workloads.importers.seen import (
     ORIGINAL_IDS,
+    Uses,
     edges_use,
     features_use,
     files_in,
@@ -24,6 +25,7 @@ from workloads.importers.seen import (
     seen,
 )
 from workloads.importers.source import (
+    NO_IDS,
     EdgeStream,
     FeatureRows,
     GraphSource,
@@ -101,11 +103,8 @@ def _graph(path: Path, metadata: JsonDict, metadata_file: str) -> GraphSource:
     uses = {metadata_file: "metadata"}  # file in the folder -> its use
     entries = metadata.get("feature_data") or []
     inner = (metadata.get("graph") or {}).get("feature_data") or []
-    by_edge = {
-        entry["name"]: entry
-        for entry in [*entries, *inner]
-        if entry["domain"] == "edge"
-    }
+    of_edges = [entry for entry in [*entries, *inner] if entry["domain"] == "edge"]
+    by_edge = {entry["name"]: entry for entry in of_edges}
     if "graph_topology" in metadata:
         topology_file = metadata["graph_topology"]["path"]
         edges_file = _file(path, topology_file)
@@ -120,10 +119,7 @@ def _graph(path: Path, metadata: JsonDict, metadata_file: str) -> GraphSource:
         edges = csc_edges(indptr, indices)
         # Features outside the topology are in the order of the edges before DGL sorted
         # them.
-        edge_features = [
-            *attributes,
-            *(other for other in by_edge if other not in attributes),
-        ]
+        edge_features = list(dict.fromkeys([*attributes, *by_edge]))
     else:
         nodes = metadata["graph"]["nodes"]
         found = metadata["graph"]["edges"]
@@ -142,28 +138,17 @@ def _graph(path: Path, metadata: JsonDict, metadata_file: str) -> GraphSource:
             weights = weight_source(weight, count, f"feature {name} of {path}")
             edge_uses[name] = numbers_use("edge weights", weight.dtype)
             uses[by_edge[name]["path"]] = "edge weights"
-    notes += seen(
-        "edge features",
-        edge_uses,
-        [name for name in edge_features if name != _ORIGINAL_ID],
-    )
-    notes += seen(
-        "node features of the graph",
-        {},
-        [entry["name"] for entry in inner if entry["domain"] == "node"],
-    )
+    own_features = [name for name in edge_features if name != _ORIGINAL_ID]
+    notes += seen("edge features", edge_uses, own_features)
+    inner_names = [entry["name"] for entry in inner if entry["domain"] == "node"]
+    notes += seen("node features of the graph", {}, inner_names)
     of_nodes = [entry for entry in entries if entry["domain"] == "node"]
-    node_uses: dict[str, str] = {}
+    node_uses: Uses = {}
     id_entry, ids = _original_ids(path, of_nodes, num_nodes)
     if id_entry is not None:
         uses[id_entry["path"]] = node_uses[_NODE_IDS] = ORIGINAL_IDS
-    features = _features(
-        path,
-        [entry for entry in of_nodes if entry is not id_entry],
-        num_nodes,
-        node_uses,
-        uses,
-    )
+    others = [entry for entry in of_nodes if entry is not id_entry]
+    features = _features(path, others, num_nodes, node_uses, uses)
     notes += seen("node features", node_uses, [entry["name"] for entry in of_nodes])
     tasks = metadata.get("tasks") or [{}]
     if len(tasks) > 1:
@@ -231,11 +216,7 @@ def _file(path: Path, name: str) -> Path:
 
 
 def _features(
-    path: Path,
-    entries: list[JsonDict],
-    num_nodes: int,
-    node_uses: dict[str, str],
-    uses: dict[str, str],
+    path: Path, entries: list[JsonDict], num_nodes: int, node_uses: Uses, uses: Uses
 ) -> FeatureRows | None:
     """Return the features, if there are any, and enter their name in `node_uses`, their
     file in `uses`."""
@@ -255,16 +236,12 @@ def _features(
 
 
 def _split(
-    path: Path,
-    part: str,
-    sets: list[JsonDict],
-    labels: Int64Array,
-    uses: dict[str, str],
+    path: Path, part: str, sets: list[JsonDict], labels: Int64Array, uses: Uses
 ) -> Int64Array:
     """Return the node ids of a split, and enter their labels; the files are entered in
     `uses`."""
     if not sets:
-        return np.empty(0, dtype=np.int64)
+        return NO_IDS
     fault = f"{path} has a split of several types of nodes"
     require(len(sets) == 1, fault, _FIX)
     arrays = {entry.get("name"): entry for entry in sets[0]["data"]}

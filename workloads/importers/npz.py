@@ -15,6 +15,7 @@ from workloads.importers.seen import (
     FEATURES,
     LABELS,
     SPLITS,
+    Uses,
     features_use,
     numbers_use,
     one_of,
@@ -22,6 +23,7 @@ from workloads.importers.seen import (
 )
 from workloads.importers.source import (
     EDGES_A_CHUNK,
+    Arrays,
     EdgeChunk,
     FeatureRows,
     GraphSource,
@@ -77,10 +79,8 @@ def open_npz(path: Path, options: ImportOptions) -> GraphSource:
     def edges() -> Iterator[EdgeChunk]:
         for start in range(0, adjacency.nnz, EDGES_A_CHUNK):
             stop = min(adjacency.nnz, start + EDGES_A_CHUNK)
-            source = (
-                np.searchsorted(adjacency.indptr, np.arange(start, stop), side="right")
-                - 1
-            )
+            numbers = np.arange(start, stop)
+            source = np.searchsorted(adjacency.indptr, numbers, side="right") - 1
             yield source, adjacency.indices[start:stop]
 
     weighted = bool((adjacency.data != 1).any())
@@ -116,7 +116,7 @@ def open_npz(path: Path, options: ImportOptions) -> GraphSource:
 
 
 def _features(
-    arrays: dict[str, Array], num_nodes: int, path: Path, uses: dict[str, str]
+    arrays: Arrays, num_nodes: int, path: Path, uses: Uses
 ) -> FeatureRows | None:
     """Return the features, if there are any, and enter their arrays in `uses`."""
     sparse = [name for name in arrays if name in _ATTRIBUTES]
@@ -148,9 +148,7 @@ def _features(
     return features
 
 
-def _splits(
-    arrays: dict[str, Array], num_nodes: int, path: Path, uses: dict[str, str]
-) -> SplitIds | None:
+def _splits(arrays: Arrays, num_nodes: int, path: Path, uses: Uses) -> SplitIds | None:
     """Return the splits, None where there is none, and enter their arrays in `uses`."""
     names = {part: one_of(known, arrays, str(path)) for part, known in SPLITS.items()}
     if not any(names.values()):
@@ -166,7 +164,7 @@ def _splits(
     return splits
 
 
-def _load(path: Path) -> tuple[dict[str, Array], list[str]]:
+def _load(path: Path) -> tuple[Arrays, list[str]]:
     """Return the arrays with a known name, and the names of all."""
     try:
         with (
@@ -185,7 +183,7 @@ def _load(path: Path) -> tuple[dict[str, Array], list[str]]:
         raise InputError(fault, "save it without Python objects") from None
 
 
-def _csr(arrays: dict[str, Array], name: str, path: Path) -> sp.csr_matrix:
+def _csr(arrays: Arrays, name: str, path: Path) -> sp.csr_matrix:
     try:
         indices, indptr, shape = (
             arrays[f"{name}_{part}"] for part in ("indices", "indptr", "shape")

@@ -20,12 +20,14 @@ from workloads.importers.seen import (
     FEATURES,
     LABELS,
     WEIGHTS,
+    Uses,
     features_use,
     numbers_use,
     seen,
 )
 from workloads.importers.source import (
     EDGES_A_CHUNK,
+    NO_IDS,
     WHOLE_IDS,
     EdgeChunk,
     FeatureRows,
@@ -152,7 +154,7 @@ class _Table:
         fault = f"there is no {whole.name} in {path.parent}"
         require(self.files or optional, fault, fix)
         self._columns: list[list[str]] = []
-        self.uses: dict[str, str] = {}  # column -> its use
+        self.uses: Uses = {}  # column -> its use
         # of each file: columns, or ranges, that are the index of a pandas frame
         self.indexes: list[list[Any]] = []
         for file in self.files:
@@ -491,8 +493,7 @@ def _splits(nodes: _Table) -> SplitIds | None:
             if word in _SPLITS:
                 found[_SPLITS[word]].append(done + np.flatnonzero(places == code))
         done += len(batch)
-    empty = np.empty(0, dtype=np.int64)
-    return {part: np.concatenate([empty, *ids]) for part, ids in found.items()}
+    return {part: np.concatenate([NO_IDS, *ids]) for part, ids in found.items()}
 
 
 def _masks(nodes: _Table) -> SplitIds | None:
@@ -502,9 +503,8 @@ def _masks(nodes: _Table) -> SplitIds | None:
     }
     if not any(columns.values()):
         return None
-    empty = np.empty(0, dtype=np.int64)
     return {
-        part: empty if column is None else _mask(nodes, column)
+        part: NO_IDS if column is None else _mask(nodes, column)
         for part, column in columns.items()
     }
 
@@ -527,4 +527,4 @@ def _mask(nodes: _Table, column: str) -> Int64Array:
         require(flags, fault, "give true or false for every node")
         parts.append(done + np.flatnonzero(values))
         done += len(values)
-    return np.concatenate([np.empty(0, dtype=np.int64), *parts])
+    return np.concatenate([NO_IDS, *parts])

@@ -24,6 +24,8 @@ SPLITS = {
 }
 #: Use of an array of the nodes' original ids.
 ORIGINAL_IDS = "original ids"
+Uses = dict[str, str]
+"""Name of a file, an array or a column -> its use."""
 _MOST_NAMES = 20
 
 

@@ -37,9 +37,12 @@ EdgeChunk = tuple[IntegerArray, IntegerArray]
 """Source ids and destination ids of some edges, of equal length."""
 EdgeStream = Callable[[], Iterator[EdgeChunk]]
 """Function that yields all edges in chunks; it can be called more than once."""
+Arrays = dict[str, Array]
+"""Arrays by their names."""
 SplitIds = dict[str, Int64Array]
 """Node ids of `train`, `valid` and `test`."""
 
+NO_IDS: Int64Array = np.empty(0, dtype=np.int64)
 EDGES_A_CHUNK = 1 << 20
 FEATURE_BYTES_A_CHUNK = 16 << 20
 # First bytes of a file of `torch.save`: before torch 1.6, and since then.
@@ -522,7 +525,7 @@ def split_ids(chosen: Array | None, num_nodes: int, what: str, name: str) -> Int
     one. Raises InputError for others, for ids under the `name` of a mask, and for a
     possible mask under the name of ids."""
     if chosen is None:
-        return np.empty(0, dtype=np.int64)
+        return NO_IDS
     found = f"{what} is {chosen.dtype} {list(chosen.shape)}"
     if is_mask(chosen, num_nodes, name):
         fault = f"{found}, a mask for {num_nodes} nodes"

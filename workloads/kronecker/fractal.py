@@ -43,20 +43,18 @@ def plan_fractal(spec: GenerateSpec, progress: Progress) -> TopologyPlan:
         keep = keep_matrix(base, copies, spec)
     nodes = copies * base.num_nodes
     dtype = spec.dtype_for(nodes)
-    held = (
-        base.num_edges * 4 + base.num_nodes * 8 + copies * copies * 140 + STREAM_BYTES
-    )
+    base_bytes = base.num_edges * 4 + base.num_nodes * 8
+    held = base_bytes + copies * copies * 140 + STREAM_BYTES
     # A batch of columns is held three times while its pieces are joined.
     batch_bytes = min(_BATCH_BYTES, max(0, spec.max_memory - held) // 4)
     spec.require("the base graph, the permutations and the buffers", held + (4 << 20))
-    stream = _native.FractalStream(
-        base.indptr, base.indices, np.ascontiguousarray(keep.T).reshape(-1), spec.seed
-    )
+    by_column = np.ascontiguousarray(keep.T).reshape(-1)
+    stream = _native.FractalStream(base.indptr, base.indices, by_column, spec.seed)
     progress("counting", 0.0)
     edges = int(stream.count_edges(spec.num_threads))
-    batch = max(
-        512, min(nodes, int(batch_bytes / max(1.0, edges / nodes) / dtype.itemsize))
-    )
+    mean_degree = max(1.0, edges / nodes)
+    columns = int(batch_bytes / mean_degree / dtype.itemsize)
+    batch = max(512, min(nodes, columns))
 
     def write(sink: TopologySink, progress: Progress) -> None:
         make = stream.make32 if dtype == np.int32 else stream.make64
@@ -68,7 +66,8 @@ def plan_fractal(spec: GenerateSpec, progress: Progress) -> TopologyPlan:
         ):
             indptr.write(np.zeros(1, dtype=np.int64))
             for first in range(0, nodes, batch):
-                degrees = np.empty(min(nodes, first + batch) - first, dtype=np.int64)
+                last = min(nodes, first + batch)
+                degrees = np.empty(last - first, dtype=np.int64)
                 made = int(make(first, degrees, spec.num_threads))
                 if made > room.shape[0]:
                     room = np.empty(made + made // 16, dtype=dtype)
@@ -79,7 +78,7 @@ def plan_fractal(spec: GenerateSpec, progress: Progress) -> TopologyPlan:
                 end = int(degrees[-1])
                 indptr.write(degrees)
                 indices.write(lists)
-                progress("edges", min(nodes, first + batch) / nodes)
+                progress("edges", last / nodes)
 
     all_edges = copies * copies * base.num_edges
     details = {
@@ -110,20 +109,16 @@ def keep_matrix(
     _check_copies(copies, base.num_nodes)
     if spec is not None:
         vectors = 2 * max(2 * copies + 1, 20) + 2 * copies
-        spec.require(
-            "the SVD of the base graph",
-            base.num_edges * 28 + base.num_nodes * (24 + 8 * vectors),
-        )
+        needed = base.num_edges * 28 + base.num_nodes * (24 + 8 * vectors)
+        spec.require("the SVD of the base graph", needed)
     weights = np.ones(base.num_edges, dtype=np.float64)
-    matrix = sp.csc_matrix(
-        (weights, base.indices, base.indptr), shape=(base.num_nodes, base.num_nodes)
-    )
+    shape = (base.num_nodes, base.num_nodes)
+    matrix = sp.csc_matrix((weights, base.indices, base.indptr), shape=shape)
     matrix.sum_duplicates()
     matrix.data[:] = 1.0
     if copies < base.num_nodes - 1:
-        start = np.random.Generator(np.random.Philox(key=0)).standard_normal(
-            base.num_nodes
-        )
+        generator = np.random.Generator(np.random.Philox(key=0))
+        start = generator.standard_normal(base.num_nodes)
         u, s, vt = svds(matrix, k=copies, v0=start, tol=1e-5)
     else:
         u, s, vt = np.linalg.svd(matrix.toarray())
@@ -131,10 +126,9 @@ def keep_matrix(
     left = _shrunk(u[:, order])
     right = _shrunk(vt[order].T)
     matrix_a = np.abs(left @ np.diag(s[order]) @ right.T)
-    return np.asarray(
-        np.round(np.clip(matrix_a / matrix_a.max(), LOWEST_KEEP, HIGHEST_KEEP), 6),
-        dtype=np.float64,
-    )
+    scaled = matrix_a / matrix_a.max()
+    clipped = np.clip(scaled, LOWEST_KEEP, HIGHEST_KEEP)
+    return np.asarray(np.round(clipped, 6), dtype=np.float64)
 
 
 def _shrunk(vectors: Array) -> Float64Array:

@@ -44,7 +44,8 @@ def plan_kronecker(spec: GenerateSpec, progress: Progress) -> TopologyPlan:
         whole = copies * base.num_nodes
         wanted = DEFAULT_COPIES_LINKED * copies
         if spec.edges:
-            wanted = round(spec.edges * (whole / nodes) ** 2 / base.num_edges)
+            product_edges = spec.edges * (whole / nodes) ** 2
+            wanted = round(product_edges / base.num_edges)
             if spec.edges < 0.95 * base.num_edges * nodes / base.num_nodes:
                 least = round(base.num_edges * nodes / base.num_nodes)
                 fault = (
@@ -59,10 +60,8 @@ def plan_kronecker(spec: GenerateSpec, progress: Progress) -> TopologyPlan:
                 f"--edges {spec.edges} needs {seed_edges} links between {copies} "
                 f"copies, which have {copies * copies}"
             )
-            fix = (
-                f"give --edges {copies * copies * base.num_edges} or less, or more "
-                "--nodes"
-            )
+            most = copies * copies * base.num_edges
+            fix = f"give --edges {most} or less, or more --nodes"
             raise InputError(fault, fix)
         seed_edges = min(seed_edges, copies * copies)
     dtype = spec.dtype_for(nodes)
@@ -128,15 +127,16 @@ def seed_graph(copies: int, edges: int, seed: int) -> tuple[Int64Array, Int32Arr
         offsets.append(half)
     nodes = np.arange(copies, dtype=np.int64)
     target = np.repeat(nodes, whole)
-    source = (
-        target + np.tile(np.array(offsets[:whole], dtype=np.int64), copies)
-    ) % copies
+    further_on = np.tile(np.array(offsets[:whole], dtype=np.int64), copies)
+    source = (target + further_on) % copies
     if rest:  # one neighbour more, for nodes spread evenly
         extra = np.arange(rest, dtype=np.int64) * copies // rest
         target = np.concatenate([target, extra])
-        source = np.concatenate([source, (extra + offsets[whole]) % copies])
+        extra_source = (extra + offsets[whole]) % copies
+        source = np.concatenate([source, extra_source])
     order = np.lexsort((source, target))
-    indptr = np.cumsum(np.bincount(target + 1, minlength=copies + 1), dtype=np.int64)
+    degrees = np.bincount(target + 1, minlength=copies + 1)
+    indptr = np.cumsum(degrees, dtype=np.int64)
     return indptr, source[order].astype(np.int32)
 
 

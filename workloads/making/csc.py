@@ -179,9 +179,12 @@ def collect_csc(
     for source, target, _ in _directed(edges, symmetric):
         _check_edges(source, target, num_nodes, "the graph")
         parts.append(_keys(target.astype(np.int64), num_nodes, source))
-    keys = distinct(np.concatenate(parts)) if parts else np.empty(0, dtype=np.int64)
+    if not parts:
+        parts.append(np.empty(0, dtype=np.int64))
+    keys = distinct(np.concatenate(parts))
     target, source = np.divmod(keys, num_nodes)
-    indptr = np.cumsum(np.bincount(target + 1, minlength=num_nodes + 1), dtype=np.int64)
+    degrees = np.bincount(target + 1, minlength=num_nodes + 1)
+    indptr = np.cumsum(degrees, dtype=np.int64)
     return indptr, source.astype(
         np.int32 if num_nodes <= np.iinfo(np.int32).max else np.int64
     )
@@ -243,7 +246,8 @@ def _ranges(degrees: Int64Array, edges_a_range: int) -> Int64Array:
         np.searchsorted(ends, np.arange(1, wanted) * (total / wanted), side="left") + 1
     )
     inner = cuts[(cuts > 0) & (cuts < degrees.shape[0])]
-    return np.unique(np.concatenate([[0], inner, [degrees.shape[0]]])).astype(np.int64)
+    borders = np.concatenate([[0], inner, [degrees.shape[0]]])
+    return np.unique(borders).astype(np.int64)
 
 
 def _spill(

@@ -173,7 +173,8 @@ def draw_splits(
     seen = 0
     given = np.zeros(3, dtype=np.int64)
     for start in range(0, labels.shape[0], _CHUNK):
-        known = start + np.flatnonzero(np.asarray(labels[start : start + _CHUNK]) >= 0)
+        part = np.asarray(labels[start : start + _CHUNK])
+        known = start + np.flatnonzero(part >= 0)
         random = np.random.default_rng([_STREAM, seed, start // _CHUNK])
         order = random.permutation(known)
         seen += known.shape[0]
@@ -181,7 +182,8 @@ def draw_splits(
         # the whole graph.
         wanted = np.diff(np.rint(bounds * seen).astype(np.int64), prepend=0)
         wanted[0] = max(wanted[0], min(1, seen))
-        ends = np.minimum(np.cumsum(np.maximum(wanted - given, 0)), known.shape[0])
+        missing = np.maximum(wanted - given, 0)
+        ends = np.minimum(np.cumsum(missing), known.shape[0])
         begins = np.concatenate([[0], ends[:-1]])
         given += ends - begins
         borders = zip(begins, ends, strict=True)
@@ -360,16 +362,14 @@ def projected(features: Any, dim: int, seed: int) -> Float32Array:
     """Project [B, D0] dense or sparse features to float32 [B, dim] of standard
     deviation 1."""
     if features.shape[1] == dim:
-        table = np.asarray(
-            features.toarray() if hasattr(features, "toarray") else features,
-            dtype=np.float32,
-        )
+        dense = features.toarray() if hasattr(features, "toarray") else features
+        table = np.asarray(dense, dtype=np.float32)
     else:
         ids = _PROJECTION_IDS + np.arange(features.shape[1], dtype=np.int64)
         draws = FeatureSource.random(0, dim, seed=seed).rows(ids)
         signs = np.where(draws < 0, np.float32(-1), np.float32(1))
         table = np.asarray(features @ signs, dtype=np.float32)
     deviation = float(table.std())
-    return np.ascontiguousarray(
-        table / np.float32(deviation) if deviation > 0 else table
-    )
+    if deviation > 0:
+        table = table / np.float32(deviation)
+    return np.ascontiguousarray(table)

@@ -117,12 +117,7 @@ class PartWriter:
     def __enter__(self) -> PartWriter:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: object,
-    ) -> None:
+    def __exit__(self, kind: object, error: object, trace: object) -> None:
         """Wait for the disk, then finish the part; every announced element must have
         been written."""
         self._stream.close(cancel=error is not None)
@@ -314,12 +309,7 @@ class DatasetWriter:
         """Map a finished part read-only."""
         return self._files[part].memmap(self.folder / f"{part}.npy")
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: object,
-    ) -> None:
+    def __exit__(self, kind: object, error: object, trace: object) -> None:
         try:
             if error is None:
                 self._commit()
@@ -387,15 +377,9 @@ class DatasetWriter:
         )
 
     def _no_space(self, extra: int = 0) -> DatasetError:
-        root = self.path.parent
-        needed = max(self._needed, extra)
-        fault = (
-            f"no space for dataset {self.path.name!r}: it needs {format_bytes(needed)} "
-            f"({needed} bytes) in {root}, {format_bytes(free_bytes(root))} are free"
-        )
-        return DatasetError(
-            fault, "free some, choose another --data-root, or make it smaller"
-        )
+        what = f"dataset {self.path.name!r}"
+        fix = "free some, choose another --data-root, or make it smaller"
+        return no_space(what, self.path.parent, max(self._needed, extra), fix)
 
     def _translate(self, error: OSError, extra: int = 0) -> NoReturn:
         if error.errno in _NO_SPACE:
@@ -444,3 +428,13 @@ def signals_raise() -> Iterator[None]:
     finally:
         for number, handler in held.items():
             signal.signal(number, handler)
+
+
+def no_space(what: str, root: Path, needed: int, fix: str) -> DatasetError:
+    """Return the error for `what`, whose `needed` bytes do not fit the disk of
+    `root`."""
+    fault = (
+        f"no space for {what}: it needs {format_bytes(needed)} ({needed} bytes) in "
+        f"{root}, {format_bytes(free_bytes(root))} are free"
+    )
+    return DatasetError(fault, fix)
