@@ -26,6 +26,7 @@ from systems.engine.store.batch_store import BatchWriter
 from systems.interface import StageClock
 from workloads.sampling.batch import SampledBatch
 from workloads.sampling.make import make_seed_plan
+from workloads.sampling.neighbor import NeighborSampler
 
 
 @dataclass(frozen=True)
@@ -124,7 +125,7 @@ class Preparer(Generic[G]):
                 whole=sizes.graph_whole,
             )
         else:
-            self._online = mapped_sampler(workload)
+            self._online = self._make_online()
         self._fix = f"make room on the disk of the results folder, or lower {sizes.group_option}"
         self._pipe: Pipeline | None = None
         self._folder: Path | None = None
@@ -132,6 +133,10 @@ class Preparer(Generic[G]):
         self._free: dict[str, list[Path]] = {"samples": [], "rows": []}
         self._stop = _native.StopFlag()
         self._stopped = False
+
+    def _make_online(self) -> NeighborSampler:
+        """Return the sampler of mini-batches one by one: `indptr` in memory, the rest mapped."""
+        return mapped_sampler(self.sizes.workload)
 
     def _path(self, kind: str) -> Path:
         """Return a file that no group needs any more, or a new one."""
