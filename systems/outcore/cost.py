@@ -1,7 +1,7 @@
 """Cost model: seconds of each strategy of a group, from the device's profile and exact counts; the cheapest is chosen.
 
-`choice.py` asks this model which of graph and rows stay in memory, before the first epoch. Each group asks again how its
-rows are read.
+`choice.py` asks this model which of graph and rows stay in memory, before the first epoch. Each group asks again how
+its rows are read.
 
 The seconds include those in which the device waits for the processor, as measured on this host. Four strategies: rows
 read online in the order in which mini-batches are drawn; rows read one by one and kept by Belady's rule; chunks packed

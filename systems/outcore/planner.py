@@ -84,7 +84,6 @@ class OutcoreOptions(PassOptions):
         "that the device streams in the time of one random read",
     )
 
-
     resident: bool = Field(
         True,
         description="keep the graph, or graph and rows, in memory where the budget holds the graph and the cost model "

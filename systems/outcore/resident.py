@@ -15,6 +15,7 @@ import numpy.typing as npt
 import torch
 
 from systems import _native
+from systems.engine.io.memory import aligned_empty
 from systems.engine.io.reader import RowReader
 from systems.engine.io.row_reads import ReaderPool, RowTable
 from systems.engine.io.tally import Tally
@@ -71,6 +72,11 @@ class ResidentSizes(OutcoreSizes):
         """Whether a row's slot differs from its id."""
         return not self.all_resident or self.device_slots > 0
 
+    @property
+    def fill_bytes(self) -> int:
+        """Bytes of rows on their way to slots of both tiers; 0 where the host has all slots."""
+        return self.fill_rows * self.row if self.device_slots else 0
+
     def reader(self) -> RowReader:
         """Open a reader of rows that miss."""
         table, options = RowTable.of(self.workload.dataset), self.options
@@ -80,11 +86,7 @@ class ResidentSizes(OutcoreSizes):
         """Open a reader of resident rows, which reads gaps where another request would take longer."""
         table, gap = RowTable.of(self.workload.dataset), gap_bytes(self.runtime.disk)
         return RowReader(
-            table.path,
-            **table.place,
-            depth=self.options.io_depth,
-            max_request_bytes=_FILL_REQUEST,
-            merge_gap_bytes=gap,
+            table.path, **table.place, depth=self.options.io_depth, max_request_bytes=_FILL_REQUEST, merge_gap_bytes=gap
         )
 
     def _reader_bytes(self) -> int:
@@ -102,7 +104,7 @@ class ResidentSizes(OutcoreSizes):
             merge_gap_bytes=gap_bytes(self.runtime.disk),
             num_ids=self.fill_rows,
         )
-        return max(_EXTRACTORS * one, fill + 24 * self.fill_rows)
+        return max(_EXTRACTORS * one, fill + 24 * self.fill_rows + self.fill_bytes)
 
     def _fit(self) -> None:
         self.window, self.group, self.group_uses, self.packing_bytes = _IN_RING, self.bounds.num_batches, 0, 0
@@ -149,9 +151,7 @@ class ResidentSizes(OutcoreSizes):
         """Return the bytes of tracing, planning and ranking by which the way and its rows are chosen."""
         batches = self.bounds.num_batches
         uses = self.uses(batches)
-        planning = _native.SlotPlanner.bytes(
-            slots=self.num_nodes, batches=batches, accesses=uses, threads=self.threads
-        )
+        planning = _native.SlotPlanner.bytes(slots=self.num_nodes, batches=batches, accesses=uses, threads=self.threads)
         return _RANKING * self.num_nodes + _TRACED * uses + planning
 
     def chosen(self) -> dict[str, int | str]:
@@ -201,15 +201,25 @@ class Resident:
         if sizes.keeps_map:
             self._slot_of = np.full(sizes.num_nodes, -1, dtype=np.int32)
         cut = sizes.device_slots
+        device, host = np.sort(order[:cut]), np.sort(order[cut:])
+        ids, to = host, np.arange(cut, len(order), dtype=np.int32)
+        if cut:
+            # Both tiers in one order, so that the table is passed once.
+            ids = np.concatenate([device, host])
+            by_id = np.argsort(ids, kind="stable")
+            ids, to = ids[by_id], by_id.astype(np.int32)
+        if self._slot_of is not None:
+            self._slot_of[ids] = to
+        room = aligned_empty(sizes.fill_bytes).reshape(-1, sizes.row)
         with sizes.fill_reader() as reader:
-            for begin, ids in ((0, order[:cut]), (cut, order[cut:])):
-                ids = np.sort(ids)
-                to = np.arange(begin, begin + len(ids), dtype=np.int32)
-                if self._slot_of is not None:
-                    self._slot_of[ids] = to
-                for first in range(0, len(ids), sizes.fill_rows):
-                    part = slice(first, first + sizes.fill_rows)
+            for first in range(0, len(ids), sizes.fill_rows):
+                part = slice(first, first + sizes.fill_rows)
+                if not cut:
                     slots.read(reader, ids[part], to[part], 0)
+                    continue
+                rows = room[: len(ids[part])]
+                reader.read(ids[part], rows)
+                slots.put(rows, to[part], 0)
         slots.wait_for_copies(0)
 
     def epoch(self, k: int) -> Iterator[Batch]:

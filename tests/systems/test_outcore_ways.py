@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from systems.interface import Counters, DiskPoint, DiskProfile, MemoryBudget
+from systems.outcore.cost import gap_bytes
 from systems.planning import least
 from tests.systems.support_systems import reference, run, running, workload_of
 from workloads.dataset import Dataset
@@ -103,14 +105,15 @@ def test_bytes_read_never_grow_with_memory(tmp_path: Path, kind: str, dim: int, 
     first = least(lambda host: fits(workload, host), step=256 << 10)
     assert first is not None
     most = max(2 * first, int(1.5 * dataset.feature_bytes) + 2 * dataset.topology_bytes + (32 << 20))
-    found, ways = [], []
-    for host in np.geomspace(first, most, STEPS).astype(int).tolist():
-        counters, way = read(workload, host, disk)
-        found.append(counters.bytes_read)
-        ways.append(way)
-    told = list(zip(ways, found, strict=True))
-    assert all(after <= before for before, after in zip(found, found[1:], strict=False)), told
-    assert ways[-1] == "resident" and found[-1] == 0, told
+    # A longer gap is read only where that saves a request, which costs at least as much.
+    price = gap_bytes(disk)
+    found = [read(workload, host, disk) for host in np.geomspace(first, most, STEPS).astype(int).tolist()]
+    told = [(way, counters.bytes_read, counters.io_requests) for counters, way in found]
+    for (_, bytes_before, requests_before), (_, bytes_after, requests_after) in pairwise(told):
+        saved = max(0, requests_before - requests_after)
+        assert bytes_after <= bytes_before + price * saved, told
+        assert bytes_after + price * requests_after <= bytes_before + price * requests_before, told
+    assert told[-1] == ("resident", 0, 0)
 
 
 #: A drive on which a short read costs no more than its bytes.
