@@ -135,10 +135,9 @@ class Preparer(preparer.Preparer[Group]):
                             sizes.slots - len(self._pins), sizes.window, True, sizes.threads
                         )
                     uses = self._pins.without(uses)
-                planner, start = self._slots, time.monotonic()
+                planner = self._slots
                 assert planner is not None
                 planner.plan(uses.nodes, uses.offsets, uses.seeds)
-                planned_s = time.monotonic() - start
             except ValueError as error:
                 raise BudgetError(f"{NAME}: {error}", "raise memory or lower window") from None
             group.misses = len(uses.nodes) - planner.hits
@@ -152,8 +151,6 @@ class Preparer(preparer.Preparer[Group]):
                 block_bytes=max(sizes.block_bytes, 4096 if options.io_granularity == "4096" else 0),
                 sampled=planner.sampled_misses,
                 beside=group.reads.requests_by_size,
-                planned_s=planned_s,
-                written_s=group.written_s,
             )
         group.gap_bytes = gap_bytes(disk) if found is None else found.table_pass.gap_bytes
         # A replay always distributes, since every epoch reads the chunks again.

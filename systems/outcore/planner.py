@@ -93,8 +93,8 @@ class OutcoreOptions(PassOptions):
     @property
     def sets_passes(self) -> bool:
         """Whether an option asks for passes, or sets a part of them that the other ways lack."""
-        default = type(self)()
-        return any(getattr(self, name) != getattr(default, name) for name in _OF_PASSES)
+        fields = type(self).model_fields
+        return any(getattr(self, name) != fields[name].default for name in _OF_PASSES)
 
 
 class OutcoreSizes(PassSizes):

@@ -33,8 +33,10 @@ from workloads.sampling.make import make_seed_plan
 
 Ids = npt.NDArray[np.int64]
 _EXTRACTORS = 2
-# Mini-batches whose rows that miss lie in the ring: being read, waiting for training, in training.
+# Mini-batches whose rows that miss may lie in the ring: being read, waiting for training, in training.
 _IN_RING = 2 * _EXTRACTORS + 1
+# Mini-batches whose rows the ring would hold if all missed; few do.
+_RING_BATCHES = 2
 _FILL_REQUEST = 1 << 20
 _LEAST_FILL_ROWS = 4096
 _WORKING = 40  # bytes a node of a mini-batch for its look-up
@@ -128,7 +130,7 @@ class ResidentSizes(OutcoreSizes):
             found.append(PlanItem("staging", 2 * max(BOUNCE, self.row)))
         left = self.left([*items, *found])
         assert left is not None, "the resident way needs a budget"
-        ring = self._rows_of(_IN_RING)
+        ring = self._rows_of(_RING_BATCHES)
         on_device, row, nodes = self.device_slots, self.row, self.num_nodes
         slot_map = 4 * nodes
         free = left - _PAGE
