@@ -31,6 +31,7 @@ from workloads.errors import DatasetError
 
 Ids = npt.NDArray[np.int64]
 _MIB = 1 << 20
+_MOST_TRACED = 256  # mini-batches of a traced group
 #: A device of 1 GB/s that streams 64 KiB in the time of one short request.
 NOMINAL = DiskProfile(
     (
@@ -75,7 +76,7 @@ def choose(ways: Sequence[OutcoreSizes], graph: Graph) -> Choice:
     if whole and not last.device_slots:
         return Choice(last, None, {})
     workload, threads = last.workload, last.threads
-    count = min(sizes.group for sizes in ways)
+    count = min(_MOST_TRACED, *(sizes.group for sizes in ways))
     first, second = (trace(graph, workload, Job(epoch, 0, count), threads) for epoch in (0, 1))
     order = rank(first, graph, last.num_nodes) if isinstance(last, ResidentSizes) else None
     if whole:
