@@ -1,8 +1,11 @@
-"""Cost model: seconds of each strategy, from the device's profile and exact counts; the cheapest is chosen.
+"""Cost model: seconds of each strategy of a group, from the device's profile and exact counts; the cheapest is chosen.
 
-The seconds include those in which the device waits for the processor, as measured on this host. Four strategies: rows
-read online in the order in which mini-batches are drawn; rows read one by one and kept by Belady's rule; chunks packed
-once and replayed; and chunks distributed by one pass over the table.
+`choice.py` asks this model which of graph and rows stay in memory, before the first epoch. Each group asks again how
+its rows are read.
+
+The seconds are the device's alone: no time of the run itself is used, so a busy machine chooses as a quiet one does.
+Four strategies: rows read online in the order in which mini-batches are drawn; rows read one by one and kept by
+Belady's rule; chunks packed once and replayed; and chunks distributed by one pass over the table.
 
 A pass joins rows where the gap between them costs less than another request. The best gap depends on how the wanted
 rows lie: where an SSD class limits requests and bytes separately, the best gap uses up both limits together.
@@ -114,8 +117,6 @@ def predict(
     block_bytes: int = _BLOCK,
     sampled: Sample | None = None,
     beside: Mapping[int, float] | None = None,
-    planned_s: float = 0.0,
-    written_s: float = 0.0,
 ) -> GroupSeconds | None:
     """Predict the seconds of each strategy for a group's rows; None where the profile lacks rates.
 
@@ -126,8 +127,6 @@ def predict(
         block_bytes: block size to which single-row reads are rounded up.
         sampled: ids of the misses in sampled regions of the table; None: misses lie at random.
         beside: other reads of the group (its graph), request bytes -> number.
-        planned_s: measured processor seconds of planning slots; the device waits for part of them.
-        written_s: measured seconds of writing the mini-batches; the device waits for them.
     """
     rate = profile.sequential_bytes_per_s()
     if rate <= 0 or not any(point.pattern == "random" for point in profile.points):
@@ -152,9 +151,7 @@ def predict(
     seconds = graph + times[best]
     written = 0.0 if shared else moved if not profile.limited else max(0.0, moved - seconds)
     single, online = (profile.seconds(_sum(others, {size: count})) for count in (misses, uses))
-    # Slots are planned while the group before reads its chunks; single-row reads take longer than planning.
-    waits = written_s + max(0.0, planned_s - profile.seconds(back))
-    return GroupSeconds(seconds + written + waits, single + written_s, online, moved, found[best])
+    return GroupSeconds(seconds + written, single, online, moved, found[best])
 
 
 def _sum(first: Mapping[int, float], second: Mapping[int, float]) -> dict[int, float]:

@@ -29,6 +29,7 @@ from systems.outcore.cost import GroupSeconds, gap_bytes, predict
 from systems.outcore.pins import Pins, choose
 from systems.outcore.planner import NAME, OutcoreSizes
 from workloads.errors import BudgetError
+from workloads.sampling.neighbor import NeighborSampler
 
 _NO_IDS = np.empty(0, dtype=np.int64)
 
@@ -68,14 +69,18 @@ class Group(preparer.Group):
 class Preparer(preparer.Preparer[Group]):
     """Preparer of successive groups; each is planned from the rows that the group before leaves in the slots.
 
+    Args:
+        graph: sampler whose graph is in memory; None: as `sizes.external` says.
+
     Raises:
         DataIOError: a file of the dataset cannot be opened.
     """
 
     sizes: OutcoreSizes
 
-    def __init__(self, sizes: OutcoreSizes, clock: StageClock) -> None:
+    def __init__(self, sizes: OutcoreSizes, clock: StageClock, graph: NeighborSampler | None = None) -> None:
         options = sizes.options
+        self._graph = graph
         super().__init__(sizes, clock, Group, options.gap_bytes or gap_bytes(sizes.runtime.disk))
         self._slots: _native.SlotPlanner | None = None
         if sizes.slots:
@@ -84,6 +89,9 @@ class Preparer(preparer.Preparer[Group]):
         #: Groups that are sampled in the same passes: as many as there are hops.
         self._together = len(sizes.workload.sampler.fanout) if options.shared_passes else 1
         self._waiting: Group | None = None
+
+    def _make_online(self) -> NeighborSampler:
+        return self._graph if self._graph is not None else super()._make_online()
 
     def prepare(self, jobs: Sequence[Job], ahead: bool) -> Group:
         """Prepare a group; for one thread at a time, in the order of the groups.
@@ -127,10 +135,9 @@ class Preparer(preparer.Preparer[Group]):
                             sizes.slots - len(self._pins), sizes.window, True, sizes.threads
                         )
                     uses = self._pins.without(uses)
-                planner, start = self._slots, time.monotonic()
+                planner = self._slots
                 assert planner is not None
                 planner.plan(uses.nodes, uses.offsets, uses.seeds)
-                planned_s = time.monotonic() - start
             except ValueError as error:
                 raise BudgetError(f"{NAME}: {error}", "raise memory or lower window") from None
             group.misses = len(uses.nodes) - planner.hits
@@ -144,8 +151,6 @@ class Preparer(preparer.Preparer[Group]):
                 block_bytes=max(sizes.block_bytes, 4096 if options.io_granularity == "4096" else 0),
                 sampled=planner.sampled_misses,
                 beside=group.reads.requests_by_size,
-                planned_s=planned_s,
-                written_s=group.written_s,
             )
         group.gap_bytes = gap_bytes(disk) if found is None else found.table_pass.gap_bytes
         # A replay always distributes, since every epoch reads the chunks again.

@@ -6,7 +6,7 @@ sizes grow with mini-batches and the budget: nothing is held for each node or ed
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import ClassVar, Literal
 
 from pydantic import Field
 
@@ -17,6 +17,7 @@ from systems.engine.passes.sampling import ExternalSampler
 from systems.engine.passes.sizes import PassOptions, PassSizes
 from systems.interface import PlanItem
 from systems.outcore.cost import predict
+from systems.outcore.graph import graph_items
 from workloads.direct_files import PAGE
 from workloads.units import parse_bytes
 
@@ -28,6 +29,20 @@ _LIKELY_MISS_SHARE = 0.35
 _PACKING_THREADS = 3 << 20  # of packing, beside its buffers: stacks, digests, the list of chunks
 _GOOD_PACKING = 64 << 20
 _PACKING_SHARE = 15  # a fifteenth of the host budget each for table regions in flight and for write buffers
+# Options that no other way has.
+_OF_PASSES = (
+    "resident",
+    "external_sampling",
+    "shared_passes",
+    "belady",
+    "packing",
+    "look_ahead",
+    "replay",
+    "group",
+    "gap_bytes",
+    "slots",
+    "window",
+)
 
 
 class OutcoreOptions(PassOptions):
@@ -69,11 +84,24 @@ class OutcoreOptions(PassOptions):
         "that the device streams in the time of one random read",
     )
 
+    resident: bool = Field(
+        True,
+        description="keep the graph, or graph and rows, in memory where the budget holds the graph and the cost model "
+        "predicts a shorter epoch; off, or where an option sets a part of the passes: by passes alone",
+    )
+
+    @property
+    def sets_passes(self) -> bool:
+        """Whether an option asks for passes, or sets a part of them that the other ways lack."""
+        fields = type(self).model_fields
+        return any(getattr(self, name) != fields[name].default for name in _OF_PASSES)
+
 
 class OutcoreSizes(PassSizes):
     """Sizes of a run's groups and buffers.
 
     Attributes:
+        graph_in_memory: whether the whole graph is in memory.
         packing_bytes: bytes of memory for packing.
 
     Raises:
@@ -81,11 +109,12 @@ class OutcoreSizes(PassSizes):
     """
 
     fix = "raise memory, or lower batch size, fan-out, group or window"
+    graph_in_memory: ClassVar[bool] = False
     options: OutcoreOptions
 
     def _set_graph(self) -> None:
         can, wanted, host = ExternalSampler.can_sample(self.workload), self.options.external_sampling, self.budget.host
-        self.external = wanted == "on" or (wanted == "auto" and can)
+        self.external = not self.graph_in_memory and (wanted == "on" or (wanted == "auto" and can))
         self.block_bytes = _native.block_bytes(str(self.workload.dataset.file("features")))
         self.graph_piece_bytes = next(size for least, size in _GRAPH_PIECES if host is None or host >= least)
         self.graph_pieces = ExternalSampler.pieces(self.graph_piece_bytes, self.runtime.disk)
@@ -129,6 +158,8 @@ class OutcoreSizes(PassSizes):
                 row_bytes=self.row, depth=options.io_depth, granularity=options.io_granularity, num_ids=most
             )
             more = (*more, PlanItem("reader of single rows", one))
+        if self.graph_in_memory:
+            more = (*more, *graph_items(self.workload))
         return super()._held(*more)
 
     def _packing_bytes(self, held: list[PlanItem], least: int, group: int) -> int:
@@ -191,3 +222,9 @@ class OutcoreSizes(PassSizes):
 
     def _preparing(self, group: int, packing: int) -> int:
         return max(*self._phases(group), packing + _PACKING_THREADS + self._ahead(group) if packing else 0)
+
+
+class GraphInMemorySizes(OutcoreSizes):
+    """Sizes of groups that are sampled from a graph in memory; slots get what the graph leaves."""
+
+    graph_in_memory = True

@@ -1,4 +1,8 @@
-"""Outcore: external-memory sampling and extraction, the next group prepared while this one trains."""
+"""Outcore: what fits stays in memory; the rest is sampled and extracted by passes, a group ahead of training.
+
+`prepare` chooses one of three ways (`choice.py`): passes over graph and table; groups sampled from the graph in memory;
+or graph and rows in memory, where rows that miss are read alone (`resident.py`). The first two are this file's groups.
+"""
 
 from __future__ import annotations
 
@@ -9,17 +13,25 @@ from dataclasses import replace
 from functools import cached_property
 from itertools import islice
 
+from systems.engine.io.memory import give_back_free_memory
 from systems.engine.io.reader import RowReader
 from systems.engine.io.row_reads import RowTable
 from systems.engine.io.tally import Tally
+from systems.engine.io.topology import DatasetFiles
 from systems.engine.passes.loader import GroupLoader
 from systems.engine.passes.sampling import Job
 from systems.engine.passes.system import GroupSystem
 from systems.forecast import PAGE, sequential
-from systems.interface import Batch, Counters, Forecast, Options, SystemInfo, Trace
+from systems.interface import Batch, Counters, Facts, Forecast, Options, Plan, PlanItem, SystemInfo, Tier, Trace
+from systems.outcore.choice import Choice, choose, way_of
 from systems.outcore.cost import predict
+from systems.outcore.graph import Graph
 from systems.outcore.group import Group, Preparer
-from systems.outcore.planner import NAME, OutcoreOptions, OutcoreSizes
+from systems.outcore.planner import NAME, GraphInMemorySizes, OutcoreOptions, OutcoreSizes
+from systems.outcore.resident import Resident, ResidentSizes
+from workloads.errors import BudgetError
+
+_TIERS: tuple[Tier, ...] = ("host", "device", "disk")
 
 
 class Outcore(GroupSystem[Group]):
@@ -37,6 +49,9 @@ class Outcore(GroupSystem[Group]):
     options: OutcoreOptions
 
     _kept: list[Group]  # those of a replay
+    _choice: Choice | None = None
+    _graph: Graph | None = None  # the graph in memory, of two ways
+    _resident: Resident | None = None
 
     @classmethod
     def is_faithful(cls, options: Options) -> bool:
@@ -46,12 +61,40 @@ class Outcore(GroupSystem[Group]):
 
     @cached_property
     def _sizes(self) -> OutcoreSizes:
-        return OutcoreSizes(self)
+        return self._ways[0] if self._choice is None else self._choice.sizes
+
+    @cached_property
+    def _ways(self) -> tuple[OutcoreSizes, ...]:
+        """Sizes of the ways that come into question; passes alone where an option sets a part of them."""
+        passes = OutcoreSizes(self)
+        if self.budget.host is None or self.options.sets_passes:
+            return (passes,)
+        try:
+            resident = ResidentSizes(self)
+            return (resident,) if resident.reads_nothing else (passes, GraphInMemorySizes(self), resident)
+        except BudgetError:
+            return (passes,)
+
+    def plan(self) -> Plan:
+        """Return all buffers; where the way is chosen in preparation, one item holds what the largest takes beyond."""
+        plans = [sizes.plan for sizes in self._ways]
+        if len(plans) == 1:
+            return self._sizes.plan
+        items = list(plans[0].items)
+        for tier in _TIERS:
+            most = max(plan.total(tier) for plan in plans)
+            more = most - plans[0].total(tier)
+            if more:
+                items.append(PlanItem("graph and rows in memory", more, tier))
+        return Plan(tuple(items))
 
     def prepare(self) -> None:
-        """Open the files and allocate the slots; mini-batches are prepared within the epochs."""
+        """Choose a way, load what it keeps in memory and open the files; groups are prepared within the epochs."""
         options = self.options
         self._kept, self._strategies = [], Counter[str]()
+        self._choose()
+        if self._resident is not None:
+            return
         if self.runtime.stages != "sample" and options.packing != "on":
             table = RowTable.of(self.workload.dataset)
             self._singles = RowReader(
@@ -59,12 +102,43 @@ class Outcore(GroupSystem[Group]):
             )
         super().prepare()
 
+    def _choose(self) -> None:
+        """Choose a way, and load its graph and rows."""
+        self._release()
+        if not any(sizes.graph_in_memory for sizes in self._ways):
+            return
+        self._check_files()
+        self._graph = Graph.load(self.workload)
+        chosen = self._choice = choose(self._ways, self._graph)
+        give_back_free_memory()
+        self._sizes = chosen.sizes
+        if isinstance(chosen.sizes, ResidentSizes):
+            self._resident = Resident(chosen.sizes, self.clock, self._graph, chosen.order)
+        elif not chosen.sizes.graph_in_memory:
+            self._graph = None
+
+    def _check_files(self) -> None:
+        DatasetFiles(self.workload, ["indices", "labels", "features"]).check()
+
+    def _release(self) -> None:
+        """Free graph and rows, and forget the choice."""
+        self._close("_resident")
+        self._choice = self._graph = None
+        vars(self).pop("_sizes", None)
+
+    def epoch(self, k: int) -> Iterator[Batch]:
+        """Return the mini-batches of epoch `k` in the seed plan's order; later groups are prepared meanwhile."""
+        if self._resident is None:
+            return super().epoch(k)
+        self._check_files()
+        return self._resident.epoch(k)
+
     def _make_trainer(self) -> GroupLoader | None:
         # A replay's slots take over preparation's memory.
         return None if self.options.replay else super()._make_trainer()
 
     def _make_preparer(self) -> Preparer:
-        return Preparer(self._sizes, self.clock)
+        return Preparer(self._sizes, self.clock, None if self._graph is None else self._graph.sampler)
 
     def _later(self, job: Job) -> Iterator[Job]:
         """Return the groups after `job`, over the ends of epochs; a replay samples epoch 0 only."""
@@ -117,6 +191,8 @@ class Outcore(GroupSystem[Group]):
 
     def counters(self) -> Counters:
         """Return the last epoch's hits, misses and reads, with the reads that prepared later groups meanwhile."""
+        if self._resident is not None:
+            return self._resident.counters()
         tally, dataset = self._tally, self.workload.dataset
         if tally is None:
             return Counters()
@@ -136,6 +212,9 @@ class Outcore(GroupSystem[Group]):
 
     def forecast(self, trace: Trace, host_bytes: int) -> Forecast:
         """Forecast Belady's misses over an epoch and the passes over graph and features, by the cost model."""
+        last = self._ways[-1]
+        if isinstance(last, ResidentSizes) and last.reads_nothing:
+            return trace.resident()
         sizes, disk = self._sizes, self.runtime.disk
         shared = self.options.shared_passes  # one pass serves hops of several groups
         dataset, row, scale = trace.workload.dataset, trace.row_bytes, trace.scale
@@ -174,13 +253,22 @@ class Outcore(GroupSystem[Group]):
 
     def notes(self) -> dict[str, str]:
         """Return the read mode, the chosen sizes and strategies, and the predicted and measured seconds."""
-        if self._trainer is None:
+        resident, chosen = self._resident, self._choice
+        if self._trainer is None and resident is None:
             return {}
+        how: dict[str, str] = {}
+        if chosen is not None:
+            how["way"] = way_of(chosen.sizes)
+            costs = [f"{name} {seconds:.3f}" for name, seconds in chosen.seconds.items()]
+            how["ways_s"] = ", ".join(costs) or "not compared"
+        if resident is not None:
+            return {**resident.facts().notes(), **how, **resident.notes()}
         sizes, group = self._sizes, self._last
         found = {
             **super().notes(),
+            **how,
             "samples": "the first epoch's in all epochs: not faithful" if self.options.replay else "each epoch its own",
-            "sampling": "out of core" if sizes.external else "online",
+            "sampling": "out of core" if sizes.external else "in memory" if sizes.graph_in_memory else "online",
             "group": str(sizes.group),
             "window": str(sizes.window),
             "slots": str(sizes.slots),
@@ -198,3 +286,12 @@ class Outcore(GroupSystem[Group]):
             found["predicted_s"] = ", ".join(f"{name} {value:.3f}" for name, value in seconds.items())
             found["gap"] = f"{group.gap_bytes} bytes"
         return found
+
+    def facts(self) -> Facts:
+        """Return the read mode and the reading stages."""
+        return super().facts() if self._resident is None else self._resident.facts()
+
+    def close(self) -> None:
+        """End the threads, close the files, free graph and rows and remove the prepared groups."""
+        super().close()
+        self._release()

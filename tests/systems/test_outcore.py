@@ -325,20 +325,6 @@ def test_predicted_reads_of_a_pass_are_right_for_any_placement_of_rows() -> None
     assert list(expected_passes(0, rows, row)) == [] == list(passes_of(lambda *_: np.empty(0, dtype=np.int64), 0, row))
 
 
-def test_waits_for_the_processor_are_predicted_too() -> None:
-    wanted = {"uses": 10**6, "misses": 10**5, "row_bytes": 512, "table_bytes": 10**9}
-    free = predict(PROFILE, **wanted)
-    assert free is not None
-    read_back = PROFILE.seconds({1 << 20: 10**5 * 512 / (1 << 20)})
-    hidden = predict(PROFILE, **wanted, planned_s=read_back, written_s=0.25)
-    seen = predict(PROFILE, **wanted, planned_s=read_back + 0.5, written_s=0.25)
-    assert hidden is not None and seen is not None
-    assert hidden.distribute == pytest.approx(free.distribute + 0.25)
-    assert seen.distribute == pytest.approx(free.distribute + 0.75)
-    assert seen.single == hidden.single == pytest.approx(free.single + 0.25)
-    assert (seen.online, seen.replay) == (free.online, free.replay)
-
-
 def test_under_a_class_the_gap_uses_up_requests_and_bytes_together() -> None:
     points = tuple(DiskPoint(size, 256, min(40e3, 2e8 / size), 0.0) for size in (512, 4096, 65536))
     disk = DiskProfile((*points, DiskPoint(1 << 20, 8, 190.0, 2e8, "sequential")), limited=(40e3, 2e8), write_cost=0.0)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-import time
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -26,6 +25,7 @@ from systems.engine.store.batch_store import BatchWriter
 from systems.interface import StageClock
 from workloads.sampling.batch import SampledBatch
 from workloads.sampling.make import make_seed_plan
+from workloads.sampling.neighbor import NeighborSampler
 
 
 @dataclass(frozen=True)
@@ -60,7 +60,6 @@ class Group:
         used: rows that its mini-batches use; none once their places are planned.
         uses: number of these uses.
         reads: reads for sampling it.
-        written_s: seconds of writing `samples`.
         rows, chunks: file of its chunks, and the index of that file; None where no rows are extracted.
         strategy: whether the rows that miss are distributed to chunks or read one by one.
         pinned: rows that stay in their slots; they form a chunk before those of the mini-batches.
@@ -74,7 +73,6 @@ class Group:
     used: Uses
     uses: int
     reads: ReadStats
-    written_s: float
     rows: Path | None = None
     chunks: ChunkIndex | None = None
     strategy: Literal["distribute", "single"] = "distribute"
@@ -124,7 +122,7 @@ class Preparer(Generic[G]):
                 whole=sizes.graph_whole,
             )
         else:
-            self._online = mapped_sampler(workload)
+            self._online = self._make_online()
         self._fix = f"make room on the disk of the results folder, or lower {sizes.group_option}"
         self._pipe: Pipeline | None = None
         self._folder: Path | None = None
@@ -132,6 +130,10 @@ class Preparer(Generic[G]):
         self._free: dict[str, list[Path]] = {"samples": [], "rows": []}
         self._stop = _native.StopFlag()
         self._stopped = False
+
+    def _make_online(self) -> NeighborSampler:
+        """Return the sampler of mini-batches one by one: `indptr` in memory, the rest mapped."""
+        return mapped_sampler(self.sizes.workload)
 
     def _path(self, kind: str) -> Path:
         """Return a file that no group needs any more, or a new one."""
@@ -163,16 +165,14 @@ class Preparer(Generic[G]):
         job, before, path = jobs[0], self._reads(), self._path("samples")
         seeds = self._seeds_of(job)
         nodes = None if self.sizes.sampling_only else np.empty(self.sizes.group_uses, dtype=np.uint32)
-        graphs, written_s = BatchWriter(path, fix=self._fix, reuse=True), 0.0
+        graphs = BatchWriter(path, fix=self._fix, reuse=True)
         try:
             if self._sampler is None:
                 offsets, nodes = self._write_online(job, seeds, graphs, nodes)
             else:
                 with self.clock.stage("sample", job.first):
                     self._sampler.sample(jobs, lambda one: seeds if one is job else self._seeds_of(one))
-                    start = time.monotonic()
                     offsets, nodes = self._sampler.write(graphs, self.sizes.room_bytes, nodes)
-                    written_s = time.monotonic() - start
             index = graphs.close(sync=False)
         except BaseException:
             graphs.abandon()
@@ -181,7 +181,7 @@ class Preparer(Generic[G]):
         give_back_free_memory()
         count, counts = int(offsets[-1]), np.array([len(part) for part in seeds], dtype=np.int64)
         used = NO_USES if nodes is None else Uses(nodes[:count], offsets, counts)
-        return self.make(job, path, index, used, count, _difference(self._reads(), before), written_s)
+        return self.make(job, path, index, used, count, _difference(self._reads(), before))
 
     def _write_online(
         self, job: Job, seeds: list[Ids], graphs: BatchWriter, nodes: Nodes | None
