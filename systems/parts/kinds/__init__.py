@@ -1,0 +1,1 @@
+"""Kinds of parts: an implementation of one interface a file."""

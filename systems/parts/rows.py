@@ -1,0 +1,94 @@
+"""The interface of rows: how the rows that no cache holds are read."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import ClassVar
+
+import numpy as np
+import numpy.typing as npt
+import torch
+
+from systems.engine.io.reader import ReadStats
+from systems.engine.io.row_reads import RowTable
+from systems.forecast import Forecast, Trace
+from systems.parts.part import Part
+from systems.parts.source import Source
+from workloads.sampling.batch import SampledBatch
+
+Ids = npt.NDArray[np.int64]
+
+
+@dataclass(eq=False)
+class Rows(Part):
+    """Rows of a path's mini-batches, in a file, in host memory or behind a memory map.
+
+    Attributes:
+        source: file of the rows: the feature table unless preparation makes another.
+        lends: whether `read` returns memory of the part's own instead of filling the caller's.
+        assembles: whether `assemble` has to be called before each `read`.
+        reads: whether `read` has anything to do; False where the device reads the rows itself.
+    """
+
+    source: Source = field(default_factory=Source)
+    lends: ClassVar[bool] = False
+    assembles: ClassVar[bool] = False
+    reads: bool = field(init=False, default=True)
+
+    @property
+    def table(self) -> RowTable:
+        """The table that holds the rows."""
+        return self.source.table
+
+    @property
+    def tier(self) -> str:
+        """Tier of the rows in `Counters.hits`; empty: they are read from disk, and count as misses."""
+        return ""
+
+    @property
+    def mapped(self) -> bool:
+        """Whether the rows come through a memory map."""
+        return False
+
+    @property
+    def queue_depth(self) -> int:
+        """Reads kept in flight, for `Counters`; 0 where the part submits none."""
+        return 0
+
+    def inner(self) -> Sequence[Part]:
+        """List the source of the rows."""
+        return (self.source,)
+
+    def start(self, first: int, seeds: Sequence[Ids]) -> None:
+        """Get ready to read for mini-batches `first` and on, with these seed nodes; no thread reads meanwhile."""
+
+    def assemble(self, sampled: SampledBatch, ids: Ids) -> None:
+        """Convert a mini-batch for the read that follows; timed as the stage `assemble`."""
+
+    @abstractmethod
+    def read(
+        self, sampled: SampledBatch, ids: Ids, out: torch.Tensor | None
+    ) -> tuple[torch.Tensor | None, ReadStats | None]:
+        """Read rows `ids` (int64 [m]) for a mini-batch; timed as the stage `extract`.
+
+        Args:
+            out: host memory [m, dim] to be filled; None where the part lends its own.
+
+        Returns:
+            the rows [m, dim], valid until the next call of this thread where they are lent, and the counts of the reads
+            that the part submitted.
+
+        Raises:
+            DataIOError: the file is damaged or its device failed; names path and offset.
+        """
+
+    @abstractmethod
+    def forecast(self, trace: Trace, cached_bytes: int, free_bytes: int) -> Forecast:
+        """Forecast the reads of a trace.
+
+        Args:
+            cached_bytes: bytes of the path's cache.
+            free_bytes: bytes of the host budget that no buffer takes, which the page cache may use.
+        """

@@ -1,0 +1,54 @@
+"""The interface of a sample: which mini-batches, on how many threads, how far ahead."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from systems.parts.part import Part
+from systems.parts.topology import Topology
+from workloads.sampling.batch import SampledBatch
+from workloads.sampling.bounds import Bounds
+from workloads.workload import Workload
+
+Ids = npt.NDArray[np.int64]
+
+
+@dataclass(eq=False)
+class Sample(Part):
+    """Mini-batches of a path. The base runs `draw` on `workers` threads and puts the results back in order.
+
+    Attributes:
+        topology: the graph.
+        workers: threads that sample; 0: the thread that extracts rows draws too, a mini-batch at a time.
+        prefetch: sampled mini-batches that may wait for each worker.
+    """
+
+    topology: Topology
+    workers: int
+    prefetch: int
+
+    @property
+    def waiting(self) -> int:
+        """Sampled mini-batches that may wait for extraction."""
+        return max(1, self.prefetch * self.workers)
+
+    def inner(self) -> Sequence[Part]:
+        """List the topology."""
+        return (self.topology,)
+
+    @abstractmethod
+    def bounds(self, workload: Workload) -> Bounds:
+        """Return the bounds of the mini-batches that `draw` returns."""
+
+    @abstractmethod
+    def draw(self, epoch: int, index: int, seeds: Ids) -> SampledBatch:
+        """Sample mini-batch `index` of an epoch from its seed nodes (int64 [n]). Any worker may call it at any time.
+
+        Raises:
+            DataIOError: a file of the graph is damaged.
+        """

@@ -1,0 +1,171 @@
+"""Division of a memory budget among the buffers of all parts: needs in, a plan out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from systems.interface import MemoryBudget, Plan, PlanItem, Tier
+from workloads.direct_files import padded
+
+
+def all_of(left: int) -> int:
+    """Take all the bytes that are left."""
+    return left
+
+
+@dataclass(frozen=True)
+class Need:
+    """A buffer of a part.
+
+    Attributes:
+        name: name in the plan and in errors.
+        bytes: least bytes, without which the part cannot work.
+        tier: memory that holds the buffer.
+        best: bytes beyond which more is useless; at most `bytes`: the size is fixed.
+        step: bytes by which the buffer grows.
+        reserve: bytes of the tier that stay free beside the buffer.
+        share: bytes that the buffer may take of those left once every part has its least; None left: unlimited.
+        align: multiple to which the planned bytes are rounded up.
+        fix: remedy if the buffer does not fit; empty: the system's.
+    """
+
+    name: str
+    bytes: int
+    tier: Tier = "host"
+    best: int = 0
+    step: int = 1
+    reserve: int = 0
+    share: Callable[[int], int] = all_of
+    align: int = 1
+    fix: str = ""
+
+
+@dataclass(frozen=True)
+class Follower:
+    """A buffer whose size follows from the buffers planned before it, such as the map of a cache that got bytes.
+
+    Attributes:
+        bytes: returns the size, given the plan of all needs and of the followers before this one.
+        cuts: name of a need that gives way where the follower does not fit; empty: none.
+    """
+
+    name: str
+    bytes: Callable[[Plan], int]
+    tier: Tier = "host"
+    cuts: str = ""
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """A divided budget.
+
+    Attributes:
+        plan: all buffers, in the order of the needs.
+        granted: bytes of each need, before they were rounded up.
+    """
+
+    plan: Plan
+    granted: dict[str, int]
+
+
+def divide(system: str, needs: Sequence[Need | Follower], budget: MemoryBudget, fix: str) -> Sizes:
+    """Give every need its least bytes, then let the needs grow in their order, then add the followers.
+
+    Args:
+        system: name of the system, for errors.
+        budget: bytes of each tier; None: unlimited.
+        fix: remedy if a buffer does not fit.
+
+    Raises:
+        BudgetError: names the first buffer that does not fit, the bytes left for it, and the buffers before it.
+    """
+    granted = {need.name: need.bytes for need in needs if isinstance(need, Need)}
+    for need in needs:
+        if isinstance(need, Need) and need.best > need.bytes:
+            granted[need.name] += _growth(need, _left(needs, granted, budget, need.tier))
+    sizes = {need.name: _planned(need, granted) for need in needs if isinstance(need, Need)}
+    for follower in needs:
+        if isinstance(follower, Follower):
+            _follow(follower, needs, sizes, granted, budget)
+    plan = _plan(needs, sizes)
+    _require(system, needs, plan, budget, fix)
+    return Sizes(plan, granted)
+
+
+def limit_of(budget: MemoryBudget, tier: Tier) -> int | None:
+    """Return the bytes of one tier; None: unlimited."""
+    limit: int | None = getattr(budget, tier)
+    return limit
+
+
+def _planned(need: Need, granted: dict[str, int]) -> int:
+    nbytes = granted[need.name]
+    return -(-nbytes // need.align) * need.align
+
+
+def _cost(nbytes: int, tier: Tier) -> int:
+    """Return the bytes that a buffer takes of its tier: whole pages on the device."""
+    return padded(nbytes) if tier == "device" else nbytes
+
+
+def _left(
+    needs: Sequence[Need | Follower], granted: dict[str, int], budget: MemoryBudget, tier: Tier
+) -> int | None:
+    """Return the bytes of a tier that no need has yet; None: unlimited."""
+    limit = limit_of(budget, tier)
+    if limit is None:
+        return None
+    same_tier = [need for need in needs if isinstance(need, Need) and need.tier == tier]
+    return limit - sum(_cost(granted[need.name], tier) for need in same_tier)
+
+
+def _growth(need: Need, left: int | None) -> int:
+    most = need.best - need.bytes
+    if left is None:
+        return most
+    room = max(0, need.share(left - need.reserve))
+    step = max(1, _cost(need.step, need.tier) if need.align == 1 else need.step)
+    return min(most, room // step * need.step)
+
+
+def _plan(needs: Sequence[Need | Follower], sizes: dict[str, int]) -> Plan:
+    return Plan(tuple(PlanItem(need.name, sizes[need.name], need.tier) for need in needs if need.name in sizes))
+
+
+def _follow(
+    follower: Follower,
+    needs: Sequence[Need | Follower],
+    sizes: dict[str, int],
+    granted: dict[str, int],
+    budget: MemoryBudget,
+) -> None:
+    """Add a follower to the sizes, and cut the need that gives way to it."""
+    sizes[follower.name] = follower.bytes(_plan(needs, sizes))
+    limit = limit_of(budget, follower.tier)
+    if follower.cuts and limit is not None:
+        excess = _plan(needs, sizes).total(follower.tier) - limit
+        kept = max(0, granted[follower.cuts] - max(0, excess))
+        granted[follower.cuts] = kept
+        sizes[follower.cuts] = kept
+
+
+def _require(
+    system: str, needs: Sequence[Need | Follower], plan: Plan, budget: MemoryBudget, fix: str
+) -> None:
+    """Refuse a plan with a buffer that does not fit beside those before it. Raises BudgetError."""
+    by_name = {need.name: need for need in needs}
+    left = {tier: limit_of(budget, tier) for tier in ("host", "device", "disk")}
+    for number, item in enumerate(plan.items):
+        need = by_name[item.name]
+        reserve = need.reserve if isinstance(need, Need) and item.bytes else 0
+        room = left[item.tier]
+        if room is None:
+            continue
+        cost = _cost(item.bytes, item.tier)
+        if cost + reserve > room:
+            kept_free = (PlanItem("reserve", reserve, item.tier),) if reserve else ()
+            before = Plan((*plan.items[:number], *kept_free))
+            own_fix = need.fix if isinstance(need, Need) else ""
+            raise before.no_room(system, budget, item, own_fix or fix)
+        left[item.tier] = room - cost

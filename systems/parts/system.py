@@ -1,0 +1,231 @@
+"""The base of systems made of parts: planning, preparation, epochs and counters of a path."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path as FilePath
+from typing import Any
+
+from pydantic import Field
+
+from systems.engine.io.tally import Tally
+from systems.engine.loading.pipeline import Pipeline
+from systems.interface import Batch, Counters, Facts, Forecast, MemoryBudget, Options, Plan, System, Trace
+from systems.parts.loop import Loop
+from systems.parts.options import HostOptions
+from systems.parts.part import Part, Site
+from systems.parts.path import Path
+from systems.parts.sample import Ids
+from systems.parts.sizes import Sizes, divide
+from workloads.errors import BudgetError
+from workloads.sampling.make import make_seed_plan
+
+
+class PathFacts(Facts):
+    """Facts of a system of parts: rows of its cache in device memory, and rows of the table."""
+
+    cached_rows: int | None = Field(default=None, repr=False)
+    table_rows: int | None = Field(default=None, repr=False)
+
+
+@dataclass(frozen=True)
+class Planned:
+    """A path with its site, its parts and their sizes."""
+
+    path: Path
+    site: Site
+    parts: Sequence[Part]
+    sizes: Sizes
+
+
+class PathSystem(System):
+    """System whose data path is a list of parts: a concrete one writes `path` and nothing else.
+
+    The base owns threads, tables, stages, plan, counters and errors. `path` is called anew for each candidate of the
+    options left at `auto`, so it only makes parts.
+    """
+
+    _planned: Planned | None = None
+    _pipeline: Pipeline | None = None
+    _is_open = False
+
+    @abstractmethod
+    def path(self) -> Path:
+        """Return the system's path under `self.options`; nothing is allocated or read."""
+
+    @classmethod
+    def loads_everything(cls, options: Options) -> bool:
+        """Return whether the whole table is loaded into host memory: where `host_store` is `memory`."""
+        return isinstance(options, HostOptions) and options.host_store == "memory"
+
+    def planned(self) -> Planned:
+        """Return the path, its parts and their sizes, planned once.
+
+        Raises:
+            BudgetError: a buffer does not fit.
+        """
+        if self._planned is None:
+            self._planned = self.fit(self._divide)
+        return self._planned
+
+    def replan(self, **options: Any) -> None:
+        """Plan with other options; keep the earlier plan if they do not fit."""
+        before = self.options
+        self.options = before.model_copy(update=options)
+        try:
+            self._planned = self._divide()
+        except BudgetError:
+            self.options = before
+
+    def _divide(self) -> Planned:
+        path = self.path()
+        site = Site(self.info.name, self.workload, self.runtime, self.budget, self.clock)
+        path.join(site)
+        parts = path.parts(sampling_only=site.sampling_only)
+        for part in parts:
+            part.check()
+        needs = [need for part in parts for need in part.needs()]
+        site.sizes = divide(self.info.name, needs, self._limits(site), path.fix)
+        return Planned(path, site, parts, site.sizes)
+
+    def _limits(self, site: Site) -> MemoryBudget:
+        return replace(self.budget, device=site.device_limit)
+
+    def plan(self) -> Plan:
+        """Plan every buffer of the parts."""
+        return self.planned().sizes.plan
+
+    def chosen(self) -> dict[str, int | str]:
+        """Return the values of options left at `auto`: those that fit, and those that the parts decide."""
+        found = super().chosen()
+        for part in self.planned().parts:
+            found.update(part.chosen())
+        return found
+
+    def prepare(self) -> None:
+        """Prepare the parts' artefacts, then open the parts; a cache may be filled after the first mini-batch."""
+        self.plan()
+        planned = self.planned()
+        self._tally = Tally()
+        for part in _preparing(planned):
+            part.prepared.clear()
+            part.prepare()
+        planned.site.table = planned.path.rows.table
+        for part in planned.parts:
+            part.open()
+        if not planned.site.sampling_only:
+            self._fill(planned, late=False)
+        self._is_open = True
+
+    def _fill(self, planned: Planned, *, late: bool) -> None:
+        """Fill the cache and make room for it in front of the copy's buffers, unless that comes later."""
+        path = planned.path
+        cache = path.cache
+        if cache is None or cache.late != late:
+            if not late:
+                path.copy.front(0)
+            return
+        chosen = cache.choose()
+        if late and not len(chosen):
+            return
+        front = path.copy.front(len(chosen))
+        cache.fill(chosen, front, path.rows)
+
+    def epoch(self, k: int) -> Iterator[Batch]:
+        """Yield the mini-batches of epoch `k`, in the seed plan's order; errors of any thread are raised here."""
+        if not self._is_open:
+            raise RuntimeError("prepare() comes before epoch()")
+        self._tally.restart()
+        for part in self.planned().parts:
+            part.begin(k)
+        return self._epoch(k, make_seed_plan(self.workload).batches(k))
+
+    def _epoch(self, k: int, seeds: Sequence[Ids]) -> Iterator[Batch]:
+        planned = self.planned()
+        cache = planned.path.cache
+        first = 0
+        if cache is not None and cache.late and not planned.site.sampling_only:
+            # The first mini-batch alone shows how much memory training takes.
+            yield from self._run(k, 0, seeds[:1])
+            with self.clock.stage("data_prep"):
+                self._fill(planned, late=True)
+            first = 1
+        yield from self._run(k, first, seeds[first:])
+
+    def _run(self, k: int, first: int, seeds: Sequence[Ids]) -> Iterator[Batch]:
+        planned = self.planned()
+        with Pipeline(self.info.name) as pipe:
+            self._pipeline = pipe
+            loop = Loop(planned.path, planned.site, self._tally, pipe, k, first, seeds)
+            yield from loop.batches()
+
+    def counters(self) -> Counters:
+        """Return rows, hits, misses and reads as the base counted them, and the counts that parts observed."""
+        if not self._is_open:
+            return Counters()
+        planned = self.planned()
+        path, tally = planned.path, self._tally
+        missed = tally["misses"]
+        hits: dict[str, int] = {}
+        if path.tiers or path.copy.near == "device":
+            hits[path.copy.near] = tally["rows"] - missed
+        if path.rows.tier:
+            hits[path.rows.tier] = hits.get(path.rows.tier, 0) + missed
+        observed: dict[str, float] = {}
+        for part in planned.parts:
+            observed.update(part.observed())
+        return tally.counters(
+            path.rows.queue_depth,
+            rows=tally["rows"],
+            hits=hits,
+            misses=0 if path.rows.tier else missed,
+            bytes_loaded=missed * planned.site.table.row_bytes if path.copy.counts_loaded else 0,
+            observed=observed,
+        )
+
+    def files(self) -> list[FilePath]:
+        """List the files of prepared artefacts, which the run reads."""
+        parts = self._planned.parts if self._planned is not None else ()
+        return [file for part in parts for made in part.prepared for file in made.files]
+
+    def facts(self) -> PathFacts:
+        """Return the parts' facts, and whether all artefacts were found."""
+        parts = self.planned().parts
+        found: dict[str, Any] = {}
+        for part in parts:
+            found.update(part.facts())
+        prepared = [made for part in parts for made in part.prepared]
+        if prepared:
+            found["prepared_reused"] = all(made.reused for made in prepared)
+        return PathFacts(**found)
+
+    def notes(self) -> dict[str, str]:
+        """Return the facts as text, and the parts' remarks."""
+        found = self.facts().notes()
+        for part in self.planned().parts:
+            found.update(part.notes())
+        return found
+
+    def forecast(self, trace: Trace, host_bytes: int) -> Forecast | None:
+        """Forecast the reads of the path's rows beside its cache."""
+        path = self.planned().path
+        cached_bytes = sum(cache.nbytes for cache in path.tiers)
+        return path.rows.forecast(trace, cached_bytes, self.unplanned_bytes())
+
+    def close(self) -> None:
+        """End the threads, then close the parts, the last one first."""
+        pipeline, self._pipeline = self._pipeline, None
+        if pipeline is not None:
+            pipeline.close()
+        self._is_open = False
+        if self._planned is not None:
+            for part in reversed(self._planned.parts):
+                part.close()
+
+
+def _preparing(planned: Planned) -> list[Part]:
+    """List the parts in the order of preparation: caches rank rows before sources are made by their order."""
+    caches = [part for part in planned.parts if part in planned.path.tiers]
+    return [*caches, *(part for part in planned.parts if part not in caches)]

@@ -1,0 +1,43 @@
+"""The interface of a topology: where neighbour lists come from."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from systems.parts.part import Part
+from systems.parts.source import Source
+from workloads.sampling.batch import SampledBatch
+from workloads.sampling.neighbor import NeighborSampler
+
+
+@dataclass(eq=False)
+class Topology(Part):
+    """Graph of a path: in memory, memory-mapped, or partly cached.
+
+    Attributes:
+        source: files of the graph; the dataset's own unless preparation makes others.
+        list_threads: threads that share one mini-batch's neighbour lists.
+    """
+
+    source: Source = field(default_factory=Source)
+    list_threads: int = 1
+
+    def inner(self) -> Sequence[Part]:
+        """List the source of the graph."""
+        return (self.source,)
+
+    @abstractmethod
+    def sampler(self, hops: int) -> NeighborSampler:
+        """Return a sampler of the opened graph that draws the first `hops` hops; called once, after `open`."""
+
+    def count(self, sampled: SampledBatch) -> None:
+        """Count a mini-batch that was drawn from this graph; any thread may call."""
+
+    def check_files(self) -> None:
+        """Check before a mini-batch that mapped files are whole; a map beyond a file's end kills the process.
+
+        Raises:
+            DataIOError: a file is missing or shorter than its map; names path and offset.
+        """
