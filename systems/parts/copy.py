@@ -25,6 +25,7 @@ class Load:
         found: its cache hits and misses.
         rows: [m, dim], the rows of its misses; None where nothing was read.
         start: first row of a ring's piece.
+        alias: int64 [n], the table row of each node; None: the order of the nodes.
     """
 
     sampled: SampledBatch
@@ -32,6 +33,7 @@ class Load:
     found: Lookup
     rows: torch.Tensor | None = None
     start: int = 0
+    alias: torch.Tensor | None = None
 
 
 @dataclass(eq=False)
@@ -41,7 +43,6 @@ class Copy(Part):
 
     Attributes:
         extractors: mini-batches extracted beside each other.
-        moves: whether a thread of its own calls `move`.
         near: tier of cache hits in `Counters.hits`: `host`, or `device` where hits need no copy.
         counts_loaded: whether misses count as bytes loaded.
     """
@@ -59,6 +60,11 @@ class Copy(Part):
     def moves(self) -> bool:
         """Whether a thread of its own calls `move`."""
         return True
+
+    @property
+    def buffer_bytes(self) -> int:
+        """Bytes of the buffers that lie behind a cache in one table; 0 without such a table."""
+        return 0
 
     @abstractmethod
     def front(self, rows: int) -> torch.Tensor:

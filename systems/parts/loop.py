@@ -48,16 +48,17 @@ class Loop:
             for sampled in self.pipe.results(self._sampled()):
                 yield Batch(sampled, None)
             return
+        self.path.sample.start(self.epoch)
         self.path.copy.start(self.pipe)
         self.path.rows.start(self.first, self.seeds)
         self._turnstile = self.pipe.turnstile()
-        source = self._sampled() if self.path.sample.workers else self.seeds
+        source = self.seeds if self.path.sample.inline else self._sampled()
         yield from self.pipe.results(self._loaded(source))
 
     def _sampled(self) -> Channel[SampledBatch]:
         sample = self.path.sample
         sampled: Channel[SampledBatch] = self.pipe.channel(sample.waiting, ordered=True)
-        self.pipe.stage("sample", max(1, sample.workers), self._draw, self.seeds, sampled)
+        self.pipe.stage("sample", sample.workers, self._draw, self.seeds, sampled)
         return sampled
 
     def _loaded(self, source: Channel[SampledBatch] | Sequence[Ids]) -> Channel[Batch]:

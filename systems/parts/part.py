@@ -29,6 +29,7 @@ class Site:
         lends: whether the rows are handed over in memory of the row part, so that the copy needs none to read into.
         cached: whether the path has a cache.
         aggregated: whether the rows hold the first layer's aggregates.
+        buffer_bytes: bytes of the copy's buffers that lie behind a cache.
         sizes: the divided budget; None before.
     """
 
@@ -44,6 +45,7 @@ class Site:
     lends: bool = False
     cached: bool = False
     aggregated: bool = False
+    buffer_bytes: int = 0
     sizes: Sizes | None = None
 
     @property

@@ -53,6 +53,7 @@ class Path:
         site.lends = self.rows.lends
         site.cached = bool(self.tiers)
         site.aggregated = self.rows.source.aggregated
+        site.buffer_bytes = self.copy.buffer_bytes
 
 
 def _inside(part: Part) -> Iterator[Part]:

@@ -85,6 +85,10 @@ class Rows(Part):
         """
 
     @abstractmethod
+    def gather(self, ids: Ids, out: npt.NDArray[np.generic]) -> None:
+        """Copy rows `ids` (int64 [n]) to the first rows of `out` [>= n, dim], to fill a cache."""
+
+    @abstractmethod
     def forecast(self, trace: Trace, cached_bytes: int, free_bytes: int) -> Forecast:
         """Forecast the reads of a trace.
 

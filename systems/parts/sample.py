@@ -5,6 +5,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -23,11 +24,13 @@ class Sample(Part):
     """Mini-batches of a path. The base runs `draw` on `workers` threads and puts the results back in order.
 
     Attributes:
+        inline: whether the thread that extracts rows draws too, a mini-batch at a time.
         topology: the graph.
-        workers: threads that sample; 0: the thread that extracts rows draws too, a mini-batch at a time.
+        workers: threads that sample.
         prefetch: sampled mini-batches that may wait for each worker.
     """
 
+    inline: ClassVar[bool] = False
     topology: Topology
     workers: int
     prefetch: int
@@ -35,7 +38,7 @@ class Sample(Part):
     @property
     def waiting(self) -> int:
         """Sampled mini-batches that may wait for extraction."""
-        return max(1, self.prefetch * self.workers)
+        return self.prefetch * self.workers
 
     def inner(self) -> Sequence[Part]:
         """List the topology."""
@@ -44,6 +47,9 @@ class Sample(Part):
     @abstractmethod
     def bounds(self, workload: Workload) -> Bounds:
         """Return the bounds of the mini-batches that `draw` returns."""
+
+    def start(self, epoch: int) -> None:
+        """Get ready for some of the epoch's mini-batches; no thread draws meanwhile."""
 
     @abstractmethod
     def draw(self, epoch: int, index: int, seeds: Ids) -> SampledBatch:

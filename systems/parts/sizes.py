@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from systems.interface import MemoryBudget, Plan, PlanItem, Tier
@@ -46,12 +46,12 @@ class Follower:
     """A buffer whose size follows from the buffers planned before it, such as the map of a cache that got bytes.
 
     Attributes:
-        bytes: returns the size, given the plan of all needs and of the followers before this one.
+        bytes: returns the size, given those of all needs and of the followers before this one.
         cuts: name of a need that gives way where the follower does not fit; empty: none.
     """
 
     name: str
-    bytes: Callable[[Plan], int]
+    bytes: Callable[[Sizes], int]
     tier: Tier = "host"
     cuts: str = ""
 
@@ -67,6 +67,11 @@ class Sizes:
 
     plan: Plan
     granted: dict[str, int]
+
+
+def fixed(items: Iterable[PlanItem]) -> list[Need]:
+    """Return buffers of known size as needs."""
+    return [Need(item.name, item.bytes, item.tier) for item in items]
 
 
 def divide(system: str, needs: Sequence[Need | Follower], budget: MemoryBudget, fix: str) -> Sizes:
@@ -141,7 +146,7 @@ def _follow(
     budget: MemoryBudget,
 ) -> None:
     """Add a follower to the sizes, and cut the need that gives way to it."""
-    sizes[follower.name] = follower.bytes(_plan(needs, sizes))
+    sizes[follower.name] = follower.bytes(Sizes(_plan(needs, sizes), granted))
     limit = limit_of(budget, follower.tier)
     if follower.cuts and limit is not None:
         excess = _plan(needs, sizes).total(follower.tier) - limit

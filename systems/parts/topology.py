@@ -5,11 +5,31 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Any, NamedTuple
 
+import numpy as np
+import numpy.typing as npt
+
+from systems.engine.io.topology import CachedLists
 from systems.parts.part import Part
 from systems.parts.source import Source
 from workloads.sampling.batch import SampledBatch
-from workloads.sampling.neighbor import NeighborSampler
+
+
+class Graph(NamedTuple):
+    """Arrays of a graph in CSC.
+
+    Attributes:
+        indptr: int64 [N + 1].
+        indices: [E], in-neighbours.
+        labels: int64 [N].
+        cached: address table and lists of the neighbour lists in memory, as for `NeighborSampler`.
+    """
+
+    indptr: npt.NDArray[np.int64]
+    indices: npt.NDArray[Any]
+    labels: npt.NDArray[np.int64]
+    cached: CachedLists | None = None
 
 
 @dataclass(eq=False)
@@ -29,8 +49,8 @@ class Topology(Part):
         return (self.source,)
 
     @abstractmethod
-    def sampler(self, hops: int) -> NeighborSampler:
-        """Return a sampler of the opened graph that draws the first `hops` hops; called once, after `open`."""
+    def graph(self) -> Graph:
+        """Return the arrays of the graph, loaded or mapped; called once, after `open`."""
 
     def count(self, sampled: SampledBatch) -> None:
         """Count a mini-batch that was drawn from this graph; any thread may call."""
