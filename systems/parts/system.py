@@ -109,7 +109,7 @@ class PathSystem(System):
         self.plan()
         planned = self.planned()
         self._tally = Tally()
-        for part in _preparing(planned):
+        for part in planned.parts:
             part.prepared.clear()
             part.prepare()
         planned.site.table = planned.path.rows.table
@@ -223,9 +223,3 @@ class PathSystem(System):
         if self._planned is not None:
             for part in reversed(self._planned.parts):
                 part.close()
-
-
-def _preparing(planned: Planned) -> list[Part]:
-    """List the parts in the order of preparation: caches rank rows before sources are made by their order."""
-    caches = [part for part in planned.parts if part in planned.path.tiers]
-    return [*caches, *(part for part in planned.parts if part not in caches)]

@@ -4,6 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
 
 from systems.engine.io.topology import DatasetFiles, indptr_item, loaded, map_item
 from systems.interface import PlanItem
@@ -17,14 +21,10 @@ from workloads.sampling.make import advise_random
 class Loaded(Topology):
     """Graph and labels loaded into memory, one copy for all ranks of a run."""
 
-    @property
-    def _index_bytes(self) -> int:
-        return self.source.dataset.topology_bytes
-
     def needs(self) -> Sequence[Need | Follower]:
         """List index pointers, neighbour lists and labels."""
         dataset = self.source.dataset
-        indices = PlanItem("indices", self._index_bytes)
+        indices = PlanItem("indices", dataset.topology_bytes)
         labels = PlanItem("labels", 8 * dataset.num_nodes)
         return fixed([indptr_item(self.site.workload), indices, labels])
 
@@ -63,12 +63,18 @@ class Mapped(Topology):
 
     def graph(self) -> Graph:
         """Load the index pointers and map the rest."""
+        indices, labels = self.mapped_arrays()
+        indptr = loaded(self.source.dataset, "indptr", self.site.runtime.group)
+        return Graph(indptr, indices, labels)
+
+    def mapped_arrays(self) -> tuple[npt.NDArray[Any], npt.NDArray[np.int64]]:
+        """Map neighbour lists and labels."""
         dataset = self.source.dataset
         indices, labels = dataset.memmap("indices"), dataset.memmap("labels")
         if not self.read_ahead:
             advise_random(indices)
             advise_random(labels)
-        return Graph(loaded(dataset, "indptr", self.site.runtime.group), indices, labels)
+        return indices, labels
 
     def check_files(self) -> None:
         """Check the mapped files."""
