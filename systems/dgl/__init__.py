@@ -3,16 +3,23 @@
 DGL as its users run it: mini-batches are sampled ahead; DGL's DataLoader gathers and copies while training waits.
 """
 
-from systems.engine.dgl import DglSystem, SamplerOption
-from systems.engine.loading.cached_system import LoaderOptions
-from systems.interface import SystemInfo
+from __future__ import annotations
+
+from systems.engine.dgl import require_dgl
+from systems.interface import Options, SystemInfo
+from systems.parts.kinds.dgl import DglGraph, DglRows, dgl_sample
+from systems.parts.kinds.host_rows import HostRows
+from systems.parts.kinds.ring import Ring
+from systems.parts.options import HostOptions, SamplerOption, dgl_samples
+from systems.parts.path import Path
+from systems.parts.system import PathSystem
 
 
-class DglOptions(LoaderOptions, SamplerOption):
+class DglOptions(HostOptions, SamplerOption):
     """Options of `dgl`."""
 
 
-class Dgl(DglSystem):
+class Dgl(PathSystem):
     """DGL, which gathers all rows on the host and copies them to the device (PaGraph, Sections 2.3 and 5)."""
 
     info = SystemInfo(
@@ -22,6 +29,29 @@ class Dgl(DglSystem):
         devices=("cpu", "emulated"),
         options=DglOptions,
     )
+    options: DglOptions
+
+    @classmethod
+    def load_libraries(cls) -> None:
+        """Import DGL."""
+        require_dgl(cls.info.name)
+
+    @classmethod
+    def is_faithful(cls, options: Options) -> bool:
+        """Return whether our sampler draws the mini-batches."""
+        return not dgl_samples(options)
+
+    def path(self) -> Path:
+        """DGL's graph, rows that its DataLoader gathers, one mini-batch at a time on the device."""
+        options = self.options
+        graph = DglGraph(store=options.host_store, dgl_samples=dgl_samples(options))
+        held = HostRows(store=options.host_store, threads=options.gather_threads)
+        return Path(
+            sample=dgl_sample(graph, self.workers, options.prefetch),
+            rows=DglRows(graph=graph, held=held),
+            copy=Ring(),
+            fix=options.host_fix,
+        )
 
 
 SYSTEM = Dgl

@@ -3,16 +3,25 @@
 PaGraph's baseline that isolates the gain of partitioning: DGL gathers only the rows that miss the cache.
 """
 
-from systems.engine.dgl import DglSystem, SamplerOption
-from systems.engine.loading.cached_system import CacheOptions
-from systems.interface import SystemInfo
+from __future__ import annotations
+
+from systems.engine.dgl import require_dgl
+from systems.interface import Options, SystemInfo
+from systems.parts.kinds.dgl import DglGraph, DglRows, dgl_sample
+from systems.parts.kinds.host_rows import HostRows
+from systems.parts.kinds.ranked import Ranked
+from systems.parts.kinds.ring import Ring
+from systems.parts.kinds.static_device import StaticDevice
+from systems.parts.options import CacheOptions, SamplerOption, dgl_samples
+from systems.parts.path import Path
+from systems.parts.system import PathSystem
 
 
 class DglCacheOptions(CacheOptions, SamplerOption):
     """Options of `dgl+cache`."""
 
 
-class DglCache(DglSystem):
+class DglCache(PathSystem):
     """DGL with the cache, on the whole graph and without pipelining (PaGraph, Section 5.4)."""
 
     info = SystemInfo(
@@ -22,6 +31,31 @@ class DglCache(DglSystem):
         devices=("cpu", "emulated"),
         options=DglCacheOptions,
     )
+    options: DglCacheOptions
+
+    @classmethod
+    def load_libraries(cls) -> None:
+        """Import DGL."""
+        require_dgl(cls.info.name)
+
+    @classmethod
+    def is_faithful(cls, options: Options) -> bool:
+        """Return whether our sampler draws the mini-batches."""
+        return not dgl_samples(options)
+
+    def path(self) -> Path:
+        """DGL's graph, the cache on the device, misses that DGL's DataLoader gathers, one mini-batch at a time."""
+        options = self.options
+        graph = DglGraph(store=options.host_store, dgl_samples=dgl_samples(options))
+        held = HostRows(store=options.host_store, threads=options.gather_threads)
+        cache = StaticDevice(order=Ranked(options.ranking), size=options.cache, reserve=options.reserve)
+        return Path(
+            sample=dgl_sample(graph, self.workers, options.prefetch),
+            tiers=[cache],
+            rows=DglRows(graph=graph, held=held),
+            copy=Ring(),
+            fix=options.host_fix,
+        )
 
 
 SYSTEM = DglCache

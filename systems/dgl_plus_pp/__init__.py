@@ -1,12 +1,21 @@
 """`dgl+pp`: `dgl` over rows that are first-layer aggregates (PaGraph, Section 5.1)."""
 
-from systems.engine.dgl import DglSystem
-from systems.engine.loading.cached_system import LoaderOptions
-from systems.engine.loading.first_layer import FirstLayerSystem
-from systems.interface import SystemInfo
+from __future__ import annotations
+
+from systems.engine.dgl import require_dgl
+from systems.interface import Expectation, Options, SystemInfo
+from systems.parts.kinds.dgl import DglGraph, DglRows
+from systems.parts.kinds.first_layer import FirstLayer, first_layer_oracle
+from systems.parts.kinds.host_rows import HostRows
+from systems.parts.kinds.neighbours import Neighbours
+from systems.parts.kinds.ring import Ring
+from systems.parts.options import HostOptions
+from systems.parts.path import Path
+from systems.parts.system import PathSystem
+from workloads.workload import Workload
 
 
-class DglPP(FirstLayerSystem, DglSystem):
+class DglPP(PathSystem):
     """DGL over first-layer aggregates; without the choice of DGL's sampler, since the oracle uses ours."""
 
     info = SystemInfo(
@@ -15,9 +24,33 @@ class DglPP(FirstLayerSystem, DglSystem):
         summary="DGL's loader with the first layer aggregated beforehand over all neighbours",
         devices=("cpu", "emulated"),
         faithful=False,
-        options=LoaderOptions,
+        options=HostOptions,
         artefact_share=1.0,
     )
+    options: HostOptions
+    aggregated = True
+
+    @classmethod
+    def load_libraries(cls) -> None:
+        """Import DGL."""
+        require_dgl(cls.info.name)
+
+    @classmethod
+    def oracle(cls, workload: Workload, options: Options) -> Expectation:
+        """Return the first hops of the workload's mini-batches, and every node's aggregate."""
+        return first_layer_oracle(workload)
+
+    def path(self) -> Path:
+        """Mini-batches without the first layer's hop, aggregates that DGL's DataLoader gathers."""
+        options = self.options
+        graph = DglGraph(store=options.host_store)
+        held = HostRows(FirstLayer(), store=options.host_store, threads=options.gather_threads)
+        return Path(
+            sample=Neighbours(graph, self.workers, options.prefetch, first_hops=True),
+            rows=DglRows(graph=graph, held=held),
+            copy=Ring(),
+            fix=options.host_fix,
+        )
 
 
 SYSTEM = DglPP

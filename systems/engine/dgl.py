@@ -1,4 +1,4 @@
-"""DGL 1.1.3 as a peer: import beside current packages, and the base of the systems that load through its DataLoader.
+"""DGL 1.1.3 as a peer: import beside current packages, conversions, and its DataLoader driven a mini-batch at a time.
 
 DGL's DataLoader drives, and its gather fetches the rows. By default it runs our sampler, so mini-batches equal the
 workload's; DGL's own sampler is an option. DGL is optional: without it its systems end as unsupported, with the command
@@ -9,34 +9,24 @@ sources.
 from __future__ import annotations
 
 import importlib
-import itertools
 import os
 import sys
-import time
 import types
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import torch
-from pydantic import Field
 
-from systems.engine.loading.cached_system import CachedSystem, GatheredBatch
-from systems.engine.loading.pipeline import Channel
-from systems.engine.loading.sized import LoadingRun, Sample
-from systems.interface import Options, PlanItem, StageClock
-from workloads.errors import BudgetError, HostError, require
+from workloads.errors import HostError, require
 from workloads.sampling.batch import Block, SampledBatch
 from workloads.workload import Workload
 
 Ids = npt.NDArray[np.int64]
 Fetch = Callable[[torch.Tensor], torch.Tensor]
-#: A mini-batch, and DGL's input nodes, output nodes and blocks of it.
-Drawn = tuple[SampledBatch, torch.Tensor, torch.Tensor, list[Any]]
-Draw = Callable[[Any, torch.Tensor], Drawn]
 _PIECE = 1 << 20
 INSTALL = "install it with `pip install dgl==1.1.3 setuptools`"
 
@@ -128,81 +118,69 @@ def from_dgl_blocks(
     return SampledBatch(epoch, index, ids, seeds, tuple(ours), own, edges, lists)
 
 
-@dataclass(eq=False)
-class LoaderSampler:
-    """Sampler for DGL's DataLoader.
+@dataclass(frozen=True)
+class Drawn:
+    """A mini-batch in DGL's form.
 
     Attributes:
-        draw: returns the next mini-batch and DGL's form of it, given graph and seed nodes.
-        wanted: returns the ids of a mini-batch whose rows DGL must gather.
-        clock: records the time of finding these ids (`assemble`).
-        last, ready_at: last mini-batch handed out, and its time in monotonic seconds.
+        nodes: int64 [n], the input nodes.
+        seeds: int64 [s], the output nodes.
+        blocks: DGL's blocks, input layer first.
     """
 
-    dgl: Any
-    draw: Draw
-    wanted: Callable[[SampledBatch], Ids]
-    clock: StageClock
-    last: SampledBatch | None = None
-    ready_at: float = 0.0
+    nodes: torch.Tensor
+    seeds: torch.Tensor
+    blocks: list[Any]
 
-    def sample(self, graph: Any, seeds: torch.Tensor) -> Any:
-        """Return DGL's tuple: input nodes, seed nodes, blocks, and a placeholder for the rows."""
-        structure, *drawn = self.draw(graph, seeds)
-        with self.clock.stage("assemble", structure.index):
-            ids = torch.from_numpy(self.wanted(structure))
-        self.last, self.ready_at = structure, time.monotonic()
-        return (*drawn, self.dgl.frame.LazyFeature("rows", ids))
+    def batch(self, epoch: int, index: int, labels: npt.NDArray[np.int64]) -> SampledBatch:
+        """Return the mini-batch in our form; `labels`: int64 [N]."""
+        return from_dgl_blocks(self.blocks, self.nodes, epoch, index, labels)
 
 
-def sampled_by_us(dgl: Any, sampled: Iterator[SampledBatch], clock: StageClock) -> Draw:
-    """Draw mini-batches of our samplers, in the same order.
-
-    DGL samples in parallel by worker processes; ours are threads, since our sampler releases the GIL.
-    """
-
-    def draw(graph: Any, seeds: torch.Tensor) -> Drawn:
-        structure = next(sampled, None)
-        if structure is None or not np.array_equal(structure.nodes[: structure.num_seeds], seeds.numpy()):
-            raise RuntimeError("DGL asks for other seed nodes than those of the next mini-batch")
-        with clock.stage("assemble", structure.index):
-            blocks = to_dgl_blocks(dgl, structure)
-        return structure, torch.from_numpy(structure.nodes), seeds, blocks
-
-    return draw
-
-
-def sampled_by_dgl(
-    dgl: Any, workload: Workload, labels: npt.NDArray[np.int64], hops: int, epoch: int, start: int, clock: StageClock
-) -> Draw:
-    """Draw mini-batches by DGL's own neighbour sampler: draws differ from the workload's, so not faithful.
+class NeighborDraw:
+    """DGL's own neighbour sampler; its one generator is seeded here, on the thread that draws.
 
     Args:
         workload: provides the sampler's settings and the seed.
-        labels: int64 [N].
-        hops: number of hops, nearest the seed nodes first.
-        epoch, start: epoch and number of the first mini-batch; DGL's one generator is seeded for each epoch.
     """
-    spec, numbers = workload.sampler, itertools.count(start)
-    # DGL lists fan-outs input layer first.
-    sampler = dgl.dataloading.NeighborSampler(list(reversed(spec.fanout[:hops])), replace=spec.replace)
-    dgl.seed((workload.seed * 1_000_003 + epoch) % 2**31)
 
-    def draw(graph: Any, seeds: torch.Tensor) -> Drawn:
-        index = next(numbers)
-        with clock.stage("sample", index):
-            nodes, outputs, blocks = sampler.sample(graph, seeds)
-        with clock.stage("assemble", index):
-            structure = from_dgl_blocks(blocks, nodes, epoch, index, labels)
-        return structure, nodes, outputs, blocks
+    def __init__(self, dgl: Any, workload: Workload, epoch: int) -> None:
+        spec = workload.sampler
+        # DGL lists fan-outs input layer first.
+        fanout = list(reversed(spec.fanout))
+        self._sampler = dgl.dataloading.NeighborSampler(fanout, replace=spec.replace)
+        dgl.seed((workload.seed * 1_000_003 + epoch) % 2**31)
 
-    return draw
+    def __call__(self, graph: Any, seeds: npt.NDArray[np.int64]) -> Drawn:
+        """Draw the next mini-batch from its seed nodes (int64 [n])."""
+        return Drawn(*self._sampler.sample(graph, torch.from_numpy(seeds)))
+
+
+class MiniBatchSampler:
+    """Sampler for DGL's DataLoader that hands out the mini-batch that was set last.
+
+    Attributes:
+        next: the mini-batch.
+        ids: int64 [m], rows that DGL must gather for it.
+    """
+
+    def __init__(self, dgl: Any) -> None:
+        self._dgl = dgl
+        self.next: Drawn | None = None
+        self.ids = torch.empty(0, dtype=torch.int64)
+
+    def sample(self, graph: Any, seeds: torch.Tensor) -> Any:
+        """Return DGL's tuple: input nodes, seed nodes, blocks, and a placeholder for the rows."""
+        drawn = self.next
+        if drawn is None or not torch.equal(drawn.seeds, seeds):
+            raise RuntimeError("DGL asks for other seed nodes than those of the next mini-batch")
+        return (drawn.nodes, drawn.seeds, drawn.blocks, self._dgl.frame.LazyFeature("rows", self.ids))
 
 
 def data_loader(
     dgl: Any, graph: Any, seeds: Sequence[Ids], sampler: Any, rows: torch.Tensor | Fetch
 ) -> Iterator[torch.Tensor]:
-    """Yield the rows that DGL's DataLoader gathers for each mini-batch; `sampler.last` is the mini-batch.
+    """Yield the rows that DGL's DataLoader gathers for each mini-batch that `sampler` hands out.
 
     Args:
         seeds: seed nodes of each mini-batch, in order; all but the last of equal length.
@@ -227,153 +205,3 @@ def _storage(dgl: Any, fetch: Fetch) -> Any:
         return fetch(indices)
 
     return type("FetchedRows", (dgl.storages.FeatureStorage,), {"fetch": of_dgl})()
-
-
-class SamplerOption(Options):
-    """Option that selects the sampler of DGL's DataLoader."""
-
-    sampler: Literal["outcore", "dgl"] = Field(
-        "outcore",
-        description="`outcore`: the workload's mini-batches, drawn by our sampler; `dgl`: DGL's own neighbour sampler, "
-        "whose draws are others: the run is then not faithful",
-    )
-
-
-def _dgl_samples(options: Options) -> bool:
-    return isinstance(options, SamplerOption) and options.sampler == "dgl"
-
-
-class DglSystem(CachedSystem):
-    """System that loads through DGL. A wheel of DGL from PyPI has no CUDA, so there is none here either."""
-
-    _graph: Any = None
-    _labels: npt.NDArray[np.int64] | None = None
-
-    @classmethod
-    def load_libraries(cls) -> None:
-        """Import DGL."""
-        require_dgl(cls.info.name)
-
-    @classmethod
-    def is_faithful(cls, options: Options) -> bool:
-        """Return whether our sampler draws the mini-batches."""
-        return cls.info.faithful and not _dgl_samples(options)
-
-    @property
-    def _dgl_samples(self) -> bool:
-        return _dgl_samples(self.options)
-
-    @property
-    def _largest_on_device(self) -> int:
-        """0 on the processor without a cache: DGL's gathered tensor is the mini-batch's table."""
-        return 0 if self.runtime.accelerator.kind == "cpu" and not self._caches else super()._largest_on_device
-
-    @property
-    def _index_bytes(self) -> int:
-        """Bytes of the int64 ids that DGL needs."""
-        return 8 * self.workload.dataset.num_edges
-
-    @property
-    def _converted(self) -> bool:
-        """Whether DGL samples from a mapped graph of 32-bit ids, which must be converted."""
-        return self._dgl_samples and self._mapped and self.workload.dataset.index_dtype != np.int64
-
-    def _topology_items(self) -> tuple[PlanItem, ...]:
-        items = (*super()._topology_items(), PlanItem("seed nodes of DGL", self._dgl_seed_bytes))
-        if self._mapped and self._dgl_samples:
-            items += (PlanItem("indptr of DGL", 8 * (self.workload.dataset.num_nodes + 1)),)
-        return (*items, PlanItem("indices of DGL", self._index_bytes)) if self._converted else items
-
-    @property
-    def _dgl_seed_bytes(self) -> int:
-        """Bytes of an epoch's seed nodes in DGL's DataLoader: the nodes, their positions, and the nodes by position."""
-        wanted = self._bounds.num_batches * self.workload.sampler.batch_size
-        return 24 * min(wanted, len(self.workload.dataset.memmap("train")))
-
-    def _check_workload(self) -> None:
-        super()._check_workload()
-        if self._dgl_samples:
-            name, own = self.info.name, self.workload.sampler.name
-            said = f"{name}: sampler=dgl is DGL's neighbour sampler, and the workload's is {own}"
-            require(own == "neighbor", said, "use sampler=outcore")
-            said = f"{name}: sampling alone times our sampler, and sampler is dgl"
-            require(self.runtime.stages != "sample", said, "use sampler=outcore")
-
-    def _staging_items(self) -> tuple[PlanItem, ...]:
-        """Plan DGL's tensor of gathered rows: torch may hold the previous one, and the heap a hole of the same size."""
-        return (PlanItem("rows gathered by DGL", 3 * self._bounds.max_nodes * self._rows.row_bytes),)
-
-    def _make_sample(self) -> Sample:
-        dgl = require_dgl(self.info.name)
-        dataset, mapped = self.workload.dataset, self._mapped
-        if mapped:
-            sample = super()._make_sample()
-            # Our sampler reads the map; DGL asks its graph only for the number of nodes.
-            nothing = torch.empty(0, dtype=torch.int64)
-            self._graph = dgl.graph((nothing, nothing), num_nodes=dataset.num_nodes)
-            if self._dgl_samples:
-                indices = int64_of(dataset.memmap("indices")) if self._converted else dataset.memmap("indices")
-                self._graph = dgl_graph(dgl, dataset.load("indptr"), indices)
-                self._labels = dataset.memmap("labels")
-            return sample
-        self._check_files()
-        indptr, labels = dataset.load("indptr"), dataset.load("labels")
-        indices = int64_of(dataset.memmap("indices"))
-        self._graph = dgl_graph(dgl, indptr, indices)
-        self._labels = labels if self._dgl_samples else None
-        return self._sample_of(indptr, indices, labels)
-
-    def _prepare_gathering(self) -> None:
-        """Allocate nothing: DGL allocates the rows of each mini-batch."""
-
-    def _source(self) -> torch.Tensor | Fetch:
-        """Return the rows for DGL's DataLoader: a tensor [N, dim], or a function that returns those of given ids."""
-        assert self._features is not None
-        return self._features.tensor
-
-    @property
-    def _loading_samples(self) -> bool:
-        return self._dgl_samples
-
-    def _gathered(
-        self, run: LoadingRun, sampled: Iterator[SampledBatch], turns: Channel[int]
-    ) -> Iterator[GatheredBatch]:
-        """Yield every mini-batch with the rows that DGL gathered."""
-        cache, dgl = self._cache, require_dgl(self.info.name)
-        assert cache is not None
-        found = []
-
-        def wanted(structure: SampledBatch) -> Ids:
-            if structure.num_nodes > self._bounds.max_nodes:
-                raise BudgetError(
-                    f"{self.info.name}: DGL sampled {structure.num_nodes} nodes, the plan holds "
-                    f"{self._bounds.max_nodes}",
-                    "use sampler=outcore, whose largest mini-batch is known, or lower the batch size",
-                )
-            found.append(cache.lookup(structure.nodes))
-            return structure.nodes[found[-1].misses]
-
-        draw = sampled_by_us(dgl, sampled, self.clock)
-        if self._labels is not None:
-            draw = sampled_by_dgl(dgl, self.workload, self._labels, self._hops, run.epoch, run.start, self.clock)
-        sampler = LoaderSampler(dgl, draw, wanted, self.clock)
-        rows = data_loader(dgl, self._graph, run.seeds, sampler, self._source())
-        while True:
-            # DGL loads the next mini-batch only after the previous one was trained.
-            turns.get()
-            gathered = next(rows, None)
-            if gathered is None:
-                return
-            assert sampler.last is not None
-            self.clock.add("extract", sampler.last.index, sampler.ready_at, time.monotonic())
-            yield GatheredBatch(sampler.last, found.pop(), gathered)
-
-    def notes(self) -> dict[str, str]:
-        """Return the base's notes, and the sampler used."""
-        by = "DGL's own sampler: not faithful" if self._dgl_samples else "our sampler behind DGL's DataLoader"
-        return {**super().notes(), "sampled_by": by}
-
-    def close(self) -> None:
-        """Close the base, and drop the graph."""
-        super().close()
-        self._graph = self._labels = None

@@ -2,29 +2,19 @@
 
 from __future__ import annotations
 
-import numpy as np
-from pydantic import Field
-
-from systems.engine.loading.cached_system import CachedSystem, CacheOptions, Ids, highest
-from systems.engine.rank.partition import Partitioning
-from systems.engine.store.artefacts import Prepared
 from systems.interface import SystemInfo
+from systems.parts.kinds.graphs import host_graph
+from systems.parts.kinds.host_rows import HostRows
+from systems.parts.kinds.neighbours import Neighbours
+from systems.parts.kinds.ranked import Ranked
+from systems.parts.kinds.ring import Ring
+from systems.parts.kinds.static_device import StaticDevice
+from systems.parts.options import PipelineOptions
+from systems.parts.path import Path
+from systems.parts.system import PathSystem
 
 
-class PaGraphOptions(CacheOptions):
-    """Options of `pagraph`."""
-
-    pipeline: bool = Field(True, description="load a mini-batch while others are trained (Section 3.3)")
-    device_buffers: float = Field(
-        0,
-        ge=0,
-        le=64,
-        description="largest mini-batches that the device holds beside the cache, at least one; 0: two, or one where "
-        "two take more than a quarter of the device",
-    )
-
-
-class PaGraph(CachedSystem):
+class PaGraph(PathSystem):
     """PaGraph of its paper. Several ranks share graph and features on the host; each caches for its own device.
 
     With `--partition self-reliant` a rank trains the nodes of its partition (Section 3.2) and prefers to cache nodes
@@ -35,28 +25,22 @@ class PaGraph(CachedSystem):
         name="pagraph",
         paper="pagraph",
         summary="static out-degree cache in device memory, misses copied from host memory while training goes on",
-        options=PaGraphOptions,
+        options=PipelineOptions,
         data_parallel=True,
     )
-    options: PaGraphOptions
+    options: PipelineOptions
 
-    @property
-    def _ahead(self) -> int:
-        # One trained, one ready, one copied and two gathered; the ring of rows and the staging buffers limit them.
-        return 5 if self.options.pipeline else 1
-
-    def _cached_rows(self, order: Prepared | None, k: int) -> Ids:
-        """Return the `k` rows of highest score, this rank's partition first."""
-        if order is None or self.workload.partition is None:
-            return super()._cached_rows(order, k)
-        own = np.zeros(self.workload.dataset.num_nodes, dtype=bool)
-        own[Partitioning.load(self.workload.partition).nodes(self.workload.rank)] = True
-        ranked = highest(order, len(own))
-        return np.concatenate([ranked[own[ranked]], ranked[~own[ranked]]])[:k]
-
-    @property
-    def _buffers(self) -> float:
-        return self.options.device_buffers if self.options.pipeline else 1
+    def path(self) -> Path:
+        """Graph and rows in host memory, the cache and a ring of misses on the device."""
+        options = self.options
+        graph = host_graph(options.host_store)
+        return Path(
+            sample=Neighbours(graph, self.workers, options.prefetch),
+            tiers=[StaticDevice(order=Ranked(options.ranking), size=options.cache, reserve=options.reserve)],
+            rows=HostRows(store=options.host_store, threads=options.gather_threads),
+            copy=Ring(ahead=options.ahead, buffers=options.buffers),
+            fix=options.host_fix,
+        )
 
 
 SYSTEM = PaGraph

@@ -8,7 +8,7 @@ from pydantic import AfterValidator, Field
 
 from systems.engine.loading.sized import SamplingOptions
 from systems.engine.rank import ranking
-from systems.interface import size
+from systems.interface import Options, size
 from workloads.errors import InputError
 from workloads.units import parse_bytes
 
@@ -52,6 +52,13 @@ class HostOptions(SamplingOptions):
         "page cache, for graphs larger than memory",
     )
 
+    @property
+    def host_fix(self) -> str:
+        """Remedy for a plan that does not fit."""
+        if self.host_store == "memory":
+            return "raise memory, or set host_store=mapped, which leaves graph and features to the page cache"
+        return "raise memory, or lower cache, batch size or fan-out"
+
 
 class CacheOptions(HostOptions):
     """Options of the static cache in device memory (PaGraph, Sections 3.1 and 4)."""
@@ -65,3 +72,42 @@ class CacheOptions(HostOptions):
         "auto", description="device memory left free; `auto`: an eleventh, 1 GiB at most (the paper's 1 GB of 11 GB)"
     )
     ranking: RankingName = Field("out-degree", description="which rows are cached: those of highest score")
+
+
+class PipelineOptions(CacheOptions):
+    """Options of PaGraph's pipeline."""
+
+    pipeline: bool = Field(True, description="load a mini-batch while others are trained (Section 3.3)")
+    device_buffers: float = Field(
+        0,
+        ge=0,
+        le=64,
+        description="largest mini-batches that the device holds beside the cache, at least one; 0: two, or one where "
+        "two take more than a quarter of the device",
+    )
+
+    @property
+    def ahead(self) -> int:
+        """Mini-batches between the start of loading and the end of training."""
+        # One trained, one ready, one copied and two gathered; the ring of rows and the staging buffers limit them.
+        return 5 if self.pipeline else 1
+
+    @property
+    def buffers(self) -> float:
+        """Largest mini-batches that the device holds beside the cache; 0: as many as useful."""
+        return self.device_buffers if self.pipeline else 1
+
+
+class SamplerOption(Options):
+    """Option that selects the sampler of DGL's DataLoader."""
+
+    sampler: Literal["outcore", "dgl"] = Field(
+        "outcore",
+        description="`outcore`: the workload's mini-batches, drawn by our sampler; `dgl`: DGL's own neighbour sampler, "
+        "whose draws are others: the run is then not faithful",
+    )
+
+
+def dgl_samples(options: Options) -> bool:
+    """Return whether these options choose DGL's own sampler."""
+    return isinstance(options, SamplerOption) and options.sampler == "dgl"

@@ -12,6 +12,7 @@ from pydantic import Field
 
 from systems.engine.io.tally import Tally
 from systems.engine.loading.pipeline import Pipeline
+from systems.engine.loading.sized import SamplingOptions
 from systems.interface import Batch, Counters, Facts, Forecast, MemoryBudget, Options, Plan, System, Trace
 from systems.parts.loop import Loop
 from systems.parts.options import HostOptions
@@ -54,6 +55,12 @@ class PathSystem(System):
     @abstractmethod
     def path(self) -> Path:
         """Return the system's path under `self.options`; nothing is allocated or read."""
+
+    @property
+    def workers(self) -> int:
+        """Threads that sample, a mini-batch each: the option's, or one for each core."""
+        options: SamplingOptions = self.options  # type: ignore[assignment]
+        return options.sampling_workers or self.runtime.cores
 
     @classmethod
     def loads_everything(cls, options: Options) -> bool:

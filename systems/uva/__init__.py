@@ -3,20 +3,40 @@
 The baseline of Data Tiering (Min et al., KDD 2022): every row crosses the bus when a kernel reads it.
 """
 
-from systems.engine.loading.cached_system import LoaderOptions
-from systems.engine.loading.zero_copy import ZeroCopySystem
+from __future__ import annotations
+
 from systems.interface import SystemInfo
+from systems.parts.kinds.graphs import host_graph
+from systems.parts.kinds.host_rows import HostRows
+from systems.parts.kinds.neighbours import Neighbours
+from systems.parts.kinds.zero_copy import ZeroCopy
+from systems.parts.options import HostOptions
+from systems.parts.path import Path
+from systems.parts.system import PathSystem
 
 
-class Uva(ZeroCopySystem):
+class Uva(PathSystem):
     """Zero-copy reads of all rows, as with DGL's unified tensors."""
 
     info = SystemInfo(
         name="uva",
         paper="data-tiering",
         summary="features in host memory, read by the device without copies (zero-copy)",
-        options=LoaderOptions,
+        options=HostOptions,
     )
+    options: HostOptions
+
+    def path(self) -> Path:
+        """Graph and rows in host memory, read by the device itself."""
+        options = self.options
+        graph = host_graph(options.host_store)
+        rows = HostRows(store=options.host_store, threads=options.gather_threads, by_device=True)
+        return Path(
+            sample=Neighbours(graph, self.workers, options.prefetch),
+            rows=rows,
+            copy=ZeroCopy(rows=rows),
+            fix=options.host_fix,
+        )
 
 
 SYSTEM = Uva

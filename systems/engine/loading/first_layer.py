@@ -18,37 +18,30 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass, field, replace
-from functools import cached_property
+from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from systems import _native
-from systems.engine.io.row_reads import RowTable
 from systems.engine.io.stream import OrderedReads, edge_runs, ordered_part, ordered_stream_bytes, whole_rows
 from systems.engine.io.topology import damaged
-from systems.engine.loading.cached_system import CachedSystem
 from systems.engine.loading.sized import Sample
-from systems.engine.store.artefacts import identity, prepare
-from systems.interface import Expectation, Options, PlanItem, Progress, silent
-from workloads.errors import BudgetError, InputError
-from workloads.models import aggregated_width, first_layer_rows
-from workloads.npyfile import padded_header, read_header
+from systems.interface import Progress, silent
+from workloads.errors import BudgetError
+from workloads.models import aggregated_width
+from workloads.npyfile import padded_header
 from workloads.sampling.batch import SampledBatch
-from workloads.sampling.bounds import Bounds, batch_bounds
-from workloads.sampling.listing import find
-from workloads.sampling.make import make_sampler
 from workloads.units import format_bytes
 from workloads.workload import Workload
 
 Floats = NDArray[np.float32]
 Ints = NDArray[np.int64]
-_FILE = "first_layer.npy"
-_DATA_OFFSET = 4096
+FILE = "first_layer.npy"
+DATA_OFFSET = 4096
 _MOST_PIECE_BYTES = 4 << 20
 _LEAST_PIECE_BYTES = 16 << 10
 _EDGE_BYTES = 8
@@ -295,86 +288,3 @@ def seeds_only(labels: Ints) -> Sample:
         return SampledBatch(epoch=epoch, index=index, nodes=nodes, num_seeds=len(nodes), blocks=(), labels=own)
 
     return sample
-
-
-class FirstLayerSystem(CachedSystem):
-    """Mixin for a cached system over first-layer aggregates; put it before the base system."""
-
-    aggregated: ClassVar[bool] = True
-
-    _table: Path | None = None
-
-    @property
-    def _hops(self) -> int:
-        return len(self.workload.sampler.fanout) - 1
-
-    @cached_property
-    def _bounds(self) -> Bounds:
-        """Bounds of the mini-batches without their last hop."""
-        workload, sampler = self.workload, self.workload.sampler
-        if self._hops:
-            return batch_bounds(replace(workload, sampler=replace(sampler, fanout=sampler.fanout[:-1])))
-        whole = batch_bounds(workload)
-        seeds = min(workload.dataset.num_nodes, sampler.batch_size)
-        return Bounds(seeds, 0, 16 * seeds, 0, whole.num_batches, whole.seed_bytes)
-
-    @property
-    def _rows(self) -> RowTable:
-        dataset = self.workload.dataset
-        width = aggregated_width(self.workload.model, dataset.dim)
-        path = self._table or self.runtime.artefacts / _FILE  # placeholder until `prepare` makes the table
-        dtype = dataset.feature_dtype
-        return RowTable(path, _DATA_OFFSET, dataset.num_nodes, width * dtype.itemsize, dtype)
-
-    def _check_workload(self) -> None:
-        super()._check_workload()
-        aggregated_width(self.workload.model, self.workload.dataset.dim)
-        if find(self.workload.sampler.name).one_subgraph:
-            raise InputError(
-                f"{self.info.name}: the hop of the first layer is left out, and all layers of sampler "
-                f"{self.workload.sampler.name} share one subgraph",
-                "use sampler neighbor or layerwise",
-            )
-
-    def _prepared_items(self) -> tuple[PlanItem, ...]:
-        return (PlanItem("first-layer aggregates", self._rows.nbytes + _DATA_OFFSET, "disk"),)
-
-    def _prepare_rows(self) -> None:
-        """Aggregate, out of core within the host budget, unless an earlier run did."""
-        workload, budget, dtype = self.workload, self.budget, self.workload.dataset.feature_dtype.name
-
-        def make(folder: Path) -> dict[str, Any]:
-            facts, cores, progress = AggregateFacts(), self.runtime.cores, self.runtime.progress
-            path, most = folder / _FILE, budget.host
-            aggregate_first_layer(
-                workload, path, budget_bytes=most, threads=cores, dtype=dtype, facts=facts, progress=progress
-            )
-            return asdict(facts)
-
-        key = identity(workload, layer=workload.model.name, dtype=dtype)
-        made = prepare(self.runtime.artefacts, "first-layer", key, make, disk_budget=budget.disk)
-        self._prepared += (made,)
-        self._table = made.path / _FILE
-        with self._table.open("rb") as file:
-            read_header(file)
-            assert file.tell() == _DATA_OFFSET
-
-    def _sample_of(self, indptr: Ints, indices: NDArray[Any], labels: Ints) -> Sample:
-        return super()._sample_of(indptr, indices, labels) if self._hops else seeds_only(labels)
-
-    @classmethod
-    def oracle(cls, workload: Workload, options: Options) -> Expectation | None:
-        """Return the first hops of the workload's mini-batches, and every node's aggregate by the simplest code."""
-        dataset = workload.dataset
-        indptr, indices, labels = dataset.load("indptr"), dataset.load("indices"), dataset.load("labels")
-        hops = len(workload.sampler.fanout) - 1
-        sample = seeds_only(labels)
-        if hops:
-            sample = make_sampler(workload, indptr=indptr, indices=indices, labels=labels, hops=hops).sample
-        nodes = np.arange(dataset.num_nodes)
-        rows = first_layer_rows(workload.model, indptr, indices, dataset.load("features"), nodes)
-        return Expectation(sample, rows, first_layer_aggregated=True)
-
-    def notes(self) -> dict[str, str]:
-        """Return the base's notes, and that the first layer is aggregated beforehand."""
-        return {**super().notes(), "first_layer": "aggregated beforehand over all in-neighbours: not faithful"}

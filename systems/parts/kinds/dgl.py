@@ -31,6 +31,7 @@ from systems.parts.kinds.neighbours import Neighbours
 from systems.parts.options import HostStore
 from systems.parts.part import Part
 from systems.parts.rows import Ids, Rows
+from systems.parts.sample import Sample
 from systems.parts.sizes import Follower, Need, fixed
 from systems.parts.topology import Graph, Topology
 from workloads.errors import BudgetError, require
@@ -186,6 +187,12 @@ class DglNeighbours(Neighbours):
         """Drop the labels."""
         super().close()
         self._labels = None
+
+
+def dgl_sample(graph: DglGraph, workers: int, prefetch: int) -> Sample:
+    """Return the sample over DGL's graph: DGL's own sampler, or ours behind its DataLoader."""
+    kind = DglNeighbours if graph.dgl_samples else Neighbours
+    return kind(graph, workers, prefetch)
 
 
 @dataclass(eq=False)

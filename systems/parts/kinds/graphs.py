@@ -11,7 +11,9 @@ import numpy.typing as npt
 
 from systems.engine.io.topology import DatasetFiles, indptr_item, loaded, map_item
 from systems.interface import PlanItem
+from systems.parts.options import HostStore
 from systems.parts.sizes import Follower, Need, fixed
+from systems.parts.source import Source
 from systems.parts.topology import Graph, Topology
 from workloads.dataset import Dataset
 from workloads.sampling.make import advise_random
@@ -88,6 +90,7 @@ def graph_files(topology: Topology) -> DatasetFiles:
     return DatasetFiles(workload, ["indices", "labels"])
 
 
-def host_graph(store: str) -> Topology:
-    """Return the graph of the option `host_store`."""
-    return Mapped() if store == "mapped" else Loaded()
+def host_graph(store: HostStore, source: Source | None = None) -> Topology:
+    """Return the graph of the option `host_store`; `source`: its files, by default the dataset's own."""
+    files = source or Source()
+    return Mapped(files) if store == "mapped" else Loaded(files)
