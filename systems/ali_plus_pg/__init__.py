@@ -69,10 +69,20 @@ class AliPlusPg(PathSystem):
         path, host = self._path(2), self.budget.host
         return path if host is None or self.fixed_bytes(path) <= host // 2 else self._path(1)
 
+    def chosen(self) -> dict[str, int | str]:
+        """Return the base's values, and the mini-batches read beside each other."""
+        return {**super().chosen(), "extractors": self.planned().path.copy.extractors}
+
     def _path(self, extractors: int) -> Path:
         options = self.options
         on_host = self.runtime.accelerator.kind == "cpu"
-        split = Split(options.split, options.cache, options.tune_batches, options, options.list_threads)
+        split = Split(
+            wanted=options.split,
+            cache=options.cache,
+            batches=options.tune_batches,
+            reads=options,
+            list_threads=options.list_threads,
+        )
         graph = NeighbourLists(list_threads=options.list_threads, share=split)
         return Path(
             sample=Neighbours(graph, self.workers, options.prefetch),

@@ -69,7 +69,7 @@ class Split(ListShare, RowShare):
     wanted: str = "auto"
     cache: str = "auto"
     batches: int = 0
-    reads: RowReadOptions = field(default_factory=RowReadOptions)
+    reads: RowReadOptions = field(kw_only=True)
     list_threads: int = 1
     _indptr: npt.NDArray[np.int64] | None = field(init=False, repr=False, default=None)
     _shares: Shares | None = field(init=False, repr=False, default=None)
@@ -117,7 +117,7 @@ class Split(ListShare, RowShare):
         whole = dataset.topology_bytes + dataset.feature_bytes + 12 * dataset.num_nodes
         if self.cache != "auto":
             least = min(parse_bytes(self.cache, "cache"), whole)
-            return Need(_CACHES, least, fix="lower cache or raise memory")
+            return Need(_CACHES, least, best=least, fix="lower cache or raise memory")
         return Need(_CACHES, 0, best=whole // _UNLIMITED_SHARE if unlimited else whole)
 
     def _preparation_bytes(self, sizes: Sizes) -> int:

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-
-import numpy as np
+from typing import Any
 
 from systems.engine.cache.static_cache import Lookup, look_up
 from systems.engine.io.reader import ReadStats
@@ -61,7 +60,7 @@ class Loop:
         self.pipe.stage("sample", sample.workers, self._draw, self.seeds, sampled)
         return sampled
 
-    def _loaded(self, source: Channel[SampledBatch] | Sequence[Ids]) -> Channel[Batch]:
+    def _loaded(self, source: Channel[Any] | Iterable[Any]) -> Channel[Batch]:
         """Start the threads that extract and transfer, and return the channel of finished mini-batches."""
         pipe, copy = self.pipe, self.path.copy
         ready: Channel[Batch] = pipe.channel(copy.extractors, ordered=True)

@@ -22,7 +22,7 @@ class Need:
         name: name in the plan and in errors.
         bytes: least bytes, without which the part cannot work.
         tier: memory that holds the buffer.
-        best: bytes beyond which more is useless; at most `bytes`: the size is fixed.
+        best: bytes beyond which more is useless; 0: the size is fixed.
         step: bytes by which the buffer grows.
         reserve: bytes of the tier that stay free beside the buffer.
         share: bytes that the buffer may take of those left once every part has its least; None left: unlimited.
@@ -39,6 +39,11 @@ class Need:
     share: Callable[[int], int] = all_of
     align: int = 1
     fix: str = ""
+
+    @property
+    def grows(self) -> bool:
+        """Whether the size depends on the budget or on an option of its own."""
+        return self.best > 0
 
 
 @dataclass(frozen=True)
@@ -114,9 +119,7 @@ def _cost(nbytes: int, tier: Tier) -> int:
     return padded(nbytes) if tier == "device" else nbytes
 
 
-def _left(
-    needs: Sequence[Need | Follower], granted: dict[str, int], budget: MemoryBudget, tier: Tier
-) -> int | None:
+def _left(needs: Sequence[Need | Follower], granted: dict[str, int], budget: MemoryBudget, tier: Tier) -> int | None:
     """Return the bytes of a tier that no need has yet; None: unlimited."""
     limit = limit_of(budget, tier)
     if limit is None:
@@ -155,9 +158,7 @@ def _follow(
         sizes[follower.cuts] = kept
 
 
-def _require(
-    system: str, needs: Sequence[Need | Follower], plan: Plan, budget: MemoryBudget, fix: str
-) -> None:
+def _require(system: str, needs: Sequence[Need | Follower], plan: Plan, budget: MemoryBudget, fix: str) -> None:
     """Refuse a plan with a buffer that does not fit beside those before it. Raises BudgetError."""
     by_name = {need.name: need for need in needs}
     left = {tier: limit_of(budget, tier) for tier in ("host", "device", "disk")}

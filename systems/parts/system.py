@@ -19,7 +19,7 @@ from systems.parts.options import HostOptions
 from systems.parts.part import Part, Site
 from systems.parts.path import Path
 from systems.parts.sample import Ids
-from systems.parts.sizes import Sizes, divide
+from systems.parts.sizes import Need, Sizes, divide
 from workloads.errors import BudgetError
 from workloads.sampling.make import make_seed_plan
 
@@ -86,10 +86,21 @@ class PathSystem(System):
         except BudgetError:
             self.options = before
 
-    def _divide(self) -> Planned:
-        path = self.path()
+    def fixed_bytes(self, path: Path) -> int:
+        """Return the host bytes of a path's buffers that have one size."""
+        site = self._joined(path)
+        needs = [need for part in path.parts(sampling_only=site.sampling_only) for need in part.needs()]
+        sizes = [need.bytes for need in needs if isinstance(need, Need) and need.tier == "host" and not need.grows]
+        return sum(sizes)
+
+    def _joined(self, path: Path) -> Site:
         site = Site(self.info.name, self.workload, self.runtime, self.budget, self.clock)
         path.join(site)
+        return site
+
+    def _divide(self) -> Planned:
+        path = self.path()
+        site = self._joined(path)
         parts = path.parts(sampling_only=site.sampling_only)
         for part in parts:
             part.check()

@@ -31,7 +31,7 @@ class DirectRows(Rows):
         readers: mini-batches read beside each other.
     """
 
-    options: RowReadOptions = field(default_factory=RowReadOptions)
+    options: RowReadOptions = field(kw_only=True)
     readers: int = 1
     _pool: ReaderPool[RowReader] | None = field(init=False, repr=False, default=None)
     _mode: str = field(init=False, repr=False, default="not prepared")
@@ -57,7 +57,7 @@ class DirectRows(Rows):
         self, sampled: SampledBatch, ids: Ids, out: torch.Tensor | None
     ) -> tuple[torch.Tensor | None, ReadStats | None]:
         """Read the rows on an idle reader."""
-        assert self._pool is not None
+        assert self._pool is not None and out is not None
         if not len(ids):
             return out, None
         with self._pool.borrow() as reader:
