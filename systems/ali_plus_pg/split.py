@@ -21,7 +21,7 @@ from systems.engine.rank.ranking import out_degrees
 from systems.engine.store.artefacts import identity, prepare
 from systems.parts.kinds.neighbour_lists import ListShare
 from systems.parts.kinds.static_host import RowShare, ranking_bytes
-from systems.parts.sizes import Follower, Need, Sizes
+from systems.parts.sizes import PAGE_CACHE, Follower, Need, Sizes
 from workloads.sampling.make import make_seed_plan
 from workloads.units import parse_bytes
 from workloads.workload import Workload
@@ -29,7 +29,6 @@ from workloads.workload import Workload
 SPLITS = (0, 25, 50, 75, 100)
 _UNLIMITED_SHARE = 4  # without a budget the caches hold a fourth of graph and features
 _CACHES = "neighbour and feature caches"
-_PAGES = "page cache of indices"
 
 
 @dataclass(frozen=True)
@@ -107,7 +106,7 @@ class Split(ListShare, RowShare):
     def needs(self) -> Sequence[Need | Follower]:
         """List the pages of uncached lists, both caches, and preparation's excess over buffers allocated after it."""
         return [
-            Need(_PAGES, self.page_cache_bytes),
+            Need(PAGE_CACHE, self.page_cache_bytes),
             self._caches(),
             Follower("preparation", self._preparation_bytes, cuts=_CACHES),
         ]

@@ -89,10 +89,10 @@ class Rows(Part):
         """Copy rows `ids` (int64 [n]) to the first rows of `out` [>= n, dim], to fill a cache."""
 
     @abstractmethod
-    def forecast(self, trace: Trace, cached_bytes: int, free_bytes: int) -> Forecast:
+    def forecast(self, trace: Trace, cached_bytes: int, page_cache_bytes: int) -> Forecast:
         """Forecast the reads of a trace.
 
         Args:
             cached_bytes: bytes of the path's cache.
-            free_bytes: bytes of the host budget that no buffer takes, which the page cache may use.
+            page_cache_bytes: bytes that the page cache may use: those planned for it, and those that no buffer takes.
         """

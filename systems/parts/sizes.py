@@ -8,6 +8,9 @@ from dataclasses import dataclass
 from systems.interface import MemoryBudget, Plan, PlanItem, Tier
 from workloads.direct_files import padded
 
+#: Name of the need of pages of `indices`, which sampling reads through the page cache.
+PAGE_CACHE = "page cache of indices"
+
 
 def all_of(left: int) -> int:
     """Take all the bytes that are left."""
@@ -66,7 +69,7 @@ class Sizes:
     """A divided budget.
 
     Attributes:
-        plan: all buffers, in the order of the needs.
+        plan: all buffers: those of one size, those that grow, and the followers, each in the order of the needs.
         granted: bytes of each need, before they were rounded up.
     """
 
@@ -90,17 +93,27 @@ def divide(system: str, needs: Sequence[Need | Follower], budget: MemoryBudget, 
     Raises:
         BudgetError: names the first buffer that does not fit, the bytes left for it, and the buffers before it.
     """
-    granted = {need.name: need.bytes for need in needs if isinstance(need, Need)}
-    for need in needs:
-        if isinstance(need, Need) and need.best > need.bytes:
-            granted[need.name] += _growth(need, _left(needs, granted, budget, need.tier))
-    sizes = {need.name: _planned(need, granted) for need in needs if isinstance(need, Need)}
+    needs = sorted(needs, key=_rank)
+    own = [need for need in needs if isinstance(need, Need)]
+    granted = {need.name: need.bytes for need in own}
+    for need in own:
+        if need.grows:
+            granted[need.name] += _growth(need, _left(own, granted, budget, need.tier))
+    sizes = {need.name: _planned(need, granted) for need in own}
+    _require(system, needs, _plan(needs, sizes), budget, fix)
     for follower in needs:
         if isinstance(follower, Follower):
             _follow(follower, needs, sizes, granted, budget)
     plan = _plan(needs, sizes)
     _require(system, needs, plan, budget, fix)
     return Sizes(plan, granted)
+
+
+def _rank(need: Need | Follower) -> int:
+    """Order buffers of one size before those that grow, and followers last."""
+    if isinstance(need, Follower):
+        return 2
+    return 1 if need.grows else 0
 
 
 def limit_of(budget: MemoryBudget, tier: Tier) -> int | None:
@@ -119,17 +132,17 @@ def _cost(nbytes: int, tier: Tier) -> int:
     return padded(nbytes) if tier == "device" else nbytes
 
 
-def _left(needs: Sequence[Need | Follower], granted: dict[str, int], budget: MemoryBudget, tier: Tier) -> int | None:
+def _left(needs: Sequence[Need], granted: dict[str, int], budget: MemoryBudget, tier: Tier) -> int | None:
     """Return the bytes of a tier that no need has yet; None: unlimited."""
     limit = limit_of(budget, tier)
     if limit is None:
         return None
-    same_tier = [need for need in needs if isinstance(need, Need) and need.tier == tier]
-    return limit - sum(_cost(granted[need.name], tier) for need in same_tier)
+    taken = [_cost(granted[need.name], tier) for need in needs if need.tier == tier]
+    return limit - sum(taken)
 
 
 def _growth(need: Need, left: int | None) -> int:
-    most = need.best - need.bytes
+    most = max(0, need.best - need.bytes)
     if left is None:
         return most
     room = max(0, need.share(left - need.reserve))

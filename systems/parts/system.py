@@ -8,8 +8,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path as FilePath
 from typing import Any
 
-from pydantic import Field
-
 from systems.engine.io.tally import Tally
 from systems.engine.loading.pipeline import Pipeline
 from systems.engine.loading.sized import SamplingOptions
@@ -19,16 +17,9 @@ from systems.parts.options import HostOptions
 from systems.parts.part import Part, Site
 from systems.parts.path import Path
 from systems.parts.sample import Ids
-from systems.parts.sizes import Need, Sizes, divide
+from systems.parts.sizes import PAGE_CACHE, Need, Sizes, divide
 from workloads.errors import BudgetError
 from workloads.sampling.make import make_seed_plan
-
-
-class PathFacts(Facts):
-    """Facts of a system of parts: rows of its cache in device memory, and rows of the table."""
-
-    cached_rows: int | None = Field(default=None, repr=False)
-    table_rows: int | None = Field(default=None, repr=False)
 
 
 @dataclass(frozen=True)
@@ -208,7 +199,7 @@ class PathSystem(System):
         parts = self._planned.parts if self._planned is not None else ()
         return [file for part in parts for made in part.prepared for file in made.files]
 
-    def facts(self) -> PathFacts:
+    def facts(self) -> Facts:
         """Return the parts' facts, and whether all artefacts were found."""
         parts = self.planned().parts
         found: dict[str, Any] = {}
@@ -217,7 +208,7 @@ class PathSystem(System):
         prepared = [made for part in parts for made in part.prepared]
         if prepared:
             found["prepared_reused"] = all(made.reused for made in prepared)
-        return PathFacts(**found)
+        return Facts(**found)
 
     def notes(self) -> dict[str, str]:
         """Return the facts as text, and the parts' remarks."""
@@ -230,7 +221,8 @@ class PathSystem(System):
         """Forecast the reads of the path's rows beside its cache."""
         path = self.planned().path
         cached_bytes = sum(cache.nbytes for cache in path.tiers)
-        return path.rows.forecast(trace, cached_bytes, self.unplanned_bytes())
+        page_cache_bytes = self.unplanned_bytes() + self.plan().bytes_of(PAGE_CACHE)
+        return path.rows.forecast(trace, cached_bytes, page_cache_bytes)
 
     def close(self) -> None:
         """End the threads, then close the parts, the last one first."""

@@ -283,9 +283,9 @@ class DglRows(Rows):
         """Copy rows to `out` without DGL."""
         self.held.gather(ids, out)
 
-    def forecast(self, trace: Trace, cached_bytes: int, free_bytes: int) -> Forecast:
+    def forecast(self, trace: Trace, cached_bytes: int, page_cache_bytes: int) -> Forecast:
         """Forecast the reads of the rows held."""
-        return self.held.forecast(trace, cached_bytes, free_bytes)
+        return self.held.forecast(trace, cached_bytes, page_cache_bytes)
 
     def notes(self) -> dict[str, str]:
         """Return the sampler used."""

@@ -69,13 +69,13 @@ class DirectRows(Rows):
         with self._pool.borrow() as reader:
             reader.read(ids, out)
 
-    def forecast(self, trace: Trace, cached_bytes: int, free_bytes: int) -> Forecast:
+    def forecast(self, trace: Trace, cached_bytes: int, page_cache_bytes: int) -> Forecast:
         """Forecast the misses of a cache of the most accessed rows; other lists come through pages."""
         held = trace.hottest(cached_bytes // trace.row_bytes)
         missed = trace.missed(held)
         reads = trace.read_of(missed, self.site.runtime.disk.logical_block_bytes)
         why = f"caches {trace.hit_rate(missed)} of the accesses"
-        found = trace.with_sampling(reads, free_bytes, why, trace.accesses)
+        found = trace.with_sampling(reads, page_cache_bytes, why, trace.accesses)
         return replace(found, prepare_reads=sequential(int(held.sum()) * trace.row_bytes))
 
     def facts(self) -> dict[str, Any]:
@@ -147,10 +147,10 @@ class SingleRows(Rows):
         assert self._reader is not None
         self._reader.read(ids, out)
 
-    def forecast(self, trace: Trace, cached_bytes: int, free_bytes: int) -> Forecast:
+    def forecast(self, trace: Trace, cached_bytes: int, page_cache_bytes: int) -> Forecast:
         """Forecast a read for every row."""
         reads = trace.read_of(trace.accesses, self.site.runtime.disk.logical_block_bytes)
-        return trace.with_sampling(reads, free_bytes, "reads every row by itself", trace.accesses)
+        return trace.with_sampling(reads, page_cache_bytes, "reads every row by itself", trace.accesses)
 
     def facts(self) -> dict[str, Any]:
         """Return the read mode."""

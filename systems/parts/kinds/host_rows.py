@@ -134,7 +134,7 @@ class HostRows(Rows):
             self.site.table.check()
         gather(self.array, ids, out, self._gatherers)
 
-    def forecast(self, trace: Trace, cached_bytes: int, free_bytes: int) -> Forecast:
+    def forecast(self, trace: Trace, cached_bytes: int, page_cache_bytes: int) -> Forecast:
         """Forecast one load of everything, and the misses of the cache."""
         return trace.resident(cached_bytes // trace.row_bytes)
 

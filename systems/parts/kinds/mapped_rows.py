@@ -78,9 +78,9 @@ class MappedRows(Rows):
         self.site.table.check()
         gather(self._array, ids, out, self.threads)
 
-    def forecast(self, trace: Trace, cached_bytes: int, free_bytes: int) -> Forecast:
+    def forecast(self, trace: Trace, cached_bytes: int, page_cache_bytes: int) -> Forecast:
         """Forecast the pages of graph and rows that the page cache misses."""
-        pages, rows = trace.mapped_pages(free_bytes), trace.accesses
+        pages, rows = trace.mapped_pages(page_cache_bytes), trace.accesses
         return Forecast({PAGE: pages}, f"{pages / max(1, rows):.2f} page reads for each row", rows)
 
     def facts(self) -> dict[str, Any]:

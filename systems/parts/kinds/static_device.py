@@ -75,7 +75,8 @@ class StaticDevice(Cache):
     @property
     def nbytes(self) -> int:
         """Bytes planned on the device."""
-        return 0 if self.site.on_host else self.site.granted(CACHE)
+        assert self.site.sizes is not None
+        return self.site.sizes.plan.bytes_of(CACHE, "device")
 
     def needs(self) -> Sequence[Need | Follower]:
         """List the cache, its map, the buffer that fills it, and the excess of ranking over all other buffers."""
