@@ -151,7 +151,9 @@ def _growth(need: Need, left: int | None) -> int:
 
 
 def _plan(needs: Sequence[Need | Follower], sizes: dict[str, int]) -> Plan:
-    return Plan(tuple(PlanItem(need.name, sizes[need.name], need.tier) for need in needs if need.name in sizes))
+    """List the buffers that hold any bytes."""
+    items = [PlanItem(need.name, sizes.get(need.name, 0), need.tier) for need in needs]
+    return Plan(tuple(item for item in items if item.bytes))
 
 
 def _follow(

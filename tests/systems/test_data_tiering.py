@@ -7,7 +7,7 @@ from typing import get_args
 import numpy as np
 import pytest
 
-from systems.engine.loading.cached_system import RankingName
+from systems.parts.options import RankingName
 from systems.engine.rank import ranking
 from systems.interface import System
 from tests.systems.support_systems import assert_refused, reference, run, running, workload_of
@@ -129,7 +129,7 @@ def test_the_reordered_graph_needs_no_map_and_is_kept_on_disk(tiny_dataset: Data
 
 def test_more_hot_rows_than_the_device_holds_are_refused(tiny_dataset: Dataset) -> None:
     assert_refused(
-        "device cache of 1x needs",
+        "device cache needs",
         "data-tiering",
         workload_of(tiny_dataset),
         device="emulated:instant",

@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from systems.engine.loading.cached_system import RankingName
+from systems.parts.options import RankingName
 from systems.engine.rank import ranking
 from systems.interface import Counters, MemoryBudget, System
 from tests.support import make_tiny
@@ -213,7 +213,7 @@ def test_a_device_too_small_is_refused_by_the_part_that_does_not_fit(tiny_datase
     small = {"device": "emulated:instant", "device_bytes": 4096}
     assert_refused("device buffers need", "pagraph", workload, **small)
     assert_refused(
-        "device cache of 1x needs", "pagraph", workload, device="emulated:instant", device_bytes=1 << 16, cache="1x"
+        "device cache needs", "pagraph", workload, device="emulated:instant", device_bytes=1 << 16, cache="1x"
     )
 
 

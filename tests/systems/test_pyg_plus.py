@@ -9,7 +9,7 @@ import pytest
 
 from systems.engine.io.memory import evict
 from systems.interface import MemoryBudget
-from systems.pyg_plus import FaultMeter
+from systems.parts.kinds.faults import FaultMeter
 from tests.support import make_tiny
 from tests.systems.support_systems import assert_refused, reference, run, running, workload_of
 from workloads.dataset import Dataset
