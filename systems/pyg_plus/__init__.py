@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from pydantic import Field
 
+from systems.engine.io.faults import FaultMeter
 from systems.engine.loading.sized import SamplingOptions
 from systems.interface import Plan, SystemInfo, auto
-from systems.parts.kinds.faults import FaultMeter
 from systems.parts.kinds.graphs import Mapped
 from systems.parts.kinds.mapped_rows import THREAD_BYTES, MappedRows
 from systems.parts.kinds.neighbours import Neighbours

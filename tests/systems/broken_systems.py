@@ -16,7 +16,10 @@ import torch
 
 from systems.gnndrive.system import GnnDrive
 from systems.in_memory import InMemory
-from systems.interface import Batch, Counters, Plan, PlanItem
+from systems.interface import Batch, Counters, MemoryBudget, Plan, PlanItem
+from systems.parts.kinds.host_rows import HostRows
+from systems.parts.part import Site
+from systems.parts.path import Path as DataPath
 from systems.pyg_plus import PygPlus
 from workloads.training import Trainer
 
@@ -24,8 +27,13 @@ from workloads.training import Trainer
 class WrongRows(InMemory):
     """In-memory system with a wrong last row at dimension 127 only, a fault seen in practice."""
 
-    def _gather(self, nodes: Any, out: Any) -> None:
-        super()._gather(nodes, out)
+    def path(self) -> DataPath:
+        return replace(super().path(), rows=WrongLastRow())
+
+
+class WrongLastRow(HostRows):
+    def gather(self, ids: Any, out: Any) -> None:
+        super().gather(ids, out)
         if out.shape[1] == 127:
             out[-1] = 0
 
@@ -35,6 +43,7 @@ class OtherSample(InMemory):
 
     def prepare(self) -> None:
         self.workload = replace(self.workload, seed=1)
+        self.planned().site.workload = self.workload
         super().prepare()
 
 
@@ -83,7 +92,8 @@ class MissesWithoutRequests(InMemory):
     """Reads rows by itself and counts no request."""
 
     def counters(self) -> Counters:
-        return Counters(rows=self._rows, misses=self._rows)
+        rows = super().counters().rows
+        return Counters(rows=rows, misses=rows)
 
 
 class CountersOff(InMemory):
@@ -119,8 +129,11 @@ class OverwritesRows(InMemory):
 class PlansTooMuch(InMemory):
     """In-memory system that never checks its plan against the budget."""
 
+    def _limits(self, site: Site) -> MemoryBudget:
+        return MemoryBudget(None)
+
     def plan(self) -> Plan:
-        return self.fit(lambda: Plan((PlanItem("a cache", 1 << 20),)))
+        return Plan((PlanItem("a cache", 1 << 20),))
 
 
 class OutOfOrder(GnnDrive):
@@ -145,35 +158,21 @@ class OutOfOrder(GnnDrive):
 class IgnoresTruncation(InMemory):
     """In-memory system that fills the missing end of a truncated file with zeros."""
 
-    def prepare(self) -> None:
-        dataset = self.workload.dataset
-        whole = np.zeros((dataset.num_nodes, dataset.dim), dtype=dataset.feature_dtype)
+    def path(self) -> DataPath:
+        return replace(super().path(), rows=PaddedRows())
+
+
+class PaddedRows(HostRows):
+    def open(self) -> None:
+        table = self.site.table
+        whole = np.zeros(table.num_rows * table.dim, dtype=table.dtype)
         try:
-            there = np.fromfile(dataset.file("features"), dtype=dataset.feature_dtype, offset=4096)
+            there = np.fromfile(table.path, dtype=table.dtype, offset=table.data_offset)
         except OSError:
-            there = np.zeros(0, dtype=dataset.feature_dtype)
-        count = min(len(there), whole.size)
-        whole.reshape(-1)[:count] = there[:count]
-        load = type(dataset).load
-        try:
-            type(dataset).load = lambda self, part: whole if part == "features" else load(self, part)  # type: ignore[method-assign, assignment]
-            check = _no_check()
-            super().prepare()
-            check()
-        finally:
-            type(dataset).load = load  # type: ignore[method-assign]
-
-
-def _no_check() -> Any:
-    from systems.engine.io.topology import DatasetFiles
-
-    check = DatasetFiles.check
-    DatasetFiles.check = lambda self: None  # type: ignore[method-assign]
-
-    def undo() -> None:
-        DatasetFiles.check = check  # type: ignore[method-assign]
-
-    return undo
+            there = whole[:0]
+        count = min(len(there), len(whole))
+        whole[:count] = there[:count]
+        self._array = whole.reshape(table.num_rows, table.dim)
 
 
 class VagueAboutTruncation(PygPlus):
@@ -188,7 +187,7 @@ class VagueAboutTruncation(PygPlus):
 
 class SlowToClose(InMemory):
     def close(self) -> None:
-        if self._draw is not None:
+        if self._is_open:
             time.sleep(5.5)
         super().close()
 
@@ -197,7 +196,7 @@ class ClosesOnce(InMemory):
     """Fails when it is closed again."""
 
     def close(self) -> None:
-        if self._draw is None:
+        if not self._is_open:
             raise AttributeError("'NoneType' object has no attribute 'close'")
         super().close()
 
@@ -255,14 +254,20 @@ class Unfaithful(InMemory):
 
     def prepare(self) -> None:
         self.workload = replace(self.workload, seed=1)
+        self.planned().site.workload = self.workload
         super().prepare()
 
 
 class UnfaithfulRows(Unfaithful):
     """Unfaithful system whose rows belong to other nodes, which even an unfaithful system may not do."""
 
-    def _gather(self, nodes: Any, out: Any) -> None:
-        super()._gather(nodes[::-1].copy(), out)
+    def path(self) -> DataPath:
+        return replace(super().path(), rows=ReversedRows())
+
+
+class ReversedRows(HostRows):
+    def gather(self, ids: Any, out: Any) -> None:
+        super().gather(ids[::-1].copy(), out)
 
 
 class UnfaithfulEdges(Unfaithful):

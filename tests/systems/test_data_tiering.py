@@ -7,9 +7,9 @@ from typing import get_args
 import numpy as np
 import pytest
 
-from systems.parts.options import RankingName
 from systems.engine.rank import ranking
 from systems.interface import System
+from systems.parts.options import RankingName
 from tests.systems.support_systems import assert_refused, reference, run, running, workload_of
 from workloads.accelerators.emulated import EmulatedAccelerator
 from workloads.dataset import Dataset

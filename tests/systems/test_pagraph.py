@@ -12,9 +12,9 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from systems.parts.options import RankingName
 from systems.engine.rank import ranking
 from systems.interface import Counters, MemoryBudget, System
+from systems.parts.options import RankingName
 from tests.support import make_tiny
 from tests.systems.support_systems import assert_refused, reference, run, running, workload_of
 from workloads.accelerators.emulated import EmulatedAccelerator

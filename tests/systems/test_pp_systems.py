@@ -15,6 +15,11 @@ from harness.check.rules import judge
 from systems.engine.dgl import require_dgl
 from systems.interface import System
 from systems.pagraph_plus_pp import PaGraphPP
+from systems.parts.kinds.first_layer import FirstLayer
+from systems.parts.kinds.graphs import Loaded
+from systems.parts.kinds.host_rows import HostRows
+from systems.parts.kinds.neighbours import Neighbours
+from systems.parts.path import Path as DataPath
 from systems.registry import load
 from tests.systems.support_systems import running, workload_of
 from workloads.accelerator import CpuAccelerator
@@ -133,19 +138,22 @@ def test_the_aggregates_are_planned_on_disk(tiny_dataset: Dataset) -> None:
 class WrongAggregates(PaGraphPP):
     """PaGraph+PP with aggregates of other nodes."""
 
-    def _prepare_rows(self) -> None:
-        super()._prepare_rows()
-        assert self._table is not None
-        rows = np.load(self._table, mmap_mode="r+")
+    def path(self) -> DataPath:
+        return replace(super().path(), rows=HostRows(ReversedAggregates()))
+
+
+class ReversedAggregates(FirstLayer):
+    def prepare(self) -> None:
+        super().prepare()
+        rows = np.load(self.table.path, mmap_mode="r+")
         rows[:] = rows[::-1].copy()
 
 
 class WholeHops(PaGraphPP):
     """PaGraph+PP that also samples the hop it does not need."""
 
-    @property
-    def _hops(self) -> int:
-        return len(self.workload.sampler.fanout)
+    def path(self) -> DataPath:
+        return replace(super().path(), sample=Neighbours(Loaded(), self.workers, self.options.prefetch))
 
 
 @pytest.mark.parametrize(

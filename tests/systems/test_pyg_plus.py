@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from systems.engine.io.faults import FaultMeter
 from systems.engine.io.memory import evict
 from systems.interface import MemoryBudget
-from systems.parts.kinds.faults import FaultMeter
 from tests.support import make_tiny
 from tests.systems.support_systems import assert_refused, reference, run, running, workload_of
 from workloads.dataset import Dataset

@@ -11,9 +11,9 @@ import numpy.typing as npt
 import torch
 
 from systems.engine.io.arrays import gather, order_bytes
+from systems.engine.io.faults import FaultMeter
 from systems.engine.io.reader import ReadStats
 from systems.forecast import PAGE, Forecast, Trace
-from systems.parts.kinds.faults import FaultMeter
 from systems.parts.kinds.host_rows import mapped_table
 from systems.parts.rows import Ids, Rows
 from systems.parts.sizes import Follower, Need

@@ -8,9 +8,9 @@ from functools import partial
 
 import numpy as np
 
+from systems.engine.io.faults import FaultMeter
 from systems.engine.io.topology import sampling_items
 from systems.engine.loading.first_layer import seeds_only
-from systems.parts.kinds.faults import FaultMeter
 from systems.parts.sample import Ids, Sample
 from systems.parts.sizes import Follower, Need, fixed
 from systems.parts.topology import Graph
