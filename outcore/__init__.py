@@ -7,7 +7,7 @@
     table = outcore.results("results")          # one row a run
     failed = [rule for rule in outcore.check("my_package.system:MySystem") if not rule.ok]
 
-`loader` and the names that a system's author needs (`System` and its neighbours, sampling, direct reads) work with
+`loader` and the names that a system's author needs (`System`, the parts of a `PathSystem`, sampling, direct reads) work with
 `pip install outcore` alone; `results` and `check` need `pip install 'outcore[harness]'`, as the `outcore` command does.
 Names are imported when they are first used: `import outcore` does not import torch.
 """
@@ -28,6 +28,38 @@ if TYPE_CHECKING:
     from systems.loading import LayerEdges, MiniBatch
     from systems.loading import Loader as loader
     from systems.options import Options, auto
+    from systems.parts import (
+        Cache,
+        Copy,
+        DirectRows,
+        FirstLayer,
+        Follower,
+        Graph,
+        HostRows,
+        Load,
+        Loaded,
+        Mapped,
+        MappedRows,
+        Need,
+        NeighbourLists,
+        Neighbours,
+        Part,
+        Path,
+        PathSystem,
+        Ranked,
+        Ring,
+        Rows,
+        Sample,
+        SingleRows,
+        Site,
+        Source,
+        StaticDevice,
+        StaticHost,
+        Tables,
+        Topology,
+        ZeroCopy,
+        host_graph,
+    )
     from workloads.dataset import Dataset
     from workloads.errors import BudgetError, DataIOError, DatasetError, HostError, InputError, OutcoreError
     from workloads.sampling.bounds import batch_bounds
@@ -44,6 +76,10 @@ _MODULES = {
     "systems.interface": "Batch Counters MemoryBudget Plan PlanItem Runtime StageClock System SystemInfo",
     "systems.loading": "LayerEdges Loader MiniBatch",
     "systems.options": "Options auto",
+    "systems.parts": "Cache Copy DirectRows FirstLayer Follower Graph HostRows Load Loaded Mapped "
+    "MappedRows Need NeighbourLists Neighbours Part Path PathSystem Ranked Ring Rows "
+    "Sample SingleRows Site Source StaticDevice StaticHost Tables Topology ZeroCopy "
+    "host_graph",
     "workloads.dataset": "Dataset",
     "workloads.errors": "BudgetError DataIOError DatasetError HostError InputError OutcoreError",
     "workloads.sampling.bounds": "batch_bounds",
@@ -57,6 +93,10 @@ _PLACES = {_RENAMED.get(name, name): (module, name) for module, text in _MODULES
 __all__ = ["CheckResult", "Dataset", "LayerEdges", "MiniBatch", "Workload", "check", "loader", "results"]
 __all__ += ["Batch", "Counters", "MemoryBudget", "Options", "Plan", "PlanItem", "Runtime", "StageClock"]
 __all__ += ["System", "SystemInfo", "auto"]
+__all__ += ["Cache", "Copy", "DirectRows", "FirstLayer", "Follower", "Graph", "HostRows", "Load"]
+__all__ += ["Loaded", "Mapped", "MappedRows", "Need", "NeighbourLists", "Neighbours", "Part"]
+__all__ += ["Path", "PathSystem", "Ranked", "Ring", "Rows", "Sample", "SingleRows", "Site", "Source"]
+__all__ += ["StaticDevice", "StaticHost", "Tables", "Topology", "ZeroCopy", "host_graph"]
 __all__ += ["batch_bounds", "make_sampler", "make_seed_plan"]
 __all__ += ["ReadStats", "RowReadOptions", "RowReader", "counters_of", "feature_reader", "feature_reader_bytes"]
 __all__ += ["BudgetError", "DataIOError", "DatasetError", "HostError", "InputError", "OutcoreError"]

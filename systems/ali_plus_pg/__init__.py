@@ -13,13 +13,7 @@ from systems.ali_plus_pg.split import Split
 from systems.engine.io.row_reads import RowReadOptions
 from systems.engine.loading.sized import SamplingOptions
 from systems.interface import SystemInfo, auto, size
-from systems.parts.kinds.direct_rows import DirectRows
-from systems.parts.kinds.neighbour_lists import NeighbourLists
-from systems.parts.kinds.neighbours import Neighbours
-from systems.parts.kinds.static_host import StaticHost
-from systems.parts.kinds.tables import Tables
-from systems.parts.path import Path
-from systems.parts.system import PathSystem
+from systems.parts import DirectRows, NeighbourLists, Neighbours, Path, PathSystem, StaticHost, Tables
 
 
 class AliPlusPgOptions(SamplingOptions, RowReadOptions):

@@ -10,16 +10,8 @@ from pydantic import Field
 
 from systems.data_tiering.reordered import Reordered
 from systems.interface import SystemInfo
-from systems.parts.kinds.graphs import host_graph
-from systems.parts.kinds.host_rows import HostRows
-from systems.parts.kinds.neighbours import Neighbours
-from systems.parts.kinds.ranked import Ranked
-from systems.parts.kinds.static_device import StaticDevice
-from systems.parts.kinds.zero_copy import ZeroCopy
+from systems.parts import HostRows, Neighbours, Path, PathSystem, Ranked, Source, StaticDevice, ZeroCopy, host_graph
 from systems.parts.options import CacheOptions, RankingName
-from systems.parts.path import Path
-from systems.parts.source import Source
-from systems.parts.system import PathSystem
 
 
 class DataTieringOptions(CacheOptions):

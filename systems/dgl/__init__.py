@@ -7,12 +7,9 @@ from __future__ import annotations
 
 from systems.engine.dgl import require_dgl
 from systems.interface import Options, SystemInfo
+from systems.parts import HostRows, Path, PathSystem, Ring
 from systems.parts.kinds.dgl import DglGraph, DglRows, dgl_sample
-from systems.parts.kinds.host_rows import HostRows
-from systems.parts.kinds.ring import Ring
 from systems.parts.options import HostOptions, SamplerOption, dgl_samples
-from systems.parts.path import Path
-from systems.parts.system import PathSystem
 
 
 class DglOptions(HostOptions, SamplerOption):

@@ -8,12 +8,9 @@ from systems.engine.dgl import require_dgl
 from systems.engine.io.reader import Granularity
 from systems.engine.loading.sized import SamplingOptions
 from systems.interface import Options, SystemInfo
+from systems.parts import Path, PathSystem, Ring, SingleRows
 from systems.parts.kinds.dgl import DglGraph, DglRows, dgl_sample
-from systems.parts.kinds.direct_rows import SingleRows
-from systems.parts.kinds.ring import Ring
 from systems.parts.options import SamplerOption, dgl_samples
-from systems.parts.path import Path
-from systems.parts.system import PathSystem
 
 
 class DglOnDiskOptions(SamplingOptions, SamplerOption):

@@ -4,14 +4,9 @@ from __future__ import annotations
 
 from systems.engine.dgl import require_dgl
 from systems.interface import Expectation, Options, SystemInfo
+from systems.parts import FirstLayer, HostRows, Neighbours, Path, PathSystem, Ring, first_layer_oracle
 from systems.parts.kinds.dgl import DglGraph, DglRows
-from systems.parts.kinds.first_layer import FirstLayer, first_layer_oracle
-from systems.parts.kinds.host_rows import HostRows
-from systems.parts.kinds.neighbours import Neighbours
-from systems.parts.kinds.ring import Ring
 from systems.parts.options import HostOptions
-from systems.parts.path import Path
-from systems.parts.system import PathSystem
 from workloads.workload import Workload
 
 

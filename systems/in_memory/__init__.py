@@ -6,12 +6,7 @@ from pydantic import Field
 
 from systems.engine.loading.sized import SamplingOptions
 from systems.interface import Options, SystemInfo
-from systems.parts.kinds.graphs import Loaded
-from systems.parts.kinds.host_rows import HostRows
-from systems.parts.kinds.neighbours import Neighbours
-from systems.parts.kinds.tables import Tables
-from systems.parts.path import Path
-from systems.parts.system import PathSystem
+from systems.parts import HostRows, Loaded, Neighbours, Path, PathSystem, Tables
 
 
 class InMemoryOptions(SamplingOptions):

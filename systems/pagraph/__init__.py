@@ -3,15 +3,8 @@
 from __future__ import annotations
 
 from systems.interface import SystemInfo
-from systems.parts.kinds.graphs import host_graph
-from systems.parts.kinds.host_rows import HostRows
-from systems.parts.kinds.neighbours import Neighbours
-from systems.parts.kinds.ranked import Ranked
-from systems.parts.kinds.ring import Ring
-from systems.parts.kinds.static_device import StaticDevice
+from systems.parts import HostRows, Neighbours, Path, PathSystem, Ranked, Ring, StaticDevice, host_graph
 from systems.parts.options import PipelineOptions
-from systems.parts.path import Path
-from systems.parts.system import PathSystem
 
 
 class PaGraph(PathSystem):

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from systems.interface import Expectation, Options, SystemInfo
-from systems.parts.kinds.first_layer import FirstLayer, first_layer_oracle
-from systems.parts.kinds.graphs import host_graph
-from systems.parts.kinds.host_rows import HostRows
-from systems.parts.kinds.neighbours import Neighbours
-from systems.parts.kinds.ranked import Ranked
-from systems.parts.kinds.ring import Ring
-from systems.parts.kinds.static_device import StaticDevice
+from systems.parts import (
+    FirstLayer,
+    HostRows,
+    Neighbours,
+    Path,
+    PathSystem,
+    Ranked,
+    Ring,
+    StaticDevice,
+    first_layer_oracle,
+    host_graph,
+)
 from systems.parts.options import PipelineOptions
-from systems.parts.path import Path
-from systems.parts.system import PathSystem
 from workloads.workload import Workload
 
 

@@ -48,6 +48,10 @@ class Sample(Part):
     def bounds(self, workload: Workload) -> Bounds:
         """Return the bounds of the mini-batches that `draw` returns."""
 
+    def more_workers(self) -> int:
+        """Return the workers that the sample would rather have once a plan fits; 0: no more."""
+        return 0
+
     def start(self, epoch: int) -> None:
         """Get ready for some of the epoch's mini-batches; no thread draws meanwhile."""
 

@@ -65,10 +65,19 @@ class PathSystem(System):
             BudgetError: a buffer does not fit.
         """
         if self._planned is None:
+            automatic = "sampling_workers" in self._left_to_plan()
             self._planned = self.fit(self._divide)
+            more = self._planned.path.sample.more_workers()
+            if automatic and more > self._planned.path.sample.workers:
+                self._replan(sampling_workers=more)
         return self._planned
 
-    def replan(self, **options: Any) -> None:
+    def _left_to_plan(self) -> list[str]:
+        """List the automatic options that the user left to the plan."""
+        names = type(self.options).automatic(self.runtime.cores)
+        return [name for name in names if not getattr(self.options, name)]
+
+    def _replan(self, **options: int) -> None:
         """Plan with other options; keep the earlier plan if they do not fit."""
         before = self.options
         self.options = before.model_copy(update=options)

@@ -10,16 +10,9 @@ from pydantic import Field
 
 from systems.engine.io.faults import FaultMeter
 from systems.engine.loading.sized import SamplingOptions
-from systems.interface import Plan, SystemInfo, auto
-from systems.parts.kinds.graphs import Mapped
-from systems.parts.kinds.mapped_rows import THREAD_BYTES, MappedRows
-from systems.parts.kinds.neighbours import Neighbours
-from systems.parts.kinds.tables import Tables
-from systems.parts.path import Path
-from systems.parts.system import PathSystem
-from workloads.sampling.bounds import batch_bounds
+from systems.interface import SystemInfo, auto
+from systems.parts import Mapped, MappedRows, Neighbours, Path, PathSystem, Tables
 
-_THREADS = 128
 # Eight samplers are as fast as the 32 processes of the authors' code, and hold a quarter of the memory.
 _SAMPLERS = 8
 
@@ -65,36 +58,11 @@ class PygPlus(PathSystem):
         meter = FaultMeter()
         graph = Mapped(read_ahead=options.read_ahead)
         return Path(
-            sample=Neighbours(graph, self.workers, options.prefetch, meter=meter),
-            rows=MappedRows(threads=self._threads(), read_ahead=options.read_ahead, meter=meter),
+            sample=Neighbours(graph, self.workers, options.prefetch, rather=_SAMPLERS, meter=meter),
+            rows=MappedRows(threads=options.extract_threads, read_ahead=options.read_ahead, meter=meter),
             copy=Tables(host=options.host_buffers, device=options.device_buffers),
             fix="raise memory or lower the batch size",
         )
-
-    def _threads(self) -> int:
-        """Return the threads that gather: as many as a sixteenth of the budget holds, at least twice the cores."""
-        if self.options.extract_threads:
-            return self.options.extract_threads
-        host = self.budget.host
-        fitting = _THREADS if host is None else host // 16 // THREAD_BYTES
-        return min(_THREADS, max(2 * self.runtime.cores, fitting))
-
-    def plan(self) -> Plan:
-        """Plan the parts, and with more samplers than cores where an eighth of the memory holds them."""
-        automatic = not self.options.sampling_workers
-        plan = super().plan()
-        if automatic and self._more_samplers() > self.options.sampling_workers:
-            self.replan(sampling_workers=self._more_samplers())
-            plan = super().plan()
-        return plan
-
-    def _more_samplers(self) -> int:
-        """Return the samplers, up to eight, that an eighth of the memory holds; each waits for one page at a time."""
-        if self.budget.host is None:
-            return _SAMPLERS
-        bounds = batch_bounds(self.workload)
-        each = bounds.scratch_bytes + (1 + self.options.prefetch) * bounds.sampled_bytes
-        return min(_SAMPLERS, self.budget.host // 8 // each)
 
 
 SYSTEM = PygPlus

@@ -6,13 +6,8 @@ The baseline of Data Tiering (Min et al., KDD 2022): every row crosses the bus w
 from __future__ import annotations
 
 from systems.interface import SystemInfo
-from systems.parts.kinds.graphs import host_graph
-from systems.parts.kinds.host_rows import HostRows
-from systems.parts.kinds.neighbours import Neighbours
-from systems.parts.kinds.zero_copy import ZeroCopy
+from systems.parts import HostRows, Neighbours, Path, PathSystem, ZeroCopy, host_graph
 from systems.parts.options import HostOptions
-from systems.parts.path import Path
-from systems.parts.system import PathSystem
 
 
 class Uva(PathSystem):

@@ -20,7 +20,8 @@ from systems.parts.sizes import Follower, Need
 from workloads.sampling.batch import SampledBatch
 
 # A thread that sleeps in a page fault: 16 KiB of kernel stack, two pages of its own, its page tables.
-THREAD_BYTES = 32 << 10
+_THREAD_BYTES = 32 << 10
+_MOST_THREADS, _BUDGET_SHARE = 128, 16
 
 
 @dataclass(eq=False)
@@ -28,12 +29,13 @@ class MappedRows(Rows):
     """Rows that the page cache keeps or drops as the kernel decides.
 
     Attributes:
-        threads: threads that gather one mini-batch, each with one page fault under way.
+        threads: threads that gather one mini-batch, each with one page fault under way; 0: 128, or as many as a
+            sixteenth of the budget holds, at least twice the cores.
         read_ahead: leave the kernel's read-ahead on.
         meter: meter of page faults, which the sample of the path restarts and reports.
     """
 
-    threads: int = 1
+    threads: int = 0
     read_ahead: bool = False
     meter: FaultMeter = field(default_factory=FaultMeter)
     _array: npt.NDArray[Any] | None = field(init=False, repr=False, default=None)
@@ -51,11 +53,15 @@ class MappedRows(Rows):
     @property
     def queue_depth(self) -> int:
         """The threads, each of which waits for one page."""
-        return self.threads
+        if self.threads:
+            return self.threads
+        host = self.site.budget.host
+        fitting = _MOST_THREADS if host is None else host // _BUDGET_SHARE // _THREAD_BYTES
+        return min(_MOST_THREADS, max(2 * self.site.runtime.cores, fitting))
 
     def needs(self) -> Sequence[Need | Follower]:
         """List the threads' memory."""
-        nbytes = self.threads * THREAD_BYTES + order_bytes(self.site.bounds.max_nodes)
+        nbytes = self.queue_depth * _THREAD_BYTES + order_bytes(self.site.bounds.max_nodes)
         return [Need("threads that gather", nbytes)]
 
     def open(self) -> None:
@@ -76,7 +82,7 @@ class MappedRows(Rows):
         """Copy rows to `out`. Raises DataIOError where the file was truncated."""
         assert self._array is not None
         self.site.table.check()
-        gather(self._array, ids, out, self.threads)
+        gather(self._array, ids, out, self.queue_depth)
 
     def forecast(self, trace: Trace, cached_bytes: int, page_cache_bytes: int) -> Forecast:
         """Forecast the pages of graph and rows that the page cache misses."""
@@ -86,7 +92,7 @@ class MappedRows(Rows):
     def facts(self) -> dict[str, Any]:
         """Return the read mode."""
         read_ahead = "on" if self.read_ahead else "off"
-        return {"io": f"memory map, {self.threads} threads, read-ahead {read_ahead}"}
+        return {"io": f"memory map, {self.queue_depth} threads, read-ahead {read_ahead}"}
 
     def close(self) -> None:
         """Drop the map."""

@@ -20,6 +20,7 @@ from workloads.sampling.make import make_sampler, make_seed_plan
 from workloads.workload import Workload
 
 Draw = Callable[..., SampledBatch]
+_BUDGET_SHARE = 8
 
 
 @dataclass(eq=False)
@@ -27,10 +28,12 @@ class Neighbours(Sample):
     """The workload's mini-batches.
 
     Attributes:
+        rather: workers that the path would rather have where an eighth of the memory holds them; 0: no more.
         first_hops: leave out the hop of the first layer, whose aggregates are the rows.
         meter: meter of the page faults of sampling, or None.
     """
 
+    rather: int = 0
     first_hops: bool = False
     meter: FaultMeter | None = None
     _draw: Draw | None = field(init=False, repr=False, default=None)
@@ -45,6 +48,14 @@ class Neighbours(Sample):
         waiting = self.waiting + self.site.in_flight
         threads = self.topology.list_threads
         return fixed(sampling_items(self.site.bounds, workers=self.workers, waiting=waiting, list_threads=threads))
+
+    def more_workers(self) -> int:
+        """Return `rather`, or as many workers as an eighth of the host budget holds."""
+        host, bounds = self.site.budget.host, self.site.bounds
+        if host is None:
+            return self.rather
+        each = bounds.scratch_bytes + (1 + self.prefetch) * bounds.sampled_bytes
+        return min(self.rather, host // _BUDGET_SHARE // each)
 
     def open(self) -> None:
         """Make the sampler of the opened graph."""
