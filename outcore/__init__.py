@@ -7,7 +7,7 @@
     table = outcore.results("results")          # one row a run
     failed = [rule for rule in outcore.check("my_package.system:MySystem") if not rule.ok]
 
-`loader` and the names that a system's author needs (`System`, the parts of a `PathSystem`, sampling, direct reads) work with
+`loader` and the names that a system's author needs (`System`, the parts of a `PathSystem`, sampling, reads) work with
 `pip install outcore` alone; `results` and `check` need `pip install 'outcore[harness]'`, as the `outcore` command does.
 Names are imported when they are first used: `import outcore` does not import torch.
 """
@@ -50,6 +50,7 @@ if TYPE_CHECKING:
         Ring,
         Rows,
         Sample,
+        SamplingOptions,
         SingleRows,
         Site,
         Source,
@@ -78,7 +79,7 @@ _MODULES = {
     "systems.options": "Options auto",
     "systems.parts": "Cache Copy DirectRows FirstLayer Follower Graph HostRows Load Loaded Mapped "
     "MappedRows Need NeighbourLists Neighbours Part Path PathSystem Ranked Ring Rows "
-    "Sample SingleRows Site Source StaticDevice StaticHost Tables Topology ZeroCopy "
+    "Sample SamplingOptions SingleRows Site Source StaticDevice StaticHost Tables Topology ZeroCopy "
     "host_graph",
     "workloads.dataset": "Dataset",
     "workloads.errors": "BudgetError DataIOError DatasetError HostError InputError OutcoreError",
@@ -95,7 +96,7 @@ __all__ += ["Batch", "Counters", "MemoryBudget", "Options", "Plan", "PlanItem", 
 __all__ += ["System", "SystemInfo", "auto"]
 __all__ += ["Cache", "Copy", "DirectRows", "FirstLayer", "Follower", "Graph", "HostRows", "Load"]
 __all__ += ["Loaded", "Mapped", "MappedRows", "Need", "NeighbourLists", "Neighbours", "Part"]
-__all__ += ["Path", "PathSystem", "Ranked", "Ring", "Rows", "Sample", "SingleRows", "Site", "Source"]
+__all__ += ["Path", "PathSystem", "Ranked", "Ring", "Rows", "Sample", "SamplingOptions", "SingleRows", "Site", "Source"]
 __all__ += ["StaticDevice", "StaticHost", "Tables", "Topology", "ZeroCopy", "host_graph"]
 __all__ += ["batch_bounds", "make_sampler", "make_seed_plan"]
 __all__ += ["ReadStats", "RowReadOptions", "RowReader", "counters_of", "feature_reader", "feature_reader_bytes"]

@@ -4,6 +4,7 @@ Read `path.py` first, then one interface a kind of part: `topology`, `sample`, `
 its implementations in `kinds`, a file each; `sizes` divides the memory among all.
 """
 
+from systems.engine.loading.sized import SamplingOptions as SamplingOptions
 from systems.parts.cache import Cache as Cache
 from systems.parts.copy import Copy as Copy
 from systems.parts.copy import Load as Load

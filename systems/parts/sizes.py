@@ -26,7 +26,8 @@ class Need:
         bytes: least bytes, without which the part cannot work.
         tier: memory that holds the buffer.
         best: bytes beyond which more is useless; 0: the size is fixed.
-        step: bytes by which the buffer grows.
+        step: bytes by which the buffer grows; each a table of its own, in whole pages of the device, unless `align`
+            joins them to one.
         reserve: bytes of the tier that stay free beside the buffer.
         share: bytes that the buffer may take of those left once every part has its least; None left: unlimited.
         align: multiple to which the planned bytes are rounded up.
