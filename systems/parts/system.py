@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path as FilePath
 from typing import Any
 
+from systems.engine.io.row_reads import RowTable
 from systems.engine.io.tally import Tally
 from systems.engine.loading.pipeline import Pipeline
 from systems.engine.loading.sized import SamplingOptions
@@ -127,6 +128,9 @@ class PathSystem(System):
         self.plan()
         planned = self.planned()
         self._tally = Tally()
+        if not planned.site.sampling_only:
+            # Also where an artefact made of the features is reused: a damaged dataset is reported, not trained on.
+            RowTable.of(self.workload.dataset).check()
         for part in planned.parts:
             part.prepared.clear()
             part.prepare()
