@@ -6,7 +6,7 @@ DGL as its users run it: mini-batches are sampled ahead; DGL's DataLoader gather
 from __future__ import annotations
 
 from systems.engine.dgl import require_dgl
-from systems.interface import Options, SystemInfo
+from systems.interface import SystemInfo
 from systems.parts import HostRows, Path, PathSystem, Ring
 from systems.parts.kinds.dgl import DglGraph, DglRows, dgl_sample
 from systems.parts.options import HostOptions, SamplerOption, dgl_samples
@@ -32,11 +32,6 @@ class Dgl(PathSystem):
     def load_libraries(cls) -> None:
         """Import DGL."""
         require_dgl(cls.info.name)
-
-    @classmethod
-    def is_faithful(cls, options: Options) -> bool:
-        """Return whether our sampler draws the mini-batches."""
-        return not dgl_samples(options)
 
     def path(self) -> Path:
         """DGL's graph, rows that its DataLoader gathers, one mini-batch at a time on the device."""

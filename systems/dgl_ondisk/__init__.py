@@ -7,7 +7,7 @@ from pydantic import Field
 from systems.engine.dgl import require_dgl
 from systems.engine.io.reader import Granularity
 from systems.engine.loading.sized import SamplingOptions
-from systems.interface import Options, SystemInfo
+from systems.interface import SystemInfo
 from systems.parts import Path, PathSystem, Ring, SingleRows
 from systems.parts.kinds.dgl import DglGraph, DglRows, dgl_sample
 from systems.parts.options import SamplerOption, dgl_samples
@@ -38,11 +38,6 @@ class DglOnDisk(PathSystem):
     def load_libraries(cls) -> None:
         """Import DGL."""
         require_dgl(cls.info.name)
-
-    @classmethod
-    def is_faithful(cls, options: Options) -> bool:
-        """Return whether our sampler draws the mini-batches."""
-        return not dgl_samples(options)
 
     def path(self) -> Path:
         """DGL's graph through the page cache, each row read by itself, one mini-batch at a time."""

@@ -6,7 +6,7 @@ PaGraph's baseline that isolates the gain of partitioning: DGL gathers only the 
 from __future__ import annotations
 
 from systems.engine.dgl import require_dgl
-from systems.interface import Options, SystemInfo
+from systems.interface import SystemInfo
 from systems.parts import HostRows, Path, PathSystem, Ranked, Ring, StaticDevice
 from systems.parts.kinds.dgl import DglGraph, DglRows, dgl_sample
 from systems.parts.options import CacheOptions, SamplerOption, dgl_samples
@@ -32,11 +32,6 @@ class DglCache(PathSystem):
     def load_libraries(cls) -> None:
         """Import DGL."""
         require_dgl(cls.info.name)
-
-    @classmethod
-    def is_faithful(cls, options: Options) -> bool:
-        """Return whether our sampler draws the mini-batches."""
-        return not dgl_samples(options)
 
     def path(self) -> Path:
         """DGL's graph, the cache on the device, misses that DGL's DataLoader gathers, one mini-batch at a time."""

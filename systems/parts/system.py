@@ -14,7 +14,7 @@ from systems.engine.loading.pipeline import Pipeline
 from systems.engine.loading.sized import SamplingOptions
 from systems.interface import Batch, Counters, Facts, Forecast, MemoryBudget, Options, Plan, System, Trace
 from systems.parts.loop import Loop
-from systems.parts.options import HostOptions
+from systems.parts.options import HostOptions, dgl_samples
 from systems.parts.part import Part, Site
 from systems.parts.path import Path
 from systems.parts.sample import Ids
@@ -53,6 +53,11 @@ class PathSystem(System):
         """Threads that sample, a mini-batch each: the option's, or one for each core."""
         options: SamplingOptions = self.options  # type: ignore[assignment]
         return options.sampling_workers or self.runtime.cores
+
+    @classmethod
+    def is_faithful(cls, options: Options) -> bool:
+        """Return whether the workload's sampler draws the mini-batches, and the system keeps them."""
+        return cls.info.faithful and not dgl_samples(options)
 
     @classmethod
     def loads_everything(cls, options: Options) -> bool:

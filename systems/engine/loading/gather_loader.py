@@ -1,26 +1,24 @@
-"""The base of systems with a table for each mini-batch: sample, extract, transfer, in order.
+"""The base of `mariusgnn`, which fills a table with the rows of each mini-batch, and the tables that `ginex` plans too.
 
-Samplers run in parallel and their mini-batches are put back in order. Features addressed as memory (`in-memory`,
-`pyg+`) are gathered by many threads, one mini-batch at a time; features read from disk (`ali+pg`) are read by several
-extractors, each on its own mini-batch, so that the disk's queue never runs empty between two. Meanwhile the previous
-mini-batch is copied to the device and the one before it is trained.
+Samplers run in parallel and their mini-batches are put back in order. Rows are gathered by many threads, one mini-batch
+at a time. Meanwhile the previous mini-batch is copied to the device and the one before it is trained.
 """
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import torch
 
 from systems.engine.io.topology import device_limit
-from systems.engine.loading.pipeline import Channel
-from systems.engine.loading.sized import LoadingRun, SamplingSystem
+from systems.engine.loading.pipeline import Channel, Pipeline
+from systems.engine.loading.sized import SamplingSystem
 from systems.interface import Batch, MemoryBudget, PlanItem, Runtime, StageClock
-from workloads.accelerator import Accelerator, aligned_host_tensor
+from workloads.accelerator import Accelerator
 from workloads.direct_files import padded
 from workloads.errors import BudgetError
 from workloads.sampling.batch import SampledBatch
@@ -96,21 +94,6 @@ def plan_tables(
     return Tables(rows, dim, dtype, host or 1, fitting)
 
 
-@dataclass(frozen=True)
-class HostTable:
-    """One of a loader's host tables.
-
-    Attributes:
-        rows: [rows, dim], to be filled.
-        whole: the mini-batch's table: `rows` or, on the processor, the tensor [front + …, dim] behind a cache's rows.
-        first: row of `whole` at which `rows` begins.
-    """
-
-    rows: torch.Tensor
-    whole: torch.Tensor
-    first: int
-
-
 def copied(batch: Batch, free: Channel[torch.Tensor], accelerator: Accelerator, clock: StageClock) -> Batch:
     """Copy a mini-batch's rows to the next free table of the device, and release those on the host."""
     _, table = free.get()
@@ -123,16 +106,10 @@ def copied(batch: Batch, free: Channel[torch.Tensor], accelerator: Accelerator, 
 
 
 class GatherSystem(SamplingSystem):
-    """System that fills a table with the rows of each mini-batch.
+    """System that fills a table with the rows of each mini-batch; `systems/parts` replaces it."""
 
-    Attributes:
-        _front_rows: [front, dim], rows in front of the host tables, on the processor part of every mini-batch's table.
-    """
-
-    _host: Sequence[HostTable] = ()
+    _host: Sequence[torch.Tensor] = ()
     _device: Sequence[torch.Tensor] = ()
-    _front_rows = torch.empty(0)
-    _features: npt.NDArray[Any] | None = None  # rows in memory or in a map
     _rows = 0
 
     @property
@@ -140,66 +117,35 @@ class GatherSystem(SamplingSystem):
         tables: Tables = self._sizes.tables
         return tables
 
-    @property
-    def _extractors(self) -> int:
-        """Mini-batches extracted in parallel."""
-        return 1
-
     def _begin(self) -> None:
         self._rows = 0
 
+    @abstractmethod
     def _gather(self, nodes: Ids, out: npt.NDArray[np.generic]) -> None:
-        """Copy rows `nodes` (int64 [n]) to `out` [n, dim], for `_fill`."""
-        raise NotImplementedError
+        """Copy rows `nodes` (int64 [n]) to `out` [n, dim]."""
 
-    def _fill(self, sampled: SampledBatch, table: HostTable) -> torch.Tensor | None:
-        """Fill a table with at most `num_nodes` rows of a mini-batch, by up to `_extractors` threads at a time.
-
-        Returns:
-            the node alias list, int64 [n] into `table.whole`; None: the order of the nodes.
-        """
-        self._gather(sampled.nodes, table.rows.numpy()[: sampled.num_nodes])
-        return None
-
-    def _allocate(self, front: int = 0) -> None:
-        """Allocate the tables, and `front` rows in front of the host's."""
+    def _allocate(self) -> None:
+        """Allocate the tables."""
         if self.runtime.stages == "sample":
             return
-        tables, accelerator, dtype = self._tables, self.runtime.accelerator, torch_dtype(self._tables.dtype)
-        row = tables.dim * tables.dtype.itemsize
-
-        def allocate(rows: int) -> torch.Tensor:
-            return accelerator.host_buffer(rows * row).view(dtype).view(rows, tables.dim)
-
-        if not front or tables.device:
-            alone = [allocate(tables.rows) for _ in range(tables.host)]
-            self._host = [HostTable(one, one, 0) for one in alone]
-            # A cache that only the processor copies from need not be pinned.
-            self._front_rows = aligned_host_tensor(front * row).view(dtype).view(front, tables.dim)
-        else:
-            whole = allocate(front + tables.host * tables.rows)
-            firsts = [front + number * tables.rows for number in range(tables.host)]
-            self._host = [HostTable(whole[first : first + tables.rows], whole, first) for first in firsts]
-            self._front_rows = whole[:front]
+        tables, accelerator = self._tables, self.runtime.accelerator
+        dtype = torch_dtype(tables.dtype)
+        memory = [accelerator.host_buffer(tables.nbytes) for _ in range(tables.host)]
+        self._host = [one.view(dtype).view(tables.rows, tables.dim) for one in memory]
         self._device = [accelerator.allocate(tables.rows, tables.dim, dtype) for _ in range(tables.device)]
 
-    def _load(self, run: LoadingRun, sampled: Channel[SampledBatch]) -> Channel[Batch]:
-        pipe, free = run.pipe, run.pipe.filled(self._host)
-        extracted: Channel[Batch] = pipe.channel(self._extractors, ordered=True)
-        # Tables are taken in the order of the mini-batches: otherwise later mini-batches, which wait for the training
-        # of an earlier one, might take the last table.
-        turnstile = pipe.turnstile()
+    def _load(self, pipe: Pipeline, sampled: Channel[SampledBatch]) -> Channel[Batch]:
+        free = pipe.filled(self._host)
+        extracted: Channel[Batch] = pipe.channel(1, ordered=True)
 
         def extract(number: int, structure: SampledBatch) -> Batch:
             check_size(structure, self._tables.rows)
-            turnstile.enter(number)
             _, table = free.get()
-            turnstile.leave()
             with self.clock.stage("extract", structure.index):
-                rows = self._fill(structure, table)
-            return Batch(structure, table.whole, rows, on_release=lambda: free.give_back(table))
+                self._gather(structure.nodes, table.numpy()[: structure.num_nodes])
+            return Batch(structure, table, on_release=lambda: free.give_back(table))
 
-        pipe.stage("extract", self._extractors, extract, sampled, extracted)
+        pipe.stage("extract", 1, extract, sampled, extracted)
         if not self._device:
             return extracted
         ready: Channel[Batch] = pipe.channel(1)
@@ -208,11 +154,10 @@ class GatherSystem(SamplingSystem):
         return ready
 
     def close(self) -> None:
-        """End the threads, free the tables and drop the rows."""
+        """End the threads and free the tables."""
         super().close()
         for table in self._device:
             self.runtime.accelerator.free(table)
         for staging in self._host:
-            self.runtime.accelerator.free_host(staging.whole)
+            self.runtime.accelerator.free_host(staging)
         self._device = self._host = ()
-        self._front_rows, self._features = torch.empty(0), None

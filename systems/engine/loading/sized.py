@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -25,21 +24,6 @@ class SamplingOptions(Options):
 
     prefetch: int = auto(2, most=64, description="sampled mini-batches that may wait for each sampler")
     sampling_workers: int = auto(most=256, description="threads that sample")
-
-
-@dataclass(frozen=True)
-class LoadingRun:
-    """Some of an epoch's mini-batches that are being loaded.
-
-    Attributes:
-        start: number of the first mini-batch.
-        seeds: seed nodes of each.
-    """
-
-    epoch: int
-    start: int
-    seeds: Sequence[Ids]
-    pipe: Pipeline
 
 
 class Sizes:
@@ -144,34 +128,26 @@ class SamplingSystem(SizedSystem):
         """Reset the counts for another epoch."""
 
     def _epoch(self, k: int, seeds: Sequence[Ids]) -> Iterator[Batch]:
-        return self._run(k, 0, seeds)
-
-    def _run(self, k: int, start: int, seeds: Sequence[Ids]) -> Iterator[Batch]:
-        """Yield the mini-batches of epoch `k` from number `start` on, with these seed nodes."""
+        """Yield the mini-batches of epoch `k` with these seed nodes."""
         with Pipeline(self.info.name) as pipe:
             self._pipeline = pipe
 
-            def sample(number: int, nodes: Ids) -> SampledBatch:
-                draw, index = self._draw, start + number
+            def sample(index: int, nodes: Ids) -> SampledBatch:
+                draw = self._draw
                 assert draw is not None
                 with self.clock.stage("sample", index):
                     return self._sample(lambda: draw(k, index, nodes))
 
             sampled: Channel[SampledBatch] = pipe.channel(self._waiting, ordered=True)
-            pipe.stage("sample", self._workers, sample, () if self._loading_samples else seeds, sampled)
+            pipe.stage("sample", self._workers, sample, seeds, sampled)
             if self.runtime.stages == "sample":
                 for structure in pipe.results(sampled):
                     yield Batch(structure, None)
             else:
-                yield from pipe.results(self._load(LoadingRun(k, start, seeds, pipe), sampled))
-
-    @property
-    def _loading_samples(self) -> bool:
-        """Whether `_load` samples too, instead of the sampling threads."""
-        return False
+                yield from pipe.results(self._load(pipe, sampled))
 
     @abstractmethod
-    def _load(self, run: LoadingRun, sampled: Channel[SampledBatch]) -> Channel[Batch]:
+    def _load(self, pipe: Pipeline, sampled: Channel[SampledBatch]) -> Channel[Batch]:
         """Start the threads that load the rows of sampled mini-batches."""
 
     def close(self) -> None:

@@ -9,7 +9,7 @@ import numpy as np
 import torch
 
 from systems.engine.io.arrays import gather
-from systems.engine.loading.gather_loader import BETWEEN, HostTable, torch_dtype
+from systems.engine.loading.gather_loader import BETWEEN, torch_dtype
 from systems.engine.loading.pipeline import Channel, Pipeline
 from systems.interface import Batch
 from systems.parts.copy import Copy, Load
@@ -17,6 +17,21 @@ from systems.parts.sizes import Follower, Need
 from workloads.accelerator import aligned_host_tensor
 
 _DEVICE_FIX = "raise device memory, or lower device_buffers, batch size or fan-out"
+
+
+@dataclass(frozen=True)
+class HostTable:
+    """One of a loader's host tables.
+
+    Attributes:
+        rows: [rows, dim], to be filled.
+        whole: the mini-batch's table: `rows` or, on the processor, the tensor [front + …, dim] behind a cache's rows.
+        first: row of `whole` at which `rows` begins.
+    """
+
+    rows: torch.Tensor
+    whole: torch.Tensor
+    first: int
 
 
 @dataclass(eq=False)
