@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from pathlib import Path
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 import outcore
-from systems.interface import MemoryBudget
+from systems.interface import DiskProfile, MemoryBudget, Runtime, StageClock
 from systems.parts.sizes import Follower, Need, divide
 from tests.systems.support_systems import reference, run, workload_of
 from workloads.accelerators.make import make_accelerator
@@ -17,7 +20,7 @@ from workloads.errors import BudgetError, InputError
 PAGE = 4096
 
 
-def sizes_of(needs: list[Need | Follower], host: int | None, device: int | None = None) -> dict[str, int]:
+def sizes_of(needs: Sequence[Need | Follower], host: int | None, device: int | None = None) -> dict[str, int]:
     plan = divide("mine", needs, MemoryBudget(host, device), "raise memory").plan
     return {item.name: item.bytes for item in plan.items}
 
@@ -43,7 +46,7 @@ def test_device_tables_take_whole_pages() -> None:
 
 
 def test_a_follower_sees_the_sizes_before_it_and_may_cut_a_need() -> None:
-    needs = [
+    needs: list[Need | Follower] = [
         Need("cache", 0, best=1000),
         Follower("map", lambda sizes: 4 if sizes.granted["cache"] else 0),
         Follower("preparation", lambda sizes: max(0, 150 - sizes.granted["cache"]), cuts="cache"),
@@ -110,17 +113,12 @@ class TwoCaches(Direct):
         return outcore.Path(sample=path.sample, rows=path.rows, copy=path.copy, tiers=caches)
 
 
-def made(kind: type[outcore.System], graph: Dataset, tmp_path: object) -> outcore.System:
-    from pathlib import Path
-
-    from systems.interface import DiskProfile, Runtime, StageClock
-
-    folder = Path(str(tmp_path))
+def made(kind: type[outcore.System], graph: Dataset, folder: Path) -> outcore.System:
     runtime = Runtime(make_accelerator("cpu"), DiskProfile(), folder / "artefacts", folder / "scratch", 2)
     return kind(workload_of(graph), runtime, MemoryBudget(None), kind.info.options(), StageClock())
 
 
-def test_a_system_of_parts_is_a_path_alone(tiny_dataset: Dataset, tmp_path: object) -> None:
+def test_a_system_of_parts_is_a_path_alone(tiny_dataset: Dataset, tmp_path: Path) -> None:
     system = made(Direct, tiny_dataset, tmp_path)
     with pytest.raises(RuntimeError, match="prepare"):
         system.epoch(0)
@@ -135,6 +133,6 @@ def test_a_system_of_parts_is_a_path_alone(tiny_dataset: Dataset, tmp_path: obje
     assert system.counters() == outcore.Counters()
 
 
-def test_more_than_one_cache_is_refused(tiny_dataset: Dataset, tmp_path: object) -> None:
+def test_more_than_one_cache_is_refused(tiny_dataset: Dataset, tmp_path: Path) -> None:
     with pytest.raises(InputError, match="2 caches"):
         made(TwoCaches, tiny_dataset, tmp_path).plan()
