@@ -37,8 +37,8 @@ class Path:
         return self.tiers[0] if self.tiers else None
 
     def parts(self, *, sampling_only: bool = False) -> list[Part]:
-        """List the parts, and inside them theirs, each once and in the order of the plan."""
-        outer = [self.sample] if sampling_only else [self.sample, self.rows, self.copy, *self.tiers]
+        """List the parts, and inside them theirs, each once and in the order of preparation: rows are ranked first."""
+        outer = [self.sample] if sampling_only else [self.sample, *self.tiers, self.rows, self.copy]
         return list(dict.fromkeys(part for one in outer for part in _inside(one)))
 
     def join(self, site: Site) -> None:
