@@ -20,9 +20,10 @@ from systems.engine.io.row_reads import ReaderPool
 from systems.engine.io.tally import Tally
 from systems.engine.loading.gather_loader import check_size, copied, torch_dtype
 from systems.engine.loading.pipeline import Channel, Pipeline, TableRing
-from systems.ginex.planner import LOADED, GinexSizes
+from systems.ginex.sizes import LOADED, GinexSizes
 from systems.ginex.superbatch import Piece, Policy, Superbatch
 from systems.interface import Batch, StageClock
+from workloads.accelerator import Accelerator
 from workloads.direct_files import padded
 from workloads.sampling.batch import SampledBatch
 from workloads.workload import Workload
@@ -59,10 +60,13 @@ class MainLoop:
     """Main loop of all superbatches; holds the cache, the batch inputs and the device's tables.
 
     Attributes:
+        name: name of the system, for errors.
         threads: threads that copy rows between cache and batch inputs.
     """
 
+    name: str
     sizes: GinexSizes
+    accelerator: Accelerator
     clock: StageClock
     readers: ReaderPool[RowReader]
     cache: FeatureCache
@@ -70,8 +74,8 @@ class MainLoop:
     threads: int
 
     def __post_init__(self) -> None:
-        self.name, self.accelerator, self.tables = self.sizes.name, self.sizes.runtime.accelerator, self.sizes.tables
-        tables, rows, dtype = self.tables, self.sizes.input_rows, torch_dtype(self.tables.dtype)
+        self.tables = tables = self.sizes.tables
+        rows, dtype = self.sizes.input_rows, torch_dtype(tables.dtype)
         memory = self.accelerator.host_buffer(rows * tables.dim * tables.dtype.itemsize)
         self._inputs = memory.view(dtype).view(rows, tables.dim)
         self._device = [self.accelerator.allocate(tables.rows, tables.dim, dtype) for _ in range(tables.device)]

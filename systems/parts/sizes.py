@@ -32,6 +32,7 @@ class Need:
         share: bytes that the buffer may take of those left once every part has its least; None left: unlimited.
         align: multiple to which the planned bytes are rounded up.
         fix: remedy if the buffer does not fit; empty: the system's.
+        phase: phase of an epoch that holds the buffer; empty: all. Buffers of different phases share their memory.
     """
 
     name: str
@@ -43,6 +44,7 @@ class Need:
     share: Callable[[int], int] = all_of
     align: int = 1
     fix: str = ""
+    phase: str = ""
 
     @property
     def grows(self) -> bool:
@@ -57,12 +59,14 @@ class Follower:
     Attributes:
         bytes: returns the size, given those of all needs and of the followers before this one.
         cuts: name of a need that gives way where the follower does not fit; empty: none.
+        phase: as for `Need`.
     """
 
     name: str
     bytes: Callable[[Sizes], int]
     tier: Tier = "host"
     cuts: str = ""
+    phase: str = ""
 
 
 @dataclass(frozen=True)
@@ -70,7 +74,8 @@ class Sizes:
     """A divided budget.
 
     Attributes:
-        plan: all buffers: those of one size, those that grow, and the followers, each in the order of the needs.
+        plan: all buffers, or those of the phase that takes most host memory: first those of one size, then those that
+            grow, then the followers, each in the order of the needs.
         granted: bytes of each need, before they were rounded up.
     """
 
@@ -99,15 +104,39 @@ def divide(system: str, needs: Sequence[Need | Follower], budget: MemoryBudget, 
     granted = {need.name: need.bytes for need in own}
     for need in own:
         if need.grows:
-            granted[need.name] += _growth(need, _left(own, granted, budget, need.tier))
+            granted[need.name] += _growth(need, _left(need, own, granted, budget))
     sizes = {need.name: _planned(need, granted) for need in own}
-    _require(system, needs, _plan(needs, sizes), budget, fix)
+    _require(system, needs, sizes, budget, fix)
     for follower in needs:
         if isinstance(follower, Follower):
             _follow(follower, needs, sizes, granted, budget)
-    plan = _plan(needs, sizes)
-    _require(system, needs, plan, budget, fix)
-    return Sizes(plan, granted)
+    plans = _require(system, needs, sizes, budget, fix)
+    return Sizes(max(plans, key=_host_bytes), granted)
+
+
+def left_of(budget: MemoryBudget, needs: Sequence[Need], phase: str = "") -> int | None:
+    """Return the bytes of the host budget beside the least sizes of these needs, below 0 if they do not fit.
+
+    Args:
+        phase: leave out the buffers of other phases.
+
+    Returns:
+        None: the budget is unlimited.
+    """
+    if budget.host is None:
+        return None
+    taken = [need.bytes for need in needs if need.tier == "host" and need.phase in ("", phase)]
+    return budget.host - sum(taken)
+
+
+def _host_bytes(plan: Plan) -> int:
+    return plan.total("host")
+
+
+def _phases(needs: Sequence[Need | Follower]) -> list[str]:
+    """List the phases of these needs; one without a name where all buffers are held throughout."""
+    names = dict.fromkeys(need.phase for need in needs if need.phase)
+    return list(names) or [""]
 
 
 def _rank(need: Need | Follower) -> int:
@@ -133,13 +162,17 @@ def _cost(nbytes: int, tier: Tier) -> int:
     return padded(nbytes) if tier == "device" else nbytes
 
 
-def _left(needs: Sequence[Need], granted: dict[str, int], budget: MemoryBudget, tier: Tier) -> int | None:
-    """Return the bytes of a tier that no need has yet; None: unlimited."""
-    limit = limit_of(budget, tier)
+def _left(need: Need, needs: Sequence[Need], granted: dict[str, int], budget: MemoryBudget) -> int | None:
+    """Return the bytes of a need's tier that no need has yet in any phase that holds it; None: unlimited."""
+    limit = limit_of(budget, need.tier)
     if limit is None:
         return None
-    taken = [_cost(granted[need.name], tier) for need in needs if need.tier == tier]
-    return limit - sum(taken)
+    same_tier = [other for other in needs if other.tier == need.tier]
+    taken = []
+    for phase in [need.phase] if need.phase else _phases(needs):
+        costs = [_cost(granted[other.name], need.tier) for other in _held(same_tier, phase)]
+        taken.append(sum(costs))
+    return limit - max(taken)
 
 
 def _growth(need: Need, left: int | None) -> int:
@@ -168,13 +201,29 @@ def _follow(
     sizes[follower.name] = follower.bytes(Sizes(_plan(needs, sizes), granted))
     limit = limit_of(budget, follower.tier)
     if follower.cuts and limit is not None:
-        excess = _plan(needs, sizes).total(follower.tier) - limit
+        beside = _plan(_held(needs, follower.phase), sizes)
+        excess = beside.total(follower.tier) - limit
         kept = max(0, granted[follower.cuts] - max(0, excess))
         granted[follower.cuts] = kept
         sizes[follower.cuts] = kept
 
 
-def _require(system: str, needs: Sequence[Need | Follower], plan: Plan, budget: MemoryBudget, fix: str) -> None:
+def _held(needs: Sequence[Need | Follower], phase: str) -> list[Need | Follower]:
+    """List the buffers that a phase holds."""
+    return [need for need in needs if need.phase in ("", phase)]
+
+
+def _require(
+    system: str, needs: Sequence[Need | Follower], sizes: dict[str, int], budget: MemoryBudget, fix: str
+) -> list[Plan]:
+    """Return the plan of each phase. Raises BudgetError where one does not fit."""
+    plans = [_plan(_held(needs, phase), sizes) for phase in _phases(needs)]
+    for plan in plans:
+        _require_phase(system, needs, plan, budget, fix)
+    return plans
+
+
+def _require_phase(system: str, needs: Sequence[Need | Follower], plan: Plan, budget: MemoryBudget, fix: str) -> None:
     """Refuse a plan with a buffer that does not fit beside those before it. Raises BudgetError."""
     by_name = {need.name: need for need in needs}
     left = {tier: limit_of(budget, tier) for tier in ("host", "device", "disk")}

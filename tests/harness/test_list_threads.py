@@ -10,7 +10,8 @@ import pytest
 from harness.run.orchestrator import execute
 from harness.run.series import Series
 from systems.engine.io.topology import list_threads_bytes
-from systems.ginex.planner import GinexOptions, GinexSizes
+from systems.ginex.options import GinexOptions
+from systems.ginex.sizes import size_buffers
 from systems.interface import MemoryBudget, StagesWanted
 from tests.harness.cap_tools import MIB, needs_cap, on_disk
 from tests.harness.run_tools import config, share_cache
@@ -42,7 +43,7 @@ def test_ginex_takes_eight_where_they_are_an_eighth_of_memory_at_most(tiny_datas
     def planned(host: int | None) -> int:
         with running("ginex", workload, budget=MemoryBudget(host), prepare=False, cores=2) as one:
             assert isinstance(one.options, GinexOptions)
-            return GinexSizes(one).list_threads
+            return size_buffers(one, one.options).list_threads
 
     assert planned(None) == planned(256 * MIB) == 8
     assert planned(4 * MIB) == 1

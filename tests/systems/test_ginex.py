@@ -13,7 +13,8 @@ import numpy as np
 import pytest
 
 from systems.ginex.loop import FeatureCache
-from systems.ginex.planner import GinexOptions, GinexSizes, runtime_batch_bytes
+from systems.ginex.options import GinexOptions
+from systems.ginex.sizes import runtime_batch_bytes, size_buffers
 from systems.interface import Counters, MemoryBudget, System
 from tests.support import make_tiny
 from tests.systems.policy_models import belady_misses
@@ -215,7 +216,8 @@ def test_the_plan_counts_rows_that_stay_beside_sampling(tmp_path: Path) -> None:
     for budget in range(12 << 20, 40 << 20, 4 << 20):
         with running("ginex", workload_of(dataset), prepare=False, budget=MemoryBudget(budget)) as system:
             assert system.plan().total("host") <= budget
-            sizes = GinexSizes(system)
+            assert isinstance(system.options, GinexOptions)
+            sizes = size_buffers(system, system.options)
             kept.append(sizes.kept)
             assert sizes.kept <= sizes.capacity
     assert kept == sorted(kept) and 0 < kept[0] < kept[-1]

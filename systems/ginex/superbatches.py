@@ -22,13 +22,13 @@ from systems.engine.io.row_reads import ReaderPool, feature_reader
 from systems.engine.io.tally import Tally
 from systems.engine.io.topology import DatasetFiles, mapped_sampler
 from systems.engine.loading.pipeline import Channel, Pipeline
-from systems.engine.loading.sized import SizedSystem
 from systems.engine.store.artefacts import Prepared
 from systems.forecast import sequential
 from systems.ginex.loop import FeatureCache, MainLoop
-from systems.ginex.planner import GinexOptions, GinexSizes, runtime_batch_bytes
+from systems.ginex.options import GinexOptions
+from systems.ginex.sizes import GinexSizes, runtime_batch_bytes, size_buffers
 from systems.ginex.superbatch import Belady, Policy, Static, Superbatch, superbatch_misses
-from systems.interface import Batch, Counters, Facts, Forecast, SystemInfo, Trace
+from systems.interface import Batch, Counters, Facts, Forecast, System, Trace
 from workloads.sampling.batch import SampledBatch
 from workloads.sampling.bounds import batch_bounds
 from workloads.sampling.make import make_seed_plan
@@ -37,56 +37,69 @@ from workloads.sampling.neighbor import NeighborSampler
 Seeds = npt.NDArray[np.int64]
 
 
-class Ginex(SizedSystem):
-    """Ginex of Park et al., VLDB 2022."""
+class Superbatches:
+    """All superbatches of a run: their sampling and planning, and the main loop over them.
 
-    info = SystemInfo(
-        name="ginex",
-        paper="ginex",
-        summary="superbatches sampled ahead, then a provably optimal feature cache",
-        options=GinexOptions,
-    )
-    options: GinexOptions
+    Args:
+        system: the system, of which name, workload, runtime, budget and clock are used.
+        options: its options.
+    """
 
-    _current: Superbatch | None = None
-    _following: Superbatch | None = None
-    _follows: int | None = None  # mini-batch that cache and superbatches are ready for, counted over epochs
-    _turn = 0
-    _loop: MainLoop | None = None
-    _readers: ReaderPool[RowReader] | None = None
-    _pipeline: Pipeline | None = None
-    _neighbours: Prepared | None = None
-    _indptr: npt.NDArray[np.int64] | None = None
-    _files: Tally  # of the runtime files
-    _tally: Tally | None = None
-    _mode = "not prepared"
+    def __init__(self, system: System, options: GinexOptions) -> None:
+        self.name, self.workload, self.runtime = system.info.name, system.workload, system.runtime
+        self.clock, self.options = system.clock, options
+        self._system = system
+        self._current: Superbatch | None = None
+        self._following: Superbatch | None = None
+        #: Mini-batch that cache and superbatches are ready for, counted over epochs.
+        self._follows: int | None = None
+        self._turn = 0
+        self._loop: MainLoop | None = None
+        self._readers: ReaderPool[RowReader] | None = None
+        self._pipeline: Pipeline | None = None
+        self._neighbours: Prepared | None = None
+        self._indptr: Seeds | None = None
+        self._files = Tally()  # of the runtime files
+        self._tally: Tally | None = None
+        self._mode = "not prepared"
 
     @cached_property
-    def _sizes(self) -> GinexSizes:
-        return GinexSizes(self)
+    def sizes(self) -> GinexSizes:
+        """Sizes of all buffers. Raises BudgetError where one does not fit."""
+        return size_buffers(self._system, self.options)
+
+    def chosen(self) -> dict[str, int | str]:
+        """Return the sizes of superbatch and caches, and the threads."""
+        return self.sizes.chosen(self.workload.dataset.row_bytes)
 
     def prepare(self) -> None:
         """Load `indptr`, make or find the neighbour cache, allocate batch inputs and open the readers."""
-        sizes, options = self._sizes, self.options
-        self._topology = DatasetFiles(self.workload, ["indices", "labels"])
+        sizes, workload = self.sizes, self.workload
+        self._topology = DatasetFiles(workload, ["indices", "labels"])
         self._topology.check()
-        self._indptr = self.workload.dataset.load("indptr")
+        self._indptr = workload.dataset.load("indptr")
         if sizes.neighbours.nodes:
-            self._neighbours = neighbour_cache.build(
-                self.workload, self.runtime.artefacts, sizes.neighbours, indptr=self._indptr
-            )
+            artefacts = self.runtime.artefacts
+            self._neighbours = neighbour_cache.build(workload, artefacts, sizes.neighbours, indptr=self._indptr)
         self.runtime.scratch.mkdir(parents=True, exist_ok=True)
         self._files = Tally()
-        self._seeds = lru_cache(maxsize=1)(make_seed_plan(self.workload).batches)
+        self._seeds = lru_cache(maxsize=1)(make_seed_plan(workload).batches)
         if self.runtime.stages == "sample":
             return
-        workload, policy = self.workload, Static if options.policy == "static" else Belady
-        chosen = policy(workload, sizes.capacity, sizes.kept, options.prefill)
-        self._readers = ReaderPool(lambda: feature_reader(workload, options), sizes.readers)
+        policy = Static if self.options.policy == "static" else Belady
+        chosen = policy(workload, sizes.capacity, sizes.kept, self.options.prefill)
+        self._readers = ReaderPool(lambda: feature_reader(workload, self.options), sizes.readers)
         self._mode = self._readers.mode
         cache = FeatureCache(workload, sizes.capacity, sizes.kept)
-        threads = options.gather_threads or self.runtime.cores
-        self._loop = MainLoop(sizes, self.clock, self._readers, cache, chosen, threads)
+        threads = self.options.gather_threads or self.runtime.cores
+        self._loop = MainLoop(
+            self.name, sizes, self.runtime.accelerator, self.clock, self._readers, cache, chosen, threads
+        )
+
+    @property
+    def _per_epoch(self) -> int:
+        """Mini-batches of an epoch."""
+        return batch_bounds(self.workload).num_batches
 
     def epoch(self, k: int) -> Iterator[Batch]:
         """Return the mini-batches of epoch `k` in the seed plan's order.
@@ -100,10 +113,10 @@ class Ginex(SizedSystem):
         return self._run(k, self._tally)
 
     def _run(self, epoch: int, tally: Tally) -> Iterator[Batch]:
-        batches = self._sizes.num_batches
+        batches = self._per_epoch
         at, end = epoch * batches, (epoch + 1) * batches
         # Superbatches end with their epoch, so that epochs do equal work, except those asked to be longer.
-        last = max(end, self.runtime.epochs * batches) if self._sizes.superbatch > batches else end
+        last = max(end, self.runtime.epochs * batches) if self.sizes.superbatch > batches else end
         if self._follows != at:
             self._drop()
         self._turn += 1
@@ -144,8 +157,8 @@ class Ginex(SizedSystem):
         return current
 
     def _superbatch(self, start: int, last: int) -> Superbatch:
-        stop = min(start + self._sizes.superbatch, last)
-        return Superbatch(self.runtime.scratch, start, stop, self._sizes.num_batches, self._files)
+        stop = min(start + self.sizes.superbatch, last)
+        return Superbatch(self.runtime.scratch, start, stop, self._per_epoch, self._files)
 
     def _shrink(self) -> None:
         """Free the cache's memory for sampling and planning, but for the rows that stay."""
@@ -186,7 +199,7 @@ class Ginex(SizedSystem):
         sampler = self._sampler()
         most = runtime_batch_bytes(self.workload, batch_bounds(self.workload))
         writer = superbatch.begin_sampling(len(superbatch) * most)
-        workers = self._sizes.samplers
+        workers = self.sizes.samplers
         sampled: Channel[SampledBatch] = pipe.channel(workers, ordered=True)
         written: Channel[None] = pipe.channel(len(superbatch))
 
@@ -211,7 +224,7 @@ class Ginex(SizedSystem):
         self._topology.check()
         built = self._neighbours
         cached = neighbour_cache.load(self.workload.dataset, built) if built is not None else None
-        return mapped_sampler(self.workload, indptr=self._indptr, cached=cached, threads=self._sizes.list_threads)
+        return mapped_sampler(self.workload, indptr=self._indptr, cached=cached, threads=self.sizes.list_threads)
 
     def _train(self, superbatch: Superbatch, count: int, tally: Tally) -> Iterator[Batch]:
         if self._loop is None:
@@ -223,7 +236,7 @@ class Ginex(SizedSystem):
             yield from self._loop.run(pipe, superbatch, count, tally)
 
     def _pipe(self, stage: str) -> Pipeline:
-        self._pipeline = Pipeline(f"{self.info.name}-{stage}")
+        self._pipeline = Pipeline(f"{self.name}-{stage}")
         return self._pipeline
 
     def counters(self) -> Counters:
@@ -235,7 +248,7 @@ class Ginex(SizedSystem):
         observed = tally.observed(*done, "cache_updates", "evictions", "neighbour_lists", "neighbour_cache_hits")
         moved = {f"runtime_bytes_{way}": float(files[way]) for way in ("written", "read")}
         found = tally.counters(
-            self.options.io_depth * self._sizes.readers,
+            self.options.io_depth * self.sizes.readers,
             files.reads(),
             rows=tally["rows"],
             hits={"host": tally["hits"]},
@@ -252,9 +265,14 @@ class Ginex(SizedSystem):
         """Return the neighbour cache's files."""
         return self._neighbours.files if self._neighbours is not None else []
 
-    def forecast(self, trace: Trace, host_bytes: int) -> Forecast:
-        """Forecast the misses of Belady's rule over superbatches, or of the static cache, and the runtime files."""
-        sizes, plan = self._sizes, self.plan()
+    def forecast(self, trace: Trace, host_bytes: int, unplanned_bytes: int) -> Forecast:
+        """Forecast the misses of Belady's rule over superbatches, or of the static cache, and the runtime files.
+
+        Args:
+            host_bytes: bytes of all host memory for data.
+            unplanned_bytes: bytes of the host budget that no buffer takes.
+        """
+        sizes, plan = self.sizes, self.sizes.plan
         if self.options.policy == "static":
             missed, how = trace.missed(trace.hottest(sizes.capacity)), "static"
         else:
@@ -267,7 +285,7 @@ class Ginex(SizedSystem):
         graph = 2 * trace.graph_bytes * trace.sampled  # written by sampling, read back by the loop
         reads = trace.read_of(missed, self.runtime.disk.logical_block_bytes) | sequential(graph)
         why = f"caches {trace.hit_rate(missed)} of the accesses ({how})"
-        return trace.with_sampling(reads, max(own, self.unplanned_bytes() + loop), why, trace.accesses)
+        return trace.with_sampling(reads, max(own, unplanned_bytes + loop), why, trace.accesses)
 
     def facts(self) -> Facts:
         """Return the read mode, the reading stages, and whether the neighbour cache was found."""
@@ -276,9 +294,8 @@ class Ginex(SizedSystem):
 
     def notes(self) -> dict[str, str]:
         """Return the read mode and the sizes of superbatch and caches."""
-        sizes = self._sizes
+        sizes = self.sizes
         found = {
-            **super().notes(),
             "superbatch": f"{sizes.superbatch} mini-batches",
             "feature_cache": f"{sizes.capacity} rows, {self.options.policy}",
             "kept_rows": f"{sizes.kept} stay cached while the next superbatch is sampled",
@@ -292,7 +309,14 @@ class Ginex(SizedSystem):
 
     def close(self) -> None:
         """End the threads, close the files and free the buffers."""
-        self._close("_pipeline")
+        pipeline, self._pipeline = self._pipeline, None
+        if pipeline is not None:
+            pipeline.close()
         self._drop()
-        self._close("_readers", "_loop")
+        readers, self._readers = self._readers, None
+        if readers is not None:
+            readers.close()
+        loop, self._loop = self._loop, None
+        if loop is not None:
+            loop.close()
         self._indptr = None
