@@ -2,6 +2,11 @@
 
 Sampling reads `indices` through the page cache. Extraction reads features with direct I/O into a feature buffer shared
 by all mini-batches: a buffered row is not read again, and an extractor waits for a row that another one is reading.
+
+It is no `PathSystem`: the loop of a path keeps mini-batches in order, gives each memory of its own and reads its misses
+before it copies them, while GNNDrive trains in the order in which extraction finishes, keeps rows in slots that
+mini-batches of all ranks share and wait for, and copies rows to the device while others are read. Buffers are sized by
+`systems/parts/sizes.py` as others are.
 """
 
 from __future__ import annotations
@@ -9,7 +14,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from functools import cached_property
+from functools import cached_property, partial
 from typing import TypeVar
 
 import numpy as np
@@ -22,11 +27,11 @@ from systems.engine.io.tally import Tally
 from systems.engine.io.topology import DatasetFiles, loaded, mapped_sampler
 from systems.engine.loading.gather_loader import torch_dtype
 from systems.engine.loading.pipeline import Channel, Pipeline, Stopped
-from systems.engine.loading.sized import SizedSystem
 from systems.gnndrive.buffers import Acquired, BufferClosed, FeatureBuffer, SharedStaging
 from systems.gnndrive.extractor import CachedExtractor, Extractor, HostExtractor, SharedStagedExtractor, StagedExtractor
-from systems.gnndrive.planner import GnnDriveOptions, GnnDriveSizes
-from systems.interface import Batch, Counters, Facts, Forecast, SystemInfo, Trace
+from systems.gnndrive.options import GnnDriveOptions
+from systems.gnndrive.sizes import GnnDriveSizes, Staging, size_buffers
+from systems.interface import Batch, Counters, Facts, Forecast, Plan, System, SystemInfo, Trace
 from workloads.ranks import PeerLost, RankGroup
 from workloads.sampling.batch import SampledBatch
 from workloads.sampling.make import make_seed_plan
@@ -36,7 +41,7 @@ Slots = npt.NDArray[np.int64]
 Shared = TypeVar("Shared", FeatureBuffer, SharedStaging)
 
 
-class GnnDrive(SizedSystem):
+class GnnDrive(System):
     """GNNDrive, CPU and GPU variants."""
 
     info = SystemInfo(
@@ -63,7 +68,21 @@ class GnnDrive(SizedSystem):
 
     @cached_property
     def _sizes(self) -> GnnDriveSizes:
-        return self.fit(lambda: GnnDriveSizes(self))
+        return self.fit(lambda: size_buffers(self, self.options))
+
+    @property
+    def _on_device(self) -> bool:
+        """Whether the training device has memory of its own."""
+        return self.runtime.accelerator.kind != "cpu"
+
+    def plan(self) -> Plan:
+        """Plan every buffer."""
+        return self._sizes.plan
+
+    def chosen(self) -> dict[str, int | str]:
+        """Return the automatic numbers, and the bytes of the feature buffer."""
+        feature_buffer = self._sizes.slots * self.workload.dataset.row_bytes
+        return {**super().chosen(), "feature_buffer": feature_buffer}
 
     @property
     def _in_order(self) -> bool:
@@ -87,9 +106,9 @@ class GnnDrive(SizedSystem):
             self._table = accelerator.allocate(sizes.slots, dataset.dim, dtype)
             self._buffer = FeatureBuffer(sizes.slots)
         else:
-            self._table, self._buffer = _shared_buffer(group, sizes, dtype)
-        if sizes.portion and group is not None:
-            self._staging = _shared_staging(group, sizes)
+            self._table, self._buffer = _shared_buffer(group, sizes.slots, dataset.dim, dtype)
+        if sizes.staging.portion and group is not None:
+            self._staging = self._shared_staging(group, sizes.staging)
         self._extractors = ReaderPool(self._make_extractor, self.options.extractors)
         self._mode = self._extractors.mode
 
@@ -100,16 +119,28 @@ class GnnDrive(SizedSystem):
             features = self.workload.dataset.memmap("features")
             madvise(features, "random")
             files = DatasetFiles(self.workload, ["features"])
-            staging = self._staging or accelerator.host_buffer(self._sizes.staging_bytes)
+            staging = self._staging or accelerator.host_buffer(self._sizes.staging.extractor_bytes)
             return CachedExtractor(features, files, self._table, staging, accelerator)
         reader = feature_reader(self.workload, options)
-        if not self._sizes.on_device:
+        if not self._on_device:
             return HostExtractor(reader, self._table)
         if self._staging is not None:
             return SharedStagedExtractor(
                 reader, self._table, self._staging, accelerator, share_rows=options.share_staged_rows
             )
-        return StagedExtractor(reader, self._table, accelerator.host_buffer(self._sizes.staging_bytes), accelerator)
+        return StagedExtractor(
+            reader, self._table, accelerator.host_buffer(self._sizes.staging.extractor_bytes), accelerator
+        )
+
+    def _shared_staging(self, group: RankGroup, sizes: Staging) -> SharedStaging:
+        """Allocate the staging buffer of all processes, pinned in each where its device copies from pinned memory."""
+        portion, rows, row = sizes.portion, sizes.segment_rows, self.workload.dataset.row_bytes
+        buffer = torch.from_numpy(group.shared(group.world * portion * rows * row))
+        self.runtime.accelerator.pin(buffer)
+        memory = group.shared(SharedStaging.plan_bytes(group.world, portion, rows))
+        attach = partial(SharedStaging, group.rank, group.world, portion, rows, row)
+        borrow = self.options.borrow_staging
+        return _on_all(group, lambda create: attach(rows=buffer, memory=memory, create=create, borrow=borrow))
 
     def epoch(self, k: int) -> Iterator[Batch]:
         """Return the mini-batches of epoch `k`, as their extraction finishes or in the seed plan's order."""
@@ -172,7 +203,7 @@ class GnnDrive(SizedSystem):
         turnstile = pipe.turnstile() if self._in_order else None
         releasing: Channel[Slots] = pipe.channel(options.extractors + options.training_queue + 1)
         # A token for each mini-batch that this process may hold in a shared feature buffer.
-        held = _mini_batches_held(self._sizes, options.extractors + options.training_queue + 1)
+        held = self._mini_batches_held(options.extractors + options.training_queue + 1)
         places: Channel[None] | None = pipe.filled([None] * held) if self._sizes.sharing > 1 else None
         training: Channel[Batch] = pipe.channel(options.training_queue, ordered=self._in_order)
 
@@ -209,6 +240,21 @@ class GnnDrive(SizedSystem):
         releasing.close()
         pipe.finish()
 
+    def _mini_batches_held(self, under_way: int) -> int:
+        """Return the most mini-batches that a process may hold in a shared feature buffer.
+
+        Ranks train in step, so a rank that filled the buffer with later mini-batches would starve the rank that it
+        waits for. With its own share of the slots each rank always finds free slots.
+
+        Args:
+            under_way: most mini-batches that its queues and extractors can hold.
+        """
+        sizes = self._sizes
+        if sizes.slots >= self.workload.dataset.num_nodes:
+            return under_way  # every row has a slot of its own
+        rows = sizes.sharing * max(1, sizes.max_nodes)
+        return max(1, sizes.slots // rows)
+
     def _load(self, sampled: SampledBatch, got: Acquired, began: float, buffer: FeatureBuffer, tally: Tally) -> None:
         """Load the rows of a mini-batch that has its slots, by Algorithm 1 of the paper."""
         assert self._extractors is not None
@@ -221,7 +267,7 @@ class GnnDrive(SizedSystem):
                 stats, read_at = extractor.load(sampled.nodes[got.load], got.load_slots, sampled.index)
             tally.add(stats)
             self.clock.add("extract", sampled.index, start, read_at)
-            if self._sizes.on_device:
+            if self._on_device:
                 self.clock.add("transfer", sampled.index, read_at, time.monotonic())
             # Only after the bytes are in the table: a thread that finds the row valid reads it.
             buffer.publish(got.load_slots)
@@ -242,7 +288,7 @@ class GnnDrive(SizedSystem):
         counters = tally.counters(
             self.options.io_depth * self.options.extractors,
             rows=tally["rows"],
-            hits={"device" if self._sizes.on_device else "host": tally["rows"] - tally["misses"]},
+            hits={"device" if self._on_device else "host": tally["rows"] - tally["misses"]},
             misses=tally["misses"],
             observed={**waits, "evictions": float(evictions)},
         )
@@ -273,16 +319,26 @@ class GnnDrive(SizedSystem):
         return {
             **super().notes(),
             "feature_buffer": f"{sizes.slots} slots, {batches:.1f} largest mini-batches",
-            "variant": "GPU (staging buffer)" if sizes.on_device else "CPU (reads into the feature buffer)",
+            "variant": "GPU (staging buffer)" if self._on_device else "CPU (reads into the feature buffer)",
             "ranks": f"{self.runtime.world}, {'one feature buffer' if sizes.sharing > 1 else 'a feature buffer each'}"
-            + (", one staging buffer" if sizes.portion else ""),
+            + (", one staging buffer" if sizes.staging.portion else ""),
             "order": "seed plan" if self._in_order else "as extraction finishes",
         }
 
     def close(self) -> None:
         """End the threads, close the files and free the feature buffer."""
-        staging = self._staging
-        self._close("_pipeline", "_buffer", "_staging", "_extractors")
+        pipeline, self._pipeline = self._pipeline, None
+        if pipeline is not None:
+            pipeline.close()
+        buffer, self._buffer = self._buffer, None
+        if buffer is not None:
+            buffer.close()
+        staging, self._staging = self._staging, None
+        if staging is not None:
+            staging.close()
+        extractors, self._extractors = self._extractors, None
+        if extractors is not None:
+            extractors.close()
         if staging is not None:
             self.runtime.accelerator.free_host(staging.rows)
         if self._table is not None:
@@ -291,26 +347,11 @@ class GnnDrive(SizedSystem):
         self._sampler = None
 
 
-def _shared_buffer(group: RankGroup, sizes: GnnDriveSizes, dtype: torch.dtype) -> tuple[torch.Tensor, FeatureBuffer]:
+def _shared_buffer(group: RankGroup, slots: int, dim: int, dtype: torch.dtype) -> tuple[torch.Tensor, FeatureBuffer]:
     """Allocate table and bookkeeping in memory shared by all processes: a row that one reads serves the others too."""
-    slots, dim = sizes.slots, sizes.workload.dataset.dim
     table = torch.from_numpy(group.shared(slots * dim * dtype.itemsize)).view(dtype).view(slots, dim)
     memory = group.shared(FeatureBuffer.plan_bytes(slots))
     return table, _on_all(group, lambda create: FeatureBuffer(slots, memory=memory, create=create))
-
-
-def _shared_staging(group: RankGroup, sizes: GnnDriveSizes) -> SharedStaging:
-    """Allocate the staging buffer of all processes, pinned in each where its device copies from pinned memory."""
-    portion, rows, row, borrow = sizes.portion, sizes.segment_rows, sizes.row, sizes.options.borrow_staging
-    staging = torch.from_numpy(group.shared(group.world * portion * rows * row))
-    sizes.runtime.accelerator.pin(staging)
-    memory = group.shared(SharedStaging.plan_bytes(group.world, portion, rows))
-    return _on_all(
-        group,
-        lambda create: SharedStaging(
-            group.rank, group.world, portion, rows, row, rows=staging, memory=memory, create=create, borrow=borrow
-        ),
-    )
 
 
 def _on_all(group: RankGroup, attach: Callable[[bool], Shared]) -> Shared:
@@ -318,20 +359,6 @@ def _on_all(group: RankGroup, attach: Callable[[bool], Shared]) -> Shared:
     created = attach(True) if group.rank == 0 else None
     group.barrier()
     return created or attach(False)
-
-
-def _mini_batches_held(sizes: GnnDriveSizes, under_way: int) -> int:
-    """Return the most mini-batches that a process may hold in a shared feature buffer.
-
-    Ranks train in step, so a rank that filled the buffer with later mini-batches would starve the rank that it waits
-    for. With its own share of the slots each rank always finds free slots.
-
-    Args:
-        under_way: most mini-batches that its queues and extractors can hold.
-    """
-    if sizes.slots >= sizes.workload.dataset.num_nodes:
-        return under_way  # every row has a slot of its own
-    return max(1, sizes.slots // (sizes.sharing * max(1, sizes.max_nodes)))
 
 
 @contextmanager

@@ -10,7 +10,7 @@ from typing import ClassVar
 from pydantic import Field
 
 from systems.gnndrive.extractor import Extractor
-from systems.gnndrive.planner import GnnDriveOptions
+from systems.gnndrive.options import GnnDriveOptions
 from systems.gnndrive.system import GnnDrive
 from systems.interface import SystemInfo
 

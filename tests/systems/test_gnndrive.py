@@ -13,7 +13,7 @@ import torch
 
 from systems.engine.io.reader import RowReader
 from systems.gnndrive.extractor import StagedExtractor
-from systems.gnndrive.planner import GnnDriveOptions
+from systems.gnndrive.options import GnnDriveOptions
 from systems.gnndrive.system import GnnDrive
 from systems.interface import MemoryBudget
 from tests.support import make_tiny
