@@ -14,8 +14,8 @@ import numpy.typing as npt
 from systems import _native
 from systems.engine.io.memory import aligned_empty
 from systems.engine.io.reader import ReadStats, RowReader
+from systems.mariusgnn.options import REQUEST_BYTES, MariusOptions, depths
 from systems.mariusgnn.partitioned import FEATURES, TOPOLOGY, Layout, runs
-from systems.mariusgnn.planner import REQUEST_BYTES, MariusOptions, MariusSizes, depths
 from workloads.errors import DataIOError
 
 _FEATURE_UNIT = 128 << 20  # bytes of rows read in one call: signals are handled between two calls
@@ -30,6 +30,12 @@ def _open(path: Path, depth: int) -> RowReader:
 class PartitionBuffer:
     """Buffer of `capacity` slots of one partition each, and the graph among the buffered nodes.
 
+    Args:
+        folder: the prepared files.
+        max_edges: most edges among the partitions that may be in memory together.
+        unit_bytes: bytes of the buffer through which lists and edge buckets are read.
+        features: whether rows are buffered.
+
     Attributes:
         features: uint8 [capacity * size, row_bytes], feature rows; row `row_of[v]` is node v's.
         row_of: int32 [num_nodes], row of each node, -1 where the node is not buffered.
@@ -39,24 +45,32 @@ class PartitionBuffer:
     """
 
     def __init__(
-        self, folder: Path, layout: Layout, sizes: MariusSizes, options: MariusOptions, *, features: bool
+        self,
+        folder: Path,
+        layout: Layout,
+        options: MariusOptions,
+        *,
+        capacity: int,
+        max_edges: int,
+        unit_bytes: int,
+        features: bool,
     ) -> None:
         parts = layout.parts
-        self._layout, self._capacity = layout, sizes.capacity
+        self._layout, self._capacity = layout, capacity
         self._request_bytes = options.request_bytes
         rows, lists = depths(options)
         self._topology = _open(folder / TOPOLOGY, lists)
         self._rows = _open(folder / FEATURES, rows) if features else None
         self.mode = self._topology.mode
-        self._slots: list[int] = [-1] * sizes.capacity  # partition in each slot
-        self._nodes = np.empty((sizes.capacity, parts.size), dtype=np.int64)
-        self._unit = aligned_empty(sizes.unit_bytes)
-        self._memory = aligned_empty(sizes.capacity * parts.slot_bytes if features else 0)
+        self._slots: list[int] = [-1] * capacity  # partition in each slot
+        self._nodes = np.empty((capacity, parts.size), dtype=np.int64)
+        self._unit = aligned_empty(unit_bytes)
+        self._memory = aligned_empty(capacity * parts.slot_bytes if features else 0)
         self.features = self._memory.reshape(-1, parts.row_bytes) if features else self._memory.reshape(0, 1)
         self.row_of = np.full(parts.num_nodes, -1, dtype=np.int32)
         self.indptr = np.zeros(parts.num_nodes + 1, dtype=np.int64)
-        self._kept = np.empty(sizes.max_edges, dtype=np.uint8)
-        self._edges = np.empty(sizes.max_edges, dtype=parts.index_dtype)
+        self._kept = np.empty(max_edges, dtype=np.uint8)
+        self._edges = np.empty(max_edges, dtype=parts.index_dtype)
         self.indices: npt.NDArray[Any] = self._edges[:0]
 
     @property

@@ -8,38 +8,28 @@ accuracy (GNNDrive, Sections 2 and 5.4; DiskGNN, Section 7).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from bisect import bisect_right
 from functools import cached_property
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from systems.engine.io.arrays import gather
-from systems.engine.io.memory import give_back_free_memory
-from systems.engine.io.reader import ReadStats
-from systems.engine.io.tally import counters_of
-from systems.engine.io.topology import DatasetFiles
-from systems.engine.loading.gather_loader import GatherSystem
-from systems.engine.loading.sized import Ids
 from systems.engine.store import artefacts
-from systems.interface import Batch, Counters, Facts, SystemInfo
-from systems.mariusgnn.buffer import PartitionBuffer
-from systems.mariusgnn.partition_writer import write_partitions
+from systems.interface import SystemInfo
+from systems.mariusgnn.options import NAME, MariusOptions
 from systems.mariusgnn.partitioned import COUNTS, Layout, Partitions, count_buckets
-from systems.mariusgnn.planner import HELD_BYTES, NAME, MariusOptions, MariusSizes, buffered, partitions_for, plan_sizes
+from systems.mariusgnn.parts import BufferedNeighbours, BufferedPartitions, BufferedRows
+from systems.mariusgnn.sizes import partitions_for
+from systems.parts import Path, PathSystem, Tables
 from workloads.errors import BudgetError
-from workloads.sampling.batch import SampledBatch
-from workloads.sampling.make import advise_random, make_sampler
 
 #: Edges by bucket, int64 [p, p], of the layouts that this process has counted, by key.
 _COUNTED: dict[str, npt.NDArray[np.int64]] = {}
 _COUNT_BYTES = 64 << 20  # most bytes of edges in memory while they are counted
-_WRITE_BYTES = 256 << 20  # most bytes of rows or edges in memory while they are written
 
 
-class MariusGnn(GatherSystem):
+class MariusGnn(PathSystem):
     """MariusGNN: partition buffer, edge buckets, sampling inside the buffer."""
 
     info = SystemInfo(
@@ -52,9 +42,51 @@ class MariusGnn(GatherSystem):
     )
     options: MariusOptions
 
-    _stats = ReadStats()
-    _prepared: artefacts.Prepared | None = None
-    _buffer: PartitionBuffer | None = None
+    def path(self) -> Path:
+        """Mini-batches and rows from the partitions in memory, as many as the budget holds; one of two tables."""
+        return self._path(self._capacity())
+
+    def _path(self, capacity: int) -> Path:
+        options = self.options
+        graph = BufferedPartitions(
+            layout=self._layout, options=options, capacity=capacity, key=self._key, assign=self._assign
+        )
+        return Path(
+            sample=BufferedNeighbours(graph, self.workers, options.prefetch),
+            rows=BufferedRows(graph=graph, threads=options.gather_threads),
+            copy=Tables(),
+            fix="lower buffer, or leave it to the budget (0)" if options.buffer else "raise memory",
+        )
+
+    def _capacity(self) -> int:
+        """Return the partitions in memory at once: as asked for, or the most that the budget holds.
+
+        Raises:
+            BudgetError: the buffer asked for leaves no partition to change.
+        """
+        parts, wanted, host = self._parts, self.options.buffer, self.budget.host
+        least = min(parts.count, parts.pinned + 1)
+        if wanted:
+            capacity = min(wanted, parts.count)
+            if capacity < least:
+                raise BudgetError(
+                    f"{NAME}: a buffer of {capacity} partitions is too small for the {parts.pinned} that hold training "
+                    f"nodes and one more",
+                    f"raise buffer to {least}",
+                )
+            return capacity
+        # All partitions may fit where one fewer does not: their mini-batches need no slack.
+        if host is None or self._host_bytes(parts.count) <= host:
+            return parts.count
+        fewer = range(least, parts.count)
+        fitting = bisect_right(fewer, host, key=self._host_bytes)
+        return max(least, least + fitting - 1)
+
+    def _host_bytes(self, capacity: int) -> int:
+        path = self._path(capacity)
+        fixed_bytes = self.fixed_bytes(path)
+        assert isinstance(path.sample, BufferedNeighbours)
+        return fixed_bytes + path.sample.topology.row_bytes
 
     @cached_property
     def _parts(self) -> Partitions:
@@ -80,128 +112,3 @@ class MariusGnn(GatherSystem):
 
     def _assign(self) -> npt.NDArray[np.uint8]:
         return self._parts.assign(self.workload.dataset.load("train"), self.workload.seed)
-
-    @cached_property
-    def _sizes(self) -> MariusSizes:
-        layout = self._layout
-        return self.fit(
-            lambda: plan_sizes(self.workload, self.runtime, self.budget, self.options, layout, self._workers)
-        )
-
-    def chosen(self) -> dict[str, int | str]:
-        """Return the base's values, and the numbers of partitions on disk and in memory."""
-        return {**super().chosen(), "partitions": self._parts.count, "buffer": self._sizes.capacity}
-
-    def prepare(self) -> None:
-        """Write partitions and edge buckets or find them; allocate the buffer, which the epochs fill."""
-        sizes = self._sizes
-        DatasetFiles(self.workload, ["indices", "features", "labels"]).check()
-        self._prepared = artefacts.prepare(
-            self.runtime.artefacts, NAME, self._key, self._write, disk_budget=self.budget.disk
-        )
-        with_features = self.runtime.stages != "sample"
-        self._buffer = PartitionBuffer(self._prepared.path, self._layout, sizes, self.options, features=with_features)
-        self._labels = self.workload.dataset.memmap("labels")
-        advise_random(self._labels)
-        self._label_file = DatasetFiles(self.workload, ["labels"])
-        self._allocate()
-        self._draw = _no_graph_yet
-
-    def _write(self, folder: Path) -> dict[str, int]:
-        # The buffers are not allocated yet, so their planned memory is free for writing.
-        nodes = self.workload.dataset.num_nodes
-        memory = self._sizes.plan.total("host") - HELD_BYTES * nodes
-        moved = write_partitions(
-            self.workload,
-            self._layout,
-            self._assign(),
-            folder,
-            memory_bytes=min(memory, _WRITE_BYTES),
-            threads=self.runtime.cores,
-            progress=self.runtime.progress,
-        )
-        reads = {"reads": moved.reads.requests, "bytes_read": moved.reads.bytes_read}
-        return {**reads, "writes": moved.writes, "bytes_written": moved.bytes_written}
-
-    def _sample(self, work: Callable[[], SampledBatch]) -> SampledBatch:
-        self._label_file.check()
-        sampled = work()
-        if sampled.num_nodes > self._sizes.tables.rows:
-            raise BudgetError(
-                f"{NAME}: mini-batch {sampled.index} of epoch {sampled.epoch} has {sampled.num_nodes} nodes among the "
-                f"buffered ones, its table holds {self._sizes.tables.rows}",
-                f"raise batch_slack above {self.options.batch_slack:g}",
-            )
-        return sampled
-
-    def _gather(self, nodes: npt.NDArray[np.int64], out: npt.NDArray[np.generic]) -> None:
-        assert self._buffer is not None
-        rows = self._buffer.row_of[nodes]
-        gather(self._buffer.features, rows, out, self.options.gather_threads or self.runtime.cores)
-        self._rows += len(nodes)
-
-    def partitions_of(self, epoch: int) -> list[int]:
-        """Return the partitions in memory during an epoch, ascending."""
-        parts, ordering = self._parts, self.options.ordering
-        return buffered(parts.count, parts.pinned, self._sizes.capacity, ordering, seed=self.workload.seed, epoch=epoch)
-
-    def _begin(self) -> None:
-        super()._begin()
-        self._stats = ReadStats()
-
-    def _epoch(self, k: int, seeds: Sequence[Ids]) -> Iterator[Batch]:
-        """Prepare data, then yield the mini-batches of epoch `k`: each epoch begins with a sampler of the graph."""
-        buffer = self._buffer
-        assert buffer is not None
-        with self.clock.stage("data_prep"):
-            self._stats = buffer.load(self.partitions_of(k))
-            give_back_free_memory()
-            self._draw = make_sampler(
-                self.workload, indptr=buffer.indptr, indices=buffer.indices, labels=self._labels
-            ).sample
-        yield from super()._epoch(k, seeds)
-
-    def counters(self) -> Counters:
-        """Return the counters: every row is a hit in the buffer, and all reads are those of data preparation."""
-        edges = len(self._buffer.indices) if self._buffer is not None else 0
-        return counters_of(
-            self._stats,
-            self.options.io_depth,
-            rows=self._rows,
-            hits={"host": self._rows},
-            observed={"buffered_edges": float(edges)},
-        )
-
-    def files(self) -> list[Path]:
-        """Return the files of partitions and edge buckets."""
-        return self._prepared.files if self._prepared is not None else []
-
-    def facts(self) -> Facts:
-        """Return the read mode, the reading stage, and whether the partitions were found."""
-        return Facts(
-            io=self._buffer.mode if self._buffer is not None else None,
-            reads_in=("data_prep",),
-            prepared_reused=self._prepared.reused if self._prepared is not None else None,
-        )
-
-    def notes(self) -> dict[str, str]:
-        """Return the number of partitions, the buffered share of the graph, and the read mode."""
-        parts, layout, sizes = self._parts, self._layout, self._sizes
-        now = np.array(self.partitions_of(0))
-        share = 100 * int(layout.counts[np.ix_(now, now)].sum()) / max(1, int(layout.counts.sum()))
-        return {
-            **super().notes(),
-            "partitions": f"{parts.count} of {parts.size} nodes, {parts.pinned} with training nodes",
-            "buffer": f"{sizes.capacity} partitions, {share:.1f} % of the edges",
-            "ordering": self.options.ordering,
-        }
-
-    def close(self) -> None:
-        """End the threads, close the files and free the buffer."""
-        super().close()
-        self._close("_buffer")
-        self._labels = None  # type: ignore[assignment]
-
-
-def _no_graph_yet(epoch: int, index: int, nodes: Ids) -> SampledBatch:
-    raise RuntimeError("no partition is in the buffer yet")

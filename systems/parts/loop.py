@@ -43,11 +43,11 @@ class Loop:
 
     def batches(self) -> Iterator[Batch]:
         """Yield the mini-batches in the seed plan's order; errors of any thread are raised here."""
+        self.tally.add(self.path.sample.start(self.epoch))
         if self.site.sampling_only:
             for sampled in self.pipe.results(self._sampled()):
                 yield Batch(sampled, None)
             return
-        self.path.sample.start(self.epoch)
         self.path.copy.start(self.pipe)
         self.path.rows.start(self.first, self.seeds)
         self._turnstile = self.pipe.turnstile()

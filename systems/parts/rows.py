@@ -88,11 +88,11 @@ class Rows(Part):
     def gather(self, ids: Ids, out: npt.NDArray[np.generic]) -> None:
         """Copy rows `ids` (int64 [n]) to the first rows of `out` [>= n, dim], to fill a cache."""
 
-    @abstractmethod
-    def forecast(self, trace: Trace, cached_bytes: int, page_cache_bytes: int) -> Forecast:
-        """Forecast the reads of a trace.
+    def forecast(self, trace: Trace, cached_bytes: int, page_cache_bytes: int) -> Forecast | None:
+        """Forecast the reads of a trace; None: there is no forecast.
 
         Args:
             cached_bytes: bytes of the path's cache.
             page_cache_bytes: bytes that the page cache may use: those planned for it, and those that no buffer takes.
         """
+        return None

@@ -10,6 +10,7 @@ from typing import ClassVar
 import numpy as np
 import numpy.typing as npt
 
+from systems.engine.io.reader import ReadStats
 from systems.parts.part import Part
 from systems.parts.topology import Topology
 from workloads.sampling.batch import SampledBatch
@@ -52,8 +53,13 @@ class Sample(Part):
         """Return the workers that the sample would rather have once a plan fits; 0: no more."""
         return 0
 
-    def start(self, epoch: int) -> None:
-        """Get ready for some of the epoch's mini-batches; no thread draws meanwhile."""
+    def start(self, epoch: int) -> ReadStats | None:
+        """Get ready for some of the epoch's mini-batches; no thread draws meanwhile.
+
+        Returns:
+            the counts of the reads that this takes; None: nothing is read.
+        """
+        return None
 
     @abstractmethod
     def draw(self, epoch: int, index: int, seeds: Ids) -> SampledBatch:

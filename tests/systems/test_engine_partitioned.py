@@ -18,9 +18,10 @@ from hypothesis import strategies as st
 
 from systems import _native
 from systems.interface import Progress, silent
+from systems.mariusgnn.options import HELD_BYTES
 from systems.mariusgnn.partition_writer import LEAST_BYTES, Moved, write_partitions
 from systems.mariusgnn.partitioned import FEATURES, TOPOLOGY, Layout, Partitions, count_buckets
-from systems.mariusgnn.planner import HELD_BYTES, max_edges
+from systems.mariusgnn.sizes import max_edges
 from tests.support import make_tiny
 from tests.systems.support_systems import reference, run, running, workload_of
 from workloads.dataset import Dataset

@@ -15,7 +15,8 @@ from harness.check.drive import drive
 from harness.check.rules import judge
 from systems.interface import MemoryBudget
 from systems.mariusgnn import SYSTEM
-from systems.mariusgnn.planner import buffered
+from systems.mariusgnn.parts import BufferedPartitions
+from systems.mariusgnn.sizes import buffered
 from tests.support import make_tiny
 from tests.systems.support_systems import assert_refused, reference, run, running, workload_of
 from workloads.dataset import Dataset
@@ -52,6 +53,13 @@ def shuffled(tmp_path_factory: pytest.TempPathFactory) -> Dataset:
     return Dataset.open(writer.path)
 
 
+def graph_of(system: Any) -> BufferedPartitions:
+    """Return the part of the path that holds the partitions in memory."""
+    graph = system.planned().path.sample.topology
+    assert isinstance(graph, BufferedPartitions)
+    return graph
+
+
 def epoch_of(system: Any, k: int) -> dict[str, Any]:
     """Run an epoch; return its number of edges and its counters."""
     edges = 0
@@ -68,7 +76,7 @@ def test_with_all_partitions_buffered_its_mini_batches_are_in_memorys(
 ) -> None:
     workload = workload_of(request.getfixturevalue(name), fanout=(4, 3))
     with running("mariusgnn", workload, device=device, **CUT) as system:
-        assert len(system.partitions_of(0)) > 4  # type: ignore[attr-defined]
+        assert len(graph_of(system).partitions_of(0)) > 4
         for epoch in range(2):
             structure, features, order = run(system, epoch)
             assert (structure, features) == reference(workload, epoch)
@@ -87,7 +95,7 @@ def test_every_row_is_its_nodes_and_every_neighbour_a_buffered_in_neighbour(
         for epoch in range(3):
             inside = np.zeros(dataset.num_nodes, dtype=bool)
             for batch in system.epoch(epoch):
-                inside[:] = system._buffer.row_of >= 0  # type: ignore[attr-defined]
+                inside[:] = graph_of(system).buffer.row_of >= 0
                 sampled = batch.sampled
                 assert inside[sampled.nodes].all()
                 assert batch.table is not None
@@ -110,7 +118,7 @@ def test_lists_keep_their_order_among_buffered_neighbours(shuffled: Dataset) -> 
     indptr, indices = shuffled.load("indptr"), shuffled.load("indices")
     with running("mariusgnn", workload_of(shuffled), buffer=6, **CUT) as system:
         epoch_of(system, 1)
-        buffer = system._buffer  # type: ignore[attr-defined]
+        buffer = graph_of(system).buffer
         for node in range(shuffled.num_nodes):
             whole = indices[indptr[node] : indptr[node + 1]]
             kept = whole[buffer.row_of[whole] >= 0] if buffer.row_of[node] >= 0 else whole[:0]
@@ -125,7 +133,7 @@ def test_training_nodes_stay_buffered(graph: Dataset, ordering: str) -> None:
         slots = set()
         for epoch in range(4):
             epoch_of(system, epoch)
-            slots.add(tuple(system._buffer.row_of[seeds].tolist()))  # type: ignore[attr-defined]
+            slots.add(tuple(graph_of(system).buffer.row_of[seeds].tolist()))
         assert len(slots) == 1 and min(slots.pop()) >= 0
 
 
@@ -221,7 +229,7 @@ def test_reads_of_data_preparation_are_exactly_those_forecast(
         before: list[int] = []
         for epoch in range(4):
             counters = epoch_of(system, epoch)
-            now = system.partitions_of(epoch)  # type: ignore[attr-defined]
+            now = graph_of(system).partitions_of(epoch)
             requests, useful = Counter[int](), 0
             if now != before:
                 requests, useful = expected_reads(system, before, now)
@@ -274,7 +282,7 @@ def test_the_buffer_is_as_large_as_the_budget_holds(graph: Dataset) -> None:
         part = system._parts.slot_bytes  # type: ignore[attr-defined]
     for spare, capacity in ((0, 9), (-1, 8), (part // 2, 9)):
         with running("mariusgnn", workload, prepare=False, budget=MemoryBudget(room + spare), **CUT) as system:
-            assert len(system.partitions_of(0)) == capacity  # type: ignore[attr-defined]
+            assert len(graph_of(system).partitions_of(0)) == capacity
             assert system.plan().total("host") <= room + spare
 
 
@@ -284,7 +292,7 @@ def test_a_budget_too_small_is_refused_by_part_with_the_least_that_works(graph: 
     with running("mariusgnn", workload, prepare=False, buffer=2, **few, **CUT) as system:
         least = system.plan().total("host")
     with running("mariusgnn", workload, budget=MemoryBudget(least), **CUT) as system:
-        assert len(system.partitions_of(0)) == 2  # type: ignore[attr-defined]
+        assert len(graph_of(system).partitions_of(0)) == 2
         assert epoch_of(system, 0)["rows"] > 0
     assert_refused("buffered features needs .* left of", "mariusgnn", workload, budget=MemoryBudget(least - 1), **CUT)
     assert_refused("indptr needs", "mariusgnn", workload, budget=MemoryBudget(1000), **CUT)
