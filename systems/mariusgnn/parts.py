@@ -95,8 +95,12 @@ class BufferedPartitions(Topology):
 
     def _reader_bytes(self) -> int:
         """Return the bytes of the readers' own buffers, which only take ends within a block."""
-        arguments = {"data_offset": 0, "row_bytes": 4096, "max_request_bytes": REQUEST_BYTES}
-        return sum(RowReader.plan_bytes(depth=depth, **arguments) for depth in depths(self.options))
+        most = REQUEST_BYTES
+        readers = [
+            RowReader.plan_bytes(data_offset=0, row_bytes=4096, depth=depth, max_request_bytes=most)
+            for depth in depths(self.options)
+        ]
+        return sum(readers)
 
     def chosen(self) -> dict[str, int | str]:
         """Return the numbers of partitions on disk and in memory."""

@@ -1,22 +1,14 @@
-"""The base of `mariusgnn`, which fills a table with the rows of each mini-batch, and the tables that `ginex` plans too.
-
-Samplers run in parallel and their mini-batches are put back in order. Rows are gathered by many threads, one mini-batch
-at a time. Meanwhile the previous mini-batch is copied to the device and the one before it is trained.
-"""
+"""Tables for the rows of mini-batches in flight: their number and sizes, and the copy of one to the device."""
 
 from __future__ import annotations
 
-from abc import abstractmethod
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 import torch
 
 from systems.engine.io.topology import device_limit
-from systems.engine.loading.pipeline import Channel, Pipeline
-from systems.engine.loading.sized import SamplingSystem
+from systems.engine.loading.pipeline import Channel
 from systems.interface import Batch, MemoryBudget, PlanItem, Runtime, StageClock
 from workloads.accelerator import Accelerator
 from workloads.direct_files import padded
@@ -24,8 +16,6 @@ from workloads.errors import BudgetError
 from workloads.sampling.batch import SampledBatch
 from workloads.units import format_bytes
 from workloads.workload import Workload
-
-Ids = npt.NDArray[np.int64]
 
 #: Sampled mini-batches between the queue and training: one waits for a table, one has its rows.
 BETWEEN = 2
@@ -103,61 +93,3 @@ def copied(batch: Batch, free: Channel[torch.Tensor], accelerator: Accelerator, 
         accelerator.copy(table, batch.table[: batch.sampled.num_nodes], batch=index).wait()
     batch.release()
     return Batch(batch.sampled, table, batch.rows, on_release=lambda: free.give_back(table))
-
-
-class GatherSystem(SamplingSystem):
-    """System that fills a table with the rows of each mini-batch; `systems/parts` replaces it."""
-
-    _host: Sequence[torch.Tensor] = ()
-    _device: Sequence[torch.Tensor] = ()
-    _rows = 0
-
-    @property
-    def _tables(self) -> Tables:
-        tables: Tables = self._sizes.tables
-        return tables
-
-    def _begin(self) -> None:
-        self._rows = 0
-
-    @abstractmethod
-    def _gather(self, nodes: Ids, out: npt.NDArray[np.generic]) -> None:
-        """Copy rows `nodes` (int64 [n]) to `out` [n, dim]."""
-
-    def _allocate(self) -> None:
-        """Allocate the tables."""
-        if self.runtime.stages == "sample":
-            return
-        tables, accelerator = self._tables, self.runtime.accelerator
-        dtype = torch_dtype(tables.dtype)
-        memory = [accelerator.host_buffer(tables.nbytes) for _ in range(tables.host)]
-        self._host = [one.view(dtype).view(tables.rows, tables.dim) for one in memory]
-        self._device = [accelerator.allocate(tables.rows, tables.dim, dtype) for _ in range(tables.device)]
-
-    def _load(self, pipe: Pipeline, sampled: Channel[SampledBatch]) -> Channel[Batch]:
-        free = pipe.filled(self._host)
-        extracted: Channel[Batch] = pipe.channel(1, ordered=True)
-
-        def extract(number: int, structure: SampledBatch) -> Batch:
-            check_size(structure, self._tables.rows)
-            _, table = free.get()
-            with self.clock.stage("extract", structure.index):
-                self._gather(structure.nodes, table.numpy()[: structure.num_nodes])
-            return Batch(structure, table, on_release=lambda: free.give_back(table))
-
-        pipe.stage("extract", 1, extract, sampled, extracted)
-        if not self._device:
-            return extracted
-        ready: Channel[Batch] = pipe.channel(1)
-        device, accelerator = pipe.filled(self._device), self.runtime.accelerator
-        pipe.stage("transfer", 1, lambda _, batch: copied(batch, device, accelerator, self.clock), extracted, ready)
-        return ready
-
-    def close(self) -> None:
-        """End the threads and free the tables."""
-        super().close()
-        for table in self._device:
-            self.runtime.accelerator.free(table)
-        for staging in self._host:
-            self.runtime.accelerator.free_host(staging)
-        self._device = self._host = ()

@@ -1,19 +1,16 @@
-"""Bases of systems: one whose buffers a planner sizes, and one that samples ahead."""
+"""Base of systems whose buffers a planner of their own sizes, and options of sampling ahead of training."""
 
 from __future__ import annotations
 
-from abc import abstractmethod
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from systems.engine.loading.pipeline import Channel, Pipeline
-from systems.interface import Batch, Options, Plan, PlanItem, System, auto
+from systems.interface import Options, Plan, PlanItem, System, auto
 from workloads.sampling.batch import SampledBatch
 from workloads.sampling.bounds import batch_bounds
-from workloads.sampling.make import make_seed_plan
 
 Ids = npt.NDArray[np.int64]
 Sample = Callable[[int, int, Ids], SampledBatch]
@@ -88,69 +85,3 @@ class SizedSystem(System):
             setattr(self, name, None)
             if held is not None:
                 held.close()
-
-
-class SamplingSystem(SizedSystem):
-    """System whose threads sample mini-batches ahead of their extraction.
-
-    Attributes:
-        _draw: samples one mini-batch; called by any thread. None before `prepare` and after `close`.
-    """
-
-    options: SamplingOptions
-
-    _draw: Sample | None = None
-    _pipeline: Pipeline | None = None
-
-    @property
-    def _workers(self) -> int:
-        """Threads that sample, a mini-batch each."""
-        return self.options.sampling_workers or self.runtime.cores
-
-    @property
-    def _waiting(self) -> int:
-        """Sampled mini-batches that may wait for extraction."""
-        return self.options.prefetch * self._workers
-
-    def _sample(self, work: Callable[[], SampledBatch]) -> SampledBatch:
-        """Sample one mini-batch by `work`; systems that check or count something override it."""
-        return work()
-
-    def epoch(self, k: int) -> Iterator[Batch]:
-        """Yield the mini-batches of epoch `k`, in the seed plan's order; errors of any thread are raised here."""
-        if self._draw is None:
-            raise RuntimeError("prepare() comes before epoch()")
-        self._begin()
-        return self._epoch(k, make_seed_plan(self.workload).batches(k))
-
-    @abstractmethod
-    def _begin(self) -> None:
-        """Reset the counts for another epoch."""
-
-    def _epoch(self, k: int, seeds: Sequence[Ids]) -> Iterator[Batch]:
-        """Yield the mini-batches of epoch `k` with these seed nodes."""
-        with Pipeline(self.info.name) as pipe:
-            self._pipeline = pipe
-
-            def sample(index: int, nodes: Ids) -> SampledBatch:
-                draw = self._draw
-                assert draw is not None
-                with self.clock.stage("sample", index):
-                    return self._sample(lambda: draw(k, index, nodes))
-
-            sampled: Channel[SampledBatch] = pipe.channel(self._waiting, ordered=True)
-            pipe.stage("sample", self._workers, sample, seeds, sampled)
-            if self.runtime.stages == "sample":
-                for structure in pipe.results(sampled):
-                    yield Batch(structure, None)
-            else:
-                yield from pipe.results(self._load(pipe, sampled))
-
-    @abstractmethod
-    def _load(self, pipe: Pipeline, sampled: Channel[SampledBatch]) -> Channel[Batch]:
-        """Start the threads that load the rows of sampled mini-batches."""
-
-    def close(self) -> None:
-        """End the threads."""
-        self._close("_pipeline")
-        self._draw = None
