@@ -20,7 +20,8 @@ from systems.engine.io.row_reads import ReaderPool
 from systems.engine.io.tally import Tally
 from systems.engine.loading.gather_loader import check_size, copied, torch_dtype
 from systems.engine.loading.pipeline import Channel, Pipeline, TableRing
-from systems.ginex.sizes import LOADED, GinexSizes
+from systems.ginex.buffers import LOADED
+from systems.ginex.sizes import GinexSizes
 from systems.ginex.superbatch import Piece, Policy, Superbatch
 from systems.interface import Batch, StageClock
 from workloads.accelerator import Accelerator

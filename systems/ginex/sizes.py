@@ -12,27 +12,16 @@ from dataclasses import dataclass
 
 from systems.engine.cache.changeset import ChangesetPlan
 from systems.engine.cache.neighbour_cache import NeighbourCachePlan, building_bytes, plan_neighbour_cache
-from systems.engine.io.row_reads import feature_reader_bytes
-from systems.engine.io.topology import indptr_item, list_threads_bytes, map_item, sampling_items
+from systems.engine.io.topology import indptr_item, list_threads_bytes
 from systems.engine.loading.gather_loader import Tables, plan_tables
-from systems.engine.store.batch_store import BatchWriter
+from systems.ginex.buffers import KEPT_ROW_BYTES, LOOP, SAMPLING, Buffers
 from systems.ginex.options import GinexOptions
 from systems.interface import Plan, PlanItem, System
-from systems.parts.sizes import Follower, Need, Sizes, divide, fixed, left_of
-from workloads.direct_files import padded
+from systems.parts.sizes import Need, divide, fixed, left_of
 from workloads.errors import BudgetError
-from workloads.sampling.bounds import Bounds, batch_bounds, largest_batch
+from workloads.sampling.bounds import batch_bounds, largest_batch
 from workloads.units import format_bytes, parse_bytes
-from workloads.workload import Workload
 
-#: Mini-batches read from the runtime files ahead of the readers.
-LOADED = 1
-_LOOP, _SAMPLE = "main loop", "sampling"  # the phases
-# A thread's stack and allocator leftovers; the loop has two threads beside the readers, and one that waits.
-_THREAD_BYTES = 512 << 10
-_LOOP_THREADS = 3
-# Node ids of a row that stays and of the row that replaces it.
-_KEPT_ROW_BYTES = 8
 # Planning keeps 12 bytes for each cached row.
 _PLANNED_ROW_BYTES = 12
 # Up to this many mini-batches, a longer superbatch is worth more than another sampler.
@@ -41,12 +30,6 @@ _FEW_BATCHES = 8
 _LIST_THREADS = 8
 _FIX = "raise memory or lower batch size or fan-out"
 _NO_NEIGHBOURS = NeighbourCachePlan(0, 0, 0)
-
-
-def runtime_batch_bytes(workload: Workload, bounds: Bounds) -> int:
-    """Return the most bytes of a mini-batch in the runtime files: ids and adj, changeset, part of the initial cache."""
-    adjacency = BatchWriter.bound_bytes(bounds.sampled_bytes, len(workload.sampler.fanout))
-    return adjacency + padded(12 * bounds.max_nodes + 64) + padded(4 * bounds.max_nodes + 64)
 
 
 @dataclass(frozen=True)
@@ -129,8 +112,8 @@ class _Division:
         self.budget, self.options, self.list_threads = system.budget, options, list_threads
         self.bounds = batch_bounds(self.workload)
         self.num_nodes, self.row = self.workload.dataset.num_nodes, self.workload.dataset.row_bytes
-        self.batch_bytes = runtime_batch_bytes(self.workload, self.bounds)
-        self.reads = self.runtime.stages != "sample"
+        self.buffers = Buffers(self.workload, self.runtime, self.budget, options, self.bounds)
+        self.reads = self.buffers.reads
         self.static = options.policy == "static"
         #: Mini-batches of the run; of one epoch where the run's length is unknown.
         self.run_batches = self.bounds.num_batches * max(1, self.runtime.epochs)
@@ -138,9 +121,9 @@ class _Division:
         self.disk_bytes, self.superbatch_bytes = self._runtime_files()
         self.readers, self.input_rows = self._inputs()
         self.tables = self._tables()
-        self.needs = [*self._held(), *self._loop(self.readers)]
+        self.needs = [*self.buffers.held(self.input_rows, self.readers, self.tables), *self.buffers.loop(self.readers)]
         self.samplers = self._samplers()
-        self.needs += self._sampling(self.samplers)
+        self.needs += self.buffers.sampling(self.samplers, list_threads)
         divide(self.name, self.needs, self.budget, _FIX)  # refuses buffers of one size before it sizes caches
 
     def sizes(self) -> GinexSizes:
@@ -150,17 +133,17 @@ class _Division:
         if self.reads and not self.static:
             fix = "raise memory or lower the superbatch size"
             changesets = self._changeset_bytes(superbatch, capacity)
-            self.needs.append(Need("changesets", changesets, phase=_SAMPLE, fix=fix))
+            self.needs.append(Need("changesets", changesets, phase=SAMPLING, fix=fix))
             divide(self.name, self.needs, self.budget, _FIX)
         neighbours = self._neighbours()
-        self.needs.append(Need("neighbour cache", neighbours.nbytes, phase=_SAMPLE))
-        files = self._files(superbatch, neighbours)
-        sizes = divide(self.name, [*self.needs, *self._cache(capacity), *files], self.budget, _FIX)
+        self.needs.append(Need("neighbour cache", neighbours.nbytes, phase=SAMPLING))
+        files = self.buffers.files(superbatch * self.superbatch_bytes, neighbours)
+        sizes = divide(self.name, [*self.needs, *self.buffers.cache(capacity), *files], self.budget, _FIX)
         return GinexSizes(
             plan=sizes.plan,
             superbatch=superbatch,
             capacity=capacity,
-            kept=self._kept(sizes),
+            kept=self.buffers.kept(sizes),
             neighbours=neighbours,
             samplers=self.samplers,
             list_threads=self.list_threads,
@@ -173,85 +156,12 @@ class _Division:
         """Return the host bytes that a phase leaves so far; None: unlimited."""
         return left_of(self.budget, self.needs, phase)
 
-    # Needs of the phases.
-
-    def _held(self) -> list[Need]:
-        """List the buffers that both phases hold, beside the seed nodes."""
-        indptr = fixed([indptr_item(self.workload)])
-        if not self.reads:
-            return indptr
-        return [
-            *indptr,
-            Need("batch inputs", self.input_rows * self.row),
-            Need("reader buffers", self.readers * self._reader_bytes()),
-            Need("device feature tables", self.tables.device * self.tables.nbytes, "device"),
-        ]
-
-    def _loop(self, readers: int) -> list[Need]:
-        """List the memory of mini-batches and changesets from their load to the end of their training.
-
-        Seed nodes are held in both phases.
-        """
-        # Mini-batches being loaded, loaded, being read, read, (gathered, transferred,) ready and trained.
-        trained = 5 if self.runtime.accelerator.kind != "cpu" else 3
-        under_way = 1 + LOADED + 2 * readers + trained
-        threads = readers + _LOOP_THREADS
-        read_back = self.batch_bytes + self.bounds.sampled_bytes
-        return [
-            Need("mini-batches read back", under_way * read_back, phase=_LOOP),
-            Need("seed nodes", self.bounds.seed_bytes),
-            Need("threads of the main loop", threads * _THREAD_BYTES, phase=_LOOP),
-        ]
-
-    def _sampling(self, samplers: int) -> list[Need]:
-        """List the memory of samplers and of the files that they read and write."""
-        threads = self.list_threads
-        items = sampling_items(self.bounds, workers=samplers, waiting=samplers, list_threads=threads)
-        own = [Need(item.name, item.bytes, phase=_SAMPLE) for item in items if item.name != "seed nodes"]
-        pages = self.workload.dataset.topology_bytes
-        if self.budget.host is not None:
-            pages = min(pages, self.budget.host // 8)
-        return [
-            *own,
-            Need("page tables of maps", map_item(self.workload).bytes, phase=_SAMPLE),
-            Need("runtime-file buffers", 2 * self.batch_bytes, phase=_SAMPLE),
-            # `indices` and labels are read through the page cache.
-            Need("page cache of indices", pages, phase=_SAMPLE),
-        ]
-
-    def _cache(self, capacity: int) -> list[Need | Follower]:
-        """List the feature cache, and the rows of it that stay where they fit beside sampling and planning."""
-        if not capacity:
-            return []
-        each = self.row + _KEPT_ROW_BYTES
-        most = capacity * each
-        slots = 4 * self.num_nodes if self.static else 0
-        return [
-            Need("feature cache", capacity * self.row, phase=_LOOP),
-            Need("feature cache map", slots, phase=_LOOP),
-            Need("rows that stay cached", 0, best=most, step=each, phase=_SAMPLE),
-            Follower("nodes of rows that stay", lambda sizes: _KEPT_ROW_BYTES * self._kept(sizes), phase=_LOOP),
-        ]
-
-    def _kept(self, sizes: Sizes) -> int:
-        return sizes.granted.get("rows that stay cached", 0) // (self.row + _KEPT_ROW_BYTES)
-
-    def _files(self, superbatch: int, neighbours: NeighbourCachePlan) -> list[Need]:
-        """List the files of a run."""
-        cached = neighbours.nbytes + (1 << 12) if neighbours.nodes else 0
-        return [
-            Need("runtime files", superbatch * self.superbatch_bytes, "disk"),
-            Need("neighbour cache file", cached, "disk"),
-        ]
-
-    # Choices.
-
     def _runtime_files(self) -> tuple[int, int]:
         """Return the bytes for the runtime files, and of a mini-batch in all superbatches on disk at once."""
         wanted = parse_bytes(self.options.runtime_files, "runtime_files")
         if self.budget.disk is not None:
             wanted = min(wanted, self.budget.disk - self.budget.disk // 4)  # a quarter for the neighbour cache's file
-        per_batch = self.batch_bytes
+        per_batch = self.buffers.batch_bytes
         size = min(self.options.superbatch, self.run_batches) or self.bounds.num_batches
         if self.options.pipelined and (size < self.run_batches or size * per_batch > wanted):
             # The runtime files of two superbatches are on disk at once (Section 3.1).
@@ -266,19 +176,16 @@ class _Division:
             )
         return wanted, per_batch
 
-    def _reader_bytes(self) -> int:
-        return feature_reader_bytes(self.workload, self.options, self.bounds.max_nodes)
-
     def _inputs(self) -> tuple[int, int]:
         """Return the readers and the rows of batch inputs: as wanted, fewer where the cache would get less memory."""
         mean = int(largest_batch(self.workload).nodes_by_batch.mean()) + 1
-        reader_bytes = self._reader_bytes()
+        reader_bytes = self.buffers.reader_bytes
         indptr = fixed([indptr_item(self.workload)])
         batches = self.options.batch_inputs or self.options.readers + 2
         while True:
             rows = max(self.bounds.max_nodes, batches * mean)
             readers = min(self.options.readers, batches)
-            left = left_of(self.budget, [*indptr, *self._loop(readers)], _LOOP)
+            left = left_of(self.budget, [*indptr, *self.buffers.loop(readers)], LOOP)
             taken = rows * self.row + readers * reader_bytes
             # Two batch inputs keep the disk busy between mini-batches, which is worth more than the cache rows lost.
             share = 0.75 if batches == 2 else 0.5
@@ -300,7 +207,7 @@ class _Division:
         helpers = list_threads_bytes(self.bounds, self.list_threads)
         sampler = self.bounds.scratch_bytes + 2 * self.bounds.sampled_bytes + helpers
         count = _most(2 * self.runtime.cores, self.budget.host, 4, lambda count: count * sampler)
-        in_loop = self._left(_LOOP)
+        in_loop = self._left(LOOP)
         if in_loop is None or self.static or not self.reads:
             return count
         one = self._changeset_bytes(1, 1)
@@ -308,7 +215,7 @@ class _Division:
         cached = min(self.num_nodes, max(1, in_loop // self.row))
         wanted = self._changeset_bytes(1, cached) + few
         while count > 1:
-            left = left_of(self.budget, [*self.needs, *self._sampling(count)], _SAMPLE)
+            left = left_of(self.budget, [*self.needs, *self.buffers.sampling(count, self.list_threads)], SAMPLING)
             if (left or 0) >= wanted:
                 break
             count -= 1
@@ -320,10 +227,10 @@ class _Division:
 
     def _capacity(self) -> int:
         """Return the rows of the feature cache: as wanted, or as the main loop holds and planning allows."""
-        in_loop = self._left(_LOOP)
+        in_loop = self._left(LOOP)
         if in_loop is not None and self.static:
             in_loop -= 4 * self.num_nodes
-        each = self.row + _KEPT_ROW_BYTES
+        each = self.row + KEPT_ROW_BYTES
         fitting = self.num_nodes if in_loop is None else max(0, in_loop) // each
         if not self.static:
             fitting = min(fitting, self._planned_rows(fitting))
@@ -337,11 +244,11 @@ class _Division:
 
     def _planned_rows(self, wanted: int) -> int:
         """Return the rows of the feature cache whose changesets can be planned, which limits very short rows."""
-        left = self._left(_SAMPLE)
+        left = self._left(SAMPLING)
         if left is None:
             return wanted
         fix = "raise memory, or lower samplers, list_threads or readers"
-        planning = Need("changesets", self._changeset_bytes(1, 1), phase=_SAMPLE, fix=fix)
+        planning = Need("changesets", self._changeset_bytes(1, 1), phase=SAMPLING, fix=fix)
         divide(self.name, [*self.needs, planning], self.budget, _FIX)
         room = left - self._changeset_bytes(1, 0)
         return max(0, room) // _PLANNED_ROW_BYTES
@@ -349,12 +256,12 @@ class _Division:
     def _no_cache(self, rows: int, in_loop: int | None) -> BudgetError:
         """Return the error that a feature cache of so many rows does not fit."""
         name = f"feature cache ({rows} rows)"
-        item = PlanItem(name, rows * (self.row + _KEPT_ROW_BYTES))
-        beside = self._planned(_LOOP)
+        item = PlanItem(name, rows * (self.row + KEPT_ROW_BYTES))
+        beside = self._planned(LOOP)
         if self.static:
             beside.append(PlanItem("feature cache map", 4 * self.num_nodes))
         elif in_loop is None or item.bytes <= in_loop:
-            beside = [*self._planned(_SAMPLE), PlanItem("changesets", self._changeset_bytes(1, 0))]
+            beside = [*self._planned(SAMPLING), PlanItem("changesets", self._changeset_bytes(1, 0))]
             item = PlanItem(f"planning of the {name}", _PLANNED_ROW_BYTES * rows)
         fix = "raise memory, or lower feature_cache, readers, io_depth, batch size or fan-out"
         return Plan(tuple(beside)).no_room(self.name, self.budget, item, fix)
@@ -370,7 +277,7 @@ class _Division:
         most = min(self.disk_bytes // self.superbatch_bytes, self.bounds.num_batches)
         if self.options.superbatch:
             return min(self.options.superbatch, self.run_batches)
-        left = self._left(_SAMPLE)
+        left = self._left(SAMPLING)
         if self.static or not self.reads or left is None:
             return most
         one = self._changeset_bytes(1, capacity)
@@ -383,7 +290,7 @@ class _Division:
 
     def _neighbours(self) -> NeighbourCachePlan:
         """Return the plan of the neighbour cache: of the size wanted, or of all that sampling leaves."""
-        choice, left = self.options.neighbour_cache, self._left(_SAMPLE)
+        choice, left = self.options.neighbour_cache, self._left(SAMPLING)
         free = left_of(self.budget, fixed([indptr_item(self.workload)]))
         can_make = free is None or building_bytes(self.workload) <= free
         room = 8 * self.num_nodes + self.workload.dataset.topology_bytes if left is None else left
@@ -397,7 +304,7 @@ class _Division:
         if not can_make or (left is not None and wanted > left):
             making = "" if can_make else f", which takes {format_bytes(building_bytes(self.workload))} to make,"
             item = PlanItem(f"neighbour cache of {choice}{making}", wanted)
-            beside = Plan(tuple(self._planned(_SAMPLE)))
+            beside = Plan(tuple(self._planned(SAMPLING)))
             raise beside.no_room(self.name, self.budget, item, "lower neighbour_cache or raise memory")
         if wanted > room:
             limit = f"the {format_bytes(max(0, room))} that the whole graph or a quarter of the disk-space limit is"

@@ -24,9 +24,10 @@ from systems.engine.io.topology import DatasetFiles, mapped_sampler
 from systems.engine.loading.pipeline import Channel, Pipeline
 from systems.engine.store.artefacts import Prepared
 from systems.forecast import sequential
+from systems.ginex.buffers import runtime_batch_bytes
 from systems.ginex.loop import FeatureCache, MainLoop
 from systems.ginex.options import GinexOptions
-from systems.ginex.sizes import GinexSizes, runtime_batch_bytes, size_buffers
+from systems.ginex.sizes import GinexSizes, size_buffers
 from systems.ginex.superbatch import Belady, Policy, Static, Superbatch, superbatch_misses
 from systems.interface import Batch, Counters, Facts, Forecast, System, Trace
 from workloads.sampling.batch import SampledBatch

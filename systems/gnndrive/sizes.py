@@ -15,7 +15,7 @@ from systems.gnndrive.buffers import FeatureBuffer, SharedStaging
 from systems.gnndrive.extractor import StagedExtractor
 from systems.gnndrive.options import GnnDriveOptions
 from systems.interface import Plan, PlanItem, Runtime, System, Tier
-from systems.parts.sizes import Need, divide, fixed, left_of
+from systems.parts.sizes import PAGE_CACHE, Need, divide, fixed, left_of
 from workloads.accelerator import NO_ROWS
 from workloads.direct_files import padded
 from workloads.errors import BudgetError
@@ -137,7 +137,7 @@ class _Division:
         world, pages = self.runtime.world, self.workload.dataset.topology_bytes
         if self.budget.host is not None:
             pages = min(pages, self.budget.host * world // 8)
-        return Need("page cache of indices", pages // world)
+        return Need(PAGE_CACHE, pages // world)
 
     def _slots(self, beside: list[Need]) -> int:
         """Return the slots of the feature buffer: as wanted, or as its tier holds beside these buffers."""

@@ -32,6 +32,7 @@ from systems.gnndrive.extractor import CachedExtractor, Extractor, HostExtractor
 from systems.gnndrive.options import GnnDriveOptions
 from systems.gnndrive.sizes import GnnDriveSizes, Staging, size_buffers
 from systems.interface import Batch, Counters, Facts, Forecast, Plan, System, SystemInfo, Trace
+from systems.parts.sizes import PAGE_CACHE
 from workloads.ranks import PeerLost, RankGroup
 from workloads.sampling.batch import SampledBatch
 from workloads.sampling.make import make_seed_plan
@@ -304,7 +305,7 @@ class GnnDrive(System):
     def forecast(self, trace: Trace, host_bytes: int) -> Forecast:
         """Forecast the misses of a least-recently-used feature buffer; rows of mini-batches in progress are hits."""
         missed = trace.row_misses("lru", self._sizes.slots)
-        cache = self.unplanned_bytes() + self.plan().bytes_of("page cache of indices")
+        cache = self.unplanned_bytes() + self.plan().bytes_of(PAGE_CACHE)
         why = f"finds {trace.hit_rate(missed)} of the rows in its feature buffer"
         return trace.with_sampling(trace.read_of(missed, self.runtime.disk.logical_block_bytes), cache, why, missed)
 

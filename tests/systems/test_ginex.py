@@ -12,9 +12,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from systems.ginex.buffers import runtime_batch_bytes
 from systems.ginex.loop import FeatureCache
 from systems.ginex.options import GinexOptions
-from systems.ginex.sizes import runtime_batch_bytes, size_buffers
+from systems.ginex.sizes import size_buffers
 from systems.interface import Counters, MemoryBudget, System
 from tests.support import make_tiny
 from tests.systems.policy_models import belady_misses

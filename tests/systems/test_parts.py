@@ -57,6 +57,32 @@ def test_a_follower_sees_the_sizes_before_it_and_may_cut_a_need() -> None:
         sizes_of(needs[:2], 100)
 
 
+def test_phases_share_their_memory_and_the_larger_one_is_the_plan() -> None:
+    needs: list[Need | Follower] = [
+        Need("graph", 10),
+        Need("samplers", 45, phase="sample"),
+        Need("kept", 0, best=100, step=10, phase="sample"),
+        Need("cache", 5, best=100, phase="load"),
+    ]
+    assert sizes_of(needs, 100) == {"graph": 10, "cache": 90}
+    assert sizes_of(needs, 250) == {"graph": 10, "samplers": 45, "kept": 100}
+    # A buffer of both phases grows as far as the larger one allows.
+    both: list[Need | Follower] = [*needs[:2], Need("loop", 5, phase="load"), Need("table", 0, best=100)]
+    assert sizes_of(both, 100) == {"graph": 10, "samplers": 45, "table": 45}
+    with pytest.raises(BudgetError, match=r"samplers needs 45 B, 30 B is left .* after graph \(10 B\)"):
+        sizes_of(needs, 40)
+
+
+def test_a_follower_is_counted_in_its_phase() -> None:
+    needs: list[Need | Follower] = [
+        Need("samplers", 80, phase="sample"),
+        Need("cache", 0, best=70, phase="load"),
+        Follower("map", lambda sizes: sizes.granted["cache"] // 2, cuts="cache", phase="load"),
+    ]
+    assert sizes_of(needs, 100) == {"cache": 65, "map": 35}
+    assert sizes_of(needs, None) == {"cache": 70, "map": 35}
+
+
 def test_the_first_buffer_that_does_not_fit_is_named_with_its_own_fix() -> None:
     needs: list[Need | Follower] = [Need("a", 60), Need("b", 60, fix="lower b")]
     with pytest.raises(BudgetError, match=r"mine: b needs 60 B, 40 B is left of the 100 B host budget.*lower b"):

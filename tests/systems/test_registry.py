@@ -22,6 +22,13 @@ def test_a_listed_system_loads_under_its_own_name(name: str) -> None:
     assert registry.load(name).info.name == name
 
 
+@pytest.mark.parametrize("name", registry.names())
+def test_no_system_inherits_from_another(name: str) -> None:
+    """A system's own file shows its data path: what systems share is functions and parts."""
+    bases = registry.load(name).__mro__[1:]
+    assert [base.__name__ for base in bases if "info" in vars(base)] == []
+
+
 @pytest.mark.parametrize(
     ("name", "module"), [("pyg+", "pyg_plus"), ("in-memory", "in_memory"), ("dgl+pp", "dgl_plus_pp")]
 )
