@@ -28,9 +28,9 @@ from harness.settings import RunSettings, strict
 from systems.registry import load, names
 from workloads.accelerators.make import make_accelerator
 from workloads.dataset import Dataset
-from workloads.distinct import distinct
 from workloads.errors import OutcoreError
 from workloads.making.writer import DatasetWriter
+from workloads.sampling.distinct import distinct
 from workloads.units import format_bytes
 
 MIB = 1 << 20

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
-from workloads.distinct import distinct
+from workloads.sampling.distinct import distinct
 
 if TYPE_CHECKING:
     from workloads.workload import Workload

@@ -17,8 +17,8 @@ import pytest
 from numpy.lib.stride_tricks import sliding_window_view
 
 from workloads.dataset import Dataset
-from workloads.distinct import distinct
 from workloads.making.writer import DatasetWriter
+from workloads.sampling.distinct import distinct
 
 HAS_DGL = importlib.util.find_spec("dgl") is not None
 #: DGL 1.1.3, which the systems load through, has wheels up to Python 3.11.

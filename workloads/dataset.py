@@ -12,11 +12,11 @@ import numpy.typing as npt
 
 from workloads.arraytypes import Array, DType, Int64Array
 from workloads.direct_files import advise_random, small_maps
-from workloads.distinct import distinct
 from workloads.errors import DatasetError, InputError, require
+from workloads.making.progress import Progress
 from workloads.manifest import MANIFEST_NAME, PARTS, Manifest, Part
 from workloads.npyfile import file_digest, read_header
-from workloads.progress import Progress
+from workloads.sampling.distinct import distinct
 
 __all__ = ["PARTS", "Dataset", "Manifest", "Part", "find_dataset", "list_datasets"]
 

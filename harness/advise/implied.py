@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from workloads.distinct import distinct
 from workloads.sampling.batch import Block, SampledBatch
+from workloads.sampling.distinct import distinct
 
 Ids = npt.NDArray[np.int64]
 Reals = npt.NDArray[np.float64]

@@ -18,9 +18,9 @@ from systems.engine.cache.split_tuner import touched_pages
 from systems.engine.io.topology import mapped_sampler
 from systems.forecast import Trace
 from workloads.accelerator import Accelerator
-from workloads.distinct import distinct
 from workloads.errors import InputError
 from workloads.sampling.bounds import BatchBounds, keep_bounds
+from workloads.sampling.distinct import distinct
 from workloads.sampling.make import make_seed_plan
 from workloads.workload import Workload
 

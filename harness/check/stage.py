@@ -18,9 +18,9 @@ from workloads.accelerators.emulated import EmulatedAccelerator
 from workloads.accelerators.make import make_accelerator
 from workloads.accelerators.pool import DevicePool
 from workloads.dataset import Dataset
-from workloads.distinct import distinct
 from workloads.making.writer import DatasetWriter
 from workloads.sampling.digest import EpochDigest, structure_digest
+from workloads.sampling.distinct import distinct
 from workloads.sampling.listing import find
 from workloads.workload import ModelSpec, SamplerSpec, Workload
 

@@ -20,11 +20,11 @@ from systems.engine.store.artefacts import identity, prepare
 from systems.interface import Options, Progress, System, silent
 from workloads.accelerators.make import make_accelerator
 from workloads.dataset import Dataset, find_dataset
-from workloads.distinct import distinct
 from workloads.errors import InputError, require
 from workloads.importers.source import as_array
 from workloads.manifest import Part
 from workloads.sampling.bounds import BatchBounds, keep_bounds, largest_batch
+from workloads.sampling.distinct import distinct
 from workloads.sampling.make import advise_random, make_sampler, make_seed_plan
 from workloads.units import parse_memory_bytes
 from workloads.workload import Workload

@@ -21,7 +21,7 @@ import numpy as np
 import numpy.typing as npt
 
 from systems.interface import DiskProfile
-from workloads.distinct import distinct
+from workloads.sampling.distinct import distinct
 
 _GAP_WITHOUT_PROFILE = 64 << 10
 _BLOCK = 512

@@ -13,9 +13,9 @@ from systems.outcore.cost import gap_bytes
 from systems.planning import least
 from tests.systems.support_systems import reference, run, running, workload_of
 from workloads.dataset import Dataset
-from workloads.distinct import distinct
 from workloads.errors import BudgetError
 from workloads.making.writer import DatasetWriter
+from workloads.sampling.distinct import distinct
 from workloads.workload import Workload
 
 pytestmark = pytest.mark.timeout(300)

@@ -12,8 +12,8 @@ from pathlib import Path
 from workloads.dataset import Dataset
 from workloads.errors import DatasetError, OutcoreError, check_choice
 from workloads.exporters.files import File, write_folder
+from workloads.making.progress import Progress, no_progress
 from workloads.manifest import Manifest
-from workloads.progress import Progress, no_progress
 
 __all__ = ["FORMATS", "Export", "export_dataset"]
 

@@ -25,10 +25,10 @@ from workloads.dataset import Dataset, Part
 from workloads.direct_files import PAGE, aligned_empty, io_failed, open_direct, read_at
 from workloads.errors import DataIOError, DatasetError, require
 from workloads.making.direct_stream import DirectStream
+from workloads.making.progress import Progress
 from workloads.making.writer import no_space, signals_raise
 from workloads.manifest import ALIGNMENT, MANIFEST_NAME
 from workloads.npyfile import padded_header
-from workloads.progress import Progress
 from workloads.tempfolder import TemporaryFolder, free_bytes, into_place, sync
 
 Tick = Callable[[int], None]

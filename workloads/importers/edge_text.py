@@ -20,7 +20,7 @@ from workloads.errors import InputError
 from workloads.importers.edge_header import EdgeHeader, read_header
 from workloads.importers.packed import DAMAGE, unpacked
 from workloads.importers.source import EDGES_A_CHUNK, EdgeChunk, reading
-from workloads.progress import Progress, no_progress
+from workloads.making.progress import Progress, no_progress
 
 Bytes = UInt8Array
 MAX_ID = (1 << 63) - 1

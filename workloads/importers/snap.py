@@ -10,7 +10,6 @@ from pathlib import Path
 import numpy as np
 
 from workloads.arraytypes import Int64Array
-from workloads.distinct import distinct
 from workloads.errors import require
 from workloads.importers.edge_header import direction
 from workloads.importers.edge_text import EdgeText
@@ -22,6 +21,7 @@ from workloads.importers.source import (
 )
 from workloads.manifest import RENUMBERED
 from workloads.npyfile import write_all
+from workloads.sampling.distinct import distinct
 
 
 def open_snap(path: Path, options: ImportOptions) -> GraphSource:

@@ -30,8 +30,8 @@ from workloads.arraytypes import (
 from workloads.direct_files import read_ahead
 from workloads.errors import DatasetError, InputError, require
 from workloads.importers.packed import DAMAGE, file_packing, refuse_packed_as
+from workloads.making.progress import Progress, no_progress
 from workloads.manifest import MAX_CLASSES, MAX_NODES
-from workloads.progress import Progress, no_progress
 
 EdgeChunk = tuple[IntegerArray, IntegerArray]
 """Source ids and destination ids of some edges, of equal length."""

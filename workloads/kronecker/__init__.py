@@ -12,7 +12,7 @@ from workloads.kronecker.fractal import plan_fractal
 from workloads.kronecker.kronecker import plan_kronecker
 from workloads.kronecker.rmat import plan_rmat
 from workloads.kronecker.spec import BaseGraph, GenerateSpec, Kind, TopologyPlan
-from workloads.progress import Progress, no_progress
+from workloads.making.progress import Progress, no_progress
 
 __all__ = [
     "BaseGraph",

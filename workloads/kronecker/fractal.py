@@ -11,8 +11,8 @@ from workloads.kronecker.kronecker import sorted_base
 from workloads.kronecker.rmat import rmat_base, rmat_base_bytes
 from workloads.kronecker.spec import BaseGraph, GenerateSpec, TopologyPlan
 from workloads.making.direct_stream import STREAM_BYTES
+from workloads.making.progress import Progress
 from workloads.making.writer import PartWriter, TopologySink
-from workloads.progress import Progress
 
 LOWEST_KEEP = 0.01
 HIGHEST_KEEP = 0.95

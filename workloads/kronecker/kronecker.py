@@ -17,8 +17,8 @@ from workloads.errors import InputError, require
 from workloads.kronecker.rmat import rmat_base, rmat_base_bytes
 from workloads.kronecker.spec import BaseGraph, GenerateSpec, TopologyPlan
 from workloads.making.direct_stream import STREAM_BYTES
+from workloads.making.progress import Progress
 from workloads.making.writer import PartWriter, TopologySink
-from workloads.progress import Progress
 
 DEFAULT_COPIES_LINKED = 3
 _BASE_NODES = 1 << 18

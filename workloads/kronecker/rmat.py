@@ -17,8 +17,8 @@ from workloads.kronecker.spec import (
     TopologyPlan,
 )
 from workloads.making.direct_stream import STREAM_BYTES
+from workloads.making.progress import Progress
 from workloads.making.writer import PartWriter, TopologySink
-from workloads.progress import Progress
 
 
 def plan_rmat(spec: GenerateSpec, progress: Progress) -> TopologyPlan:

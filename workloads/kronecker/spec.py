@@ -11,8 +11,8 @@ import numpy as np
 
 from workloads.arraytypes import Array, DType, Int64Array, JsonDict
 from workloads.errors import BudgetError, check_choice, require
+from workloads.making.progress import Progress
 from workloads.making.writer import TopologySink
-from workloads.progress import Progress
 from workloads.units import format_bytes
 
 Kind = Literal["rmat", "kronecker", "fractal"]

@@ -20,11 +20,11 @@ from workloads.arraytypes import (
     Int64Array,
     IntegerArray,
 )
-from workloads.distinct import distinct
 from workloads.importers.source import EDGES_A_CHUNK, EdgeStream, check_ids
+from workloads.making.progress import Progress, no_progress
 from workloads.making.writer import DatasetWriter
 from workloads.npyfile import write_all
-from workloads.progress import Progress, no_progress
+from workloads.sampling.distinct import distinct
 
 _KEY = np.dtype(np.int64)
 _WEIGHTED = np.dtype([("key", _KEY), ("weight", np.float32)])

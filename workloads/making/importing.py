@@ -14,7 +14,6 @@ import numpy as np
 
 from workloads.arraytypes import Array, Int64Array, JsonDict
 from workloads.dataset import Dataset
-from workloads.distinct import distinct
 from workloads.errors import DatasetError, InputError, check_choice, require
 from workloads.importers import ImportOptions, importer
 from workloads.importers.packed import refuse_packed
@@ -36,11 +35,12 @@ from workloads.making.node_data import (
     write_ids,
     write_splits,
 )
+from workloads.making.progress import Progress, no_progress
 from workloads.making.salt import Salt
 from workloads.making.source_digest import source_digest, source_stamp
 from workloads.making.writer import DatasetWriter, check_absent
 from workloads.manifest import FEATURES_GENERATED
-from workloads.progress import Progress, no_progress
+from workloads.sampling.distinct import distinct
 
 #: Version of the reading of sources; a dataset that was imported by another version is
 #: not the same, whatever its source.

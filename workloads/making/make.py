@@ -31,11 +31,11 @@ from workloads.making.node_data import (
     make_labels,
     write_splits,
 )
+from workloads.making.progress import Progress, no_progress
 from workloads.making.salt import Salt
 from workloads.making.writer import DatasetWriter
 from workloads.manifest import FEATURES_GENERATED
 from workloads.npyfile import file_digest
-from workloads.progress import Progress, no_progress
 from workloads.units import format_bytes
 
 _DEFAULT_CLASSES = 16

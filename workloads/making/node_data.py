@@ -16,10 +16,10 @@ from workloads import _native
 from workloads.arraytypes import Array, DType, Float32Array, Int64Array, JsonDict
 from workloads.direct_files import small_maps
 from workloads.errors import InputError, check_choice, require
+from workloads.making.progress import Progress
 from workloads.making.salt import Salt
 from workloads.making.writer import DatasetWriter, PartWriter
 from workloads.manifest import MAX_CLASSES
-from workloads.progress import Progress
 
 _CHUNK = 1 << 20
 _STREAM = 0x73706C6974  # keeps the draws of splits apart from others of the same seed

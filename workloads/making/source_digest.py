@@ -11,8 +11,8 @@ from pathlib import Path
 import xxhash
 
 from workloads.importers.seen import files_in
+from workloads.making.progress import Progress, no_progress
 from workloads.npyfile import file_digest
-from workloads.progress import Progress, no_progress
 
 Stamp = tuple[int, int, int]
 """Inode, bytes and time of the last change (ns) of a file."""

@@ -12,7 +12,7 @@ import numpy as np
 
 from workloads.arraytypes import Int64Array, JsonDict
 from workloads.errors import require
-from workloads.progress import Progress, no_progress
+from workloads.making.progress import Progress, no_progress
 from workloads.sampling.make import make_sampler, make_seed_plan
 from workloads.sampling.neighbor import NeighborSampler
 from workloads.workload import Workload

@@ -20,9 +20,9 @@ from systems.engine.io.reader import RowReader
 from systems.engine.rank.ranking import top
 from systems.forecast import misses
 from systems.interface import DiskProfile
-from workloads.distinct import distinct
 from workloads.errors import require
 from workloads.sampling.batch import SampledBatch
+from workloads.sampling.distinct import distinct
 from workloads.workload import Workload
 
 PAGE_BYTES = 4096
