@@ -175,7 +175,7 @@ FAULTS = [
     (broken(x=torch.zeros(NODES)), "not rows of numbers"),
     (broken(y=None), "has no y"),
     (broken(y=torch.zeros(12, dtype=torch.int64)), "has 12 labels for 300 nodes"),
-    (broken(y=torch.zeros(NODES, 3)), "only one label a node is supported"),
+    (broken(y=torch.zeros(NODES, 3)), "has 3 columns of labels"),
     (broken(train_mask=None), "train_mask of .* is missing.*RandomNodeSplit"),
     (broken(train_mask=torch.zeros(NODES, dtype=torch.bool)), "train_mask of .* chooses no node"),
     (broken(train_mask=torch.zeros(NODES, 5, dtype=torch.bool)), "choose one of its columns"),
