@@ -77,10 +77,11 @@ def choose(ways: Sequence[OutcoreSizes], graph: Graph) -> Choice:
         return Choice(last, None, {})
     workload, threads = last.workload, last.threads
     count = min(_MOST_TRACED, *(sizes.group for sizes in ways))
-    first, second = (trace(graph, workload, Job(epoch, 0, count), threads) for epoch in (0, 1))
+    first = trace(graph, workload, Job(0, 0, count), threads)
     order = rank(first, graph, last.num_nodes) if isinstance(last, ResidentSizes) else None
     if whole:
         return Choice(last, order, {})
+    second = trace(graph, workload, Job(1, 0, count), threads)
     seconds = {way_of(sizes): _seconds(sizes, first, second, order) for sizes in ways}
     best = min(reversed(ways), key=lambda sizes: seconds[way_of(sizes)])
     if not isinstance(best, ResidentSizes) or order is None:
