@@ -18,6 +18,6 @@ EDITIONS = (
     "rule; artefacts are frozen at the last gate, and work after it is part of once; T(E) counts once what "
     "epochs prepared together share; the training working set is measured without the system; kernel time of other "
     "programs counts, and clocks that waited spoil a run; requests that the kernel merged count once in the engine "
-    "efficiency",
+    "efficiency; the disk's noise is judged within epochs, and a foreign training that diverges has a caveat",
 )
 EDITION = len(EDITIONS)
