@@ -16,6 +16,7 @@ from systems.parts.copy import Load
 from systems.parts.part import Site
 from systems.parts.path import Path
 from systems.parts.sample import Ids
+from systems.parts.tier import Chain
 from workloads.sampling.batch import SampledBatch
 
 
@@ -28,9 +29,11 @@ class Loop:
     mini-batch is transferred, and the one before it is trained.
 
     Attributes:
-        tally: counts of the epoch: `rows`, `misses` and reads.
+        tally: counts of the epoch: `rows`, `loaded` (rows that the cache in front of the buffers misses), `misses`
+            (rows that no cache holds), hits by the name of a cache that changes, and reads.
         first: number of the first mini-batch.
         seeds: seed nodes of each, int64 [n].
+        chain: the path's caches whose rows change.
     """
 
     path: Path
@@ -40,6 +43,7 @@ class Loop:
     epoch: int
     first: int
     seeds: Sequence[Ids]
+    chain: Chain
 
     def batches(self) -> Iterator[Batch]:
         """Yield the mini-batches in the seed plan's order; errors of any thread are raised here."""
@@ -50,6 +54,7 @@ class Loop:
         self.path.sample.start(self.epoch)
         self.path.copy.start(self.pipe)
         self.path.rows.start(self.first, self.seeds)
+        self.chain.start(self.pipe)
         self._turnstile = self.pipe.turnstile()
         source = self.seeds if self.path.sample.inline else self._sampled()
         yield from self.pipe.results(self._loaded(source))
@@ -89,14 +94,21 @@ class Loop:
         missing = ids[load.found.misses]
         room = path.copy.room(load)
         reads: ReadStats | None = None
+        hits: dict[str, int] = {}
+        misses = len(missing)
         if path.rows.assembles:
             with clock.stage("assemble", sampled.index):
                 path.rows.assemble(sampled, missing)
         if path.rows.reads:
             with clock.stage("extract", sampled.index):
-                load.rows, reads = path.rows.read(sampled, missing, room)
+                if path.changing:
+                    assert room is not None
+                    load.rows = room
+                    reads, hits, misses = self.chain.read(number, missing, room)
+                else:
+                    load.rows, reads = path.rows.read(sampled, missing, room)
                 path.copy.settle(load)
-        self.tally.add(reads, rows=sampled.num_nodes, misses=len(missing))
+        self.tally.add(reads, rows=sampled.num_nodes, loaded=len(missing), misses=misses, **hits)
         return load
 
     def _take(self, number: int) -> object:

@@ -10,6 +10,7 @@ from systems.parts.copy import Copy
 from systems.parts.part import Part, Site
 from systems.parts.rows import Rows
 from systems.parts.sample import Sample
+from systems.parts.tier import ChangingCache
 from workloads.errors import require
 
 
@@ -21,20 +22,27 @@ class Path:
         sample: which mini-batches, from which graph.
         rows: how missing rows are read.
         copy: how rows reach the trainer.
-        tiers: caches that are looked up first; at most one so far.
+        tiers: caches that are looked up first, the nearest to the trainer first: at most one that is filled once and
+            lies in front of the copy's buffers, then those whose rows change.
         fix: remedy for a plan that does not fit, as a command.
     """
 
     sample: Sample
     rows: Rows
     copy: Copy
-    tiers: Sequence[Cache] = ()
+    tiers: Sequence[Cache | ChangingCache] = ()
     fix: str = "raise memory, or lower batch size or fan-out"
 
     @property
     def cache(self) -> Cache | None:
-        """The path's cache, or None."""
-        return self.tiers[0] if self.tiers else None
+        """The cache in front of the copy's buffers, or None."""
+        first = self.tiers[0] if self.tiers else None
+        return first if isinstance(first, Cache) else None
+
+    @property
+    def changing(self) -> list[ChangingCache]:
+        """The caches whose rows change, the nearest first."""
+        return [tier for tier in self.tiers if isinstance(tier, ChangingCache)]
 
     def parts(self, *, sampling_only: bool = False) -> list[Part]:
         """List the parts, and inside them theirs, each once and in the order of preparation: rows are ranked first."""
@@ -43,7 +51,7 @@ class Path:
 
     def join(self, site: Site) -> None:
         """Give every part its site, and the site what its parts need to know of each other."""
-        require(len(self.tiers) <= 1, f"{site.name} has {len(self.tiers)} caches", "give at most one")
+        self._check(site.name)
         for part in self.parts():
             part.site = site
         site.bounds = self.sample.bounds(site.workload)
@@ -51,9 +59,20 @@ class Path:
         site.in_flight = self.copy.in_flight
         site.maps_rows = self.rows.mapped and not site.sampling_only
         site.lends = self.rows.lends
-        site.cached = bool(self.tiers)
+        site.cached = self.cache is not None
         site.aggregated = self.rows.source.aggregated
         site.buffer_bytes = self.copy.buffer_bytes
+
+    def _check(self, name: str) -> None:
+        """Refuse tiers that cannot stand behind each other. Raises InputError."""
+        static = len(self.tiers) - len(self.changing)
+        said = f"{name} has {static} caches that are filled once"
+        require(static <= 1 and (not static or self.cache is not None), said, "give at most one, as the first tier")
+        names = [tier.name for tier in self.changing]
+        require(len(set(names)) == len(names), f"{name} has two tiers named {names[:1]}", "name them apart")
+        rows = type(self.rows).__name__
+        said = f"{name}: a cache that changes needs rows read one by one, which {rows} does not"
+        require(not names or self.rows.reads_places, said, "use rows=DirectRows(…)")
 
 
 def _inside(part: Part) -> Iterator[Part]:

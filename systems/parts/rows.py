@@ -13,7 +13,7 @@ import torch
 
 from systems.engine.io.reader import ReadStats
 from systems.engine.io.row_reads import RowTable
-from systems.forecast import Forecast, Trace
+from systems.forecast import Forecast, Reads, Trace
 from systems.parts.part import Part
 from systems.parts.source import Source
 from workloads.sampling.batch import SampledBatch
@@ -30,11 +30,13 @@ class Rows(Part):
         lends: whether `read` returns memory of the part's own instead of filling the caller's.
         assembles: whether `assemble` has to be called before each `read`.
         reads: whether `read` has anything to do; False where the device reads the rows itself.
+        reads_places: whether `read_places` is supported, which caches that change need.
     """
 
     source: Source = field(default_factory=Source)
     lends: ClassVar[bool] = False
     assembles: ClassVar[bool] = False
+    reads_places: ClassVar[bool] = False
     reads: bool = field(init=False, default=True)
 
     @property
@@ -84,9 +86,17 @@ class Rows(Part):
             DataIOError: the file is damaged or its device failed; names path and offset.
         """
 
+    def read_places(self, ids: Ids, out: torch.Tensor, places: Ids) -> ReadStats | None:
+        """Read rows `ids` (int64 [m]) to the rows `places` (int64 [m]) of `out`, host memory; errors as of `read`."""
+        raise NotImplementedError(f"{type(self).__name__} reads whole mini-batches only")
+
     @abstractmethod
     def gather(self, ids: Ids, out: npt.NDArray[np.generic]) -> None:
         """Copy rows `ids` (int64 [n]) to the first rows of `out` [>= n, dim], to fill a cache."""
+
+    def reads_of(self, trace: Trace, missed: float) -> Reads:
+        """Return the reads of `missed` rows, each by itself."""
+        return trace.read_of(missed, self.site.runtime.disk.logical_block_bytes)
 
     @abstractmethod
     def forecast(self, trace: Trace, cached_bytes: int, page_cache_bytes: int) -> Forecast:

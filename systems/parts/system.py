@@ -19,18 +19,20 @@ from systems.parts.part import Part, Site
 from systems.parts.path import Path
 from systems.parts.sample import Ids
 from systems.parts.sizes import PAGE_CACHE, Need, Sizes, divide
+from systems.parts.tier import Chain
 from workloads.errors import BudgetError
 from workloads.sampling.make import make_seed_plan
 
 
 @dataclass(frozen=True)
 class Planned:
-    """A path with its site, its parts and their sizes."""
+    """A path with its site, its parts, their sizes, and the chain of its caches that change."""
 
     path: Path
     site: Site
     parts: Sequence[Part]
     sizes: Sizes
+    chain: Chain
 
 
 class PathSystem(System):
@@ -112,7 +114,7 @@ class PathSystem(System):
             part.check()
         needs = [need for part in parts for need in part.needs()]
         site.sizes = divide(self.info.name, needs, self._limits(site), path.fix)
-        return Planned(path, site, parts, site.sizes)
+        return Planned(path, site, parts, site.sizes, Chain(path.changing, path.rows))
 
     def _limits(self, site: Site) -> MemoryBudget:
         return replace(self.budget, device=site.device_limit)
@@ -185,7 +187,7 @@ class PathSystem(System):
         planned = self.planned()
         with Pipeline(self.info.name) as pipe:
             self._pipeline = pipe
-            loop = Loop(planned.path, planned.site, self._tally, pipe, k, first, seeds)
+            loop = Loop(planned.path, planned.site, self._tally, pipe, k, first, seeds, planned.chain)
             yield from loop.batches()
 
     def counters(self) -> Counters:
@@ -194,10 +196,12 @@ class PathSystem(System):
             return Counters()
         planned = self.planned()
         path, tally = planned.path, self._tally
-        missed = tally["misses"]
+        missed, loaded = tally["misses"], tally["loaded"]
         hits: dict[str, int] = {}
-        if path.tiers or path.copy.near == "device":
-            hits[path.copy.near] = tally["rows"] - missed
+        if path.cache is not None or path.copy.near == "device":
+            hits[path.copy.near] = tally["rows"] - loaded
+        if path.changing:
+            hits["host"] = hits.get("host", 0) + loaded - missed
         if path.rows.tier:
             hits[path.rows.tier] = hits.get(path.rows.tier, 0) + missed
         observed: dict[str, float] = {}
@@ -208,7 +212,7 @@ class PathSystem(System):
             rows=tally["rows"],
             hits=hits,
             misses=0 if path.rows.tier else missed,
-            bytes_loaded=missed * planned.site.table.row_bytes if path.copy.counts_loaded else 0,
+            bytes_loaded=loaded * planned.site.table.row_bytes if path.copy.counts_loaded else 0,
             observed=observed,
         )
 
@@ -238,8 +242,11 @@ class PathSystem(System):
     def forecast(self, trace: Trace, host_bytes: int) -> Forecast | None:
         """Forecast the reads of the path's rows beside its cache."""
         path = self.planned().path
-        cached_bytes = sum(cache.nbytes for cache in path.tiers)
         page_cache_bytes = self.unplanned_bytes() + self.plan().bytes_of(PAGE_CACHE)
+        if path.changing:
+            in_memory = path.sample.topology.in_memory
+            return self.planned().chain.forecast(trace, None if in_memory else page_cache_bytes)
+        cached_bytes = sum(cache.nbytes for cache in path.tiers)
         return path.rows.forecast(trace, cached_bytes, page_cache_bytes)
 
     def close(self) -> None:

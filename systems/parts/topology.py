@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -39,8 +39,10 @@ class Topology(Part):
     Attributes:
         source: files of the graph; the dataset's own unless preparation makes others.
         list_threads: threads that share one mini-batch's neighbour lists.
+        in_memory: whether sampling reads nothing from disk.
     """
 
+    in_memory: ClassVar[bool] = False
     source: Source = field(default_factory=Source)
     list_threads: int = 1
 

@@ -1,6 +1,7 @@
 // Bindings of the feature buffer, shared staging buffer, changeset planner, slot planner and cache policies.
 #include "base/arrays.hpp"
 #include "cache/changeset.hpp"
+#include "cache/demand/demand_cache.hpp"
 #include "cache/feature_buffer.hpp"
 #include "cache/policies.hpp"
 #include "cache/segment_pool.hpp"
@@ -10,6 +11,7 @@ OUTCORE_TUPLE(SegmentCounts, 2)
 OUTCORE_TUPLE(Changeset, 5)
 OUTCORE_TUPLE(DenseRows, 2)
 OUTCORE_TUPLE(SlotMisses, 2)
+OUTCORE_TUPLE(DemandLookup, 5)
 
 namespace outcore {
 
@@ -159,11 +161,31 @@ void bind_planners(nb::module_& m) {
         .def_static("bytes", &SlotPlanner::bytes, "slots"_a, "batches"_a, "accesses"_a, "threads"_a = 1);
 }
 
+void bind_demand(nb::module_& m) {
+    nb::class_<DemandCache>(m, "DemandCache", "Slots of a cache that inserts every missed row; holds no rows itself.")
+        .def_static(
+            "make",
+            [](const std::string& policy, u32 num_rows, u32 capacity) {
+                return DemandCache::make(policy, num_rows, capacity).release();
+            },
+            "policy"_a, "num_rows"_a, "capacity"_a, nb::rv_policy::take_ownership, released())
+        .def_static(
+            "bytes",
+            [](const std::string& policy) {
+                const auto [slot_bytes, row_bytes] = DemandCache::bytes(policy);
+                return std::tuple(slot_bytes, row_bytes);
+            },
+            "policy"_a, "Returns the bytes of a slot, and of a row of the table.")
+        .def("look_up", &DemandCache::look_up, "rows"_a, released(),
+             "Returns (hits, hit_slots, misses, admitted, into).");
+}
+
 }  // namespace
 
 void bind_cache(nb::module_& m) {
     bind_buffers(m);
     bind_planners(m);
+    bind_demand(m);
     m.def("dense_rows", &dense_rows, "ids"_a, "num_nodes"_a, released(),
           "Returns the ids relabelled in the order of their first occurrence, and the number of distinct ids.");
     m.def(

@@ -27,7 +27,7 @@ DenseRows dense_rows(Ids ids, u64 num_nodes);
 
 // Counts the misses of a cache of `capacity` rows that starts empty.
 using CountMisses = u64 (*)(const AccessTrace& trace, u64 capacity);
-// Returns the count of "fifo", "lfu", "clock", "sieve" or "s3-fifo". Throws std::invalid_argument for another name.
+// Returns the count of "lru", "fifo", "lfu", "clock", "sieve" or "s3-fifo". Throws std::invalid_argument for another name.
 CountMisses demand_policy(std::string_view name);
 
 // Counts the misses for each of `sizes`: "belady" and "lru" in one pass, demand policies with up to `threads` sizes in

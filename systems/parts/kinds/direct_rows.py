@@ -13,7 +13,7 @@ import torch
 from systems.engine.io.reader import Granularity, ReadStats, RowReader
 from systems.engine.io.row_reads import ReaderPool, RowReadOptions, feature_reader, feature_reader_bytes
 from systems.engine.loading.gather_loader import torch_dtype
-from systems.forecast import Forecast, Trace, sequential
+from systems.forecast import PAGE, Forecast, Reads, Trace, sequential
 from systems.parts.rows import Ids, Rows
 from systems.parts.sizes import Follower, Need
 from workloads.accelerator import aligned_host_tensor
@@ -29,10 +29,13 @@ class DirectRows(Rows):
     Attributes:
         options: how rows are read.
         readers: mini-batches read beside each other.
+        wave: reads submitted together and all awaited before the next ones; 0: the queue is kept full.
     """
 
+    reads_places = True
     options: RowReadOptions = field(kw_only=True)
     readers: int = 1
+    wave: int = 0
     _pool: ReaderPool[RowReader] | None = field(init=False, repr=False, default=None)
     _mode: str = field(init=False, repr=False, default="not prepared")
 
@@ -63,17 +66,34 @@ class DirectRows(Rows):
         with self._pool.borrow() as reader:
             return out, reader.read(ids, out)
 
+    def read_places(self, ids: Ids, out: torch.Tensor, places: Ids) -> ReadStats | None:
+        """Read the rows on an idle reader, in waves if the part has them."""
+        assert self._pool is not None
+        stats = ReadStats()
+        step = self.wave or max(1, len(ids))
+        with self._pool.borrow() as reader:
+            for begin in range(0, len(ids), step):
+                end = begin + step
+                stats.add(reader.read(ids[begin:end], out, places[begin:end]))
+        return stats
+
     def gather(self, ids: Ids, out: npt.NDArray[np.generic]) -> None:
         """Read rows to `out`."""
         assert self._pool is not None
         with self._pool.borrow() as reader:
             reader.read(ids, out)
 
+    def reads_of(self, trace: Trace, missed: float) -> Reads:
+        """Return the reads of `missed` rows in the blocks of the option."""
+        if self.options.io_granularity == "4096":
+            return trace.read_of(missed, PAGE)
+        return super().reads_of(trace, missed)
+
     def forecast(self, trace: Trace, cached_bytes: int, page_cache_bytes: int) -> Forecast:
         """Forecast the misses of a cache of the most accessed rows; other lists come through pages."""
         held = trace.hottest(cached_bytes // trace.row_bytes)
         missed = trace.missed(held)
-        reads = trace.read_of(missed, self.site.runtime.disk.logical_block_bytes)
+        reads = self.reads_of(trace, missed)
         why = f"caches {trace.hit_rate(missed)} of the accesses"
         found = trace.with_sampling(reads, page_cache_bytes, why, trace.accesses)
         return replace(found, prepare_reads=sequential(int(held.sum()) * trace.row_bytes))

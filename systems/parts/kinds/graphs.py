@@ -23,6 +23,8 @@ from workloads.sampling.make import advise_random
 class Loaded(Topology):
     """Graph and labels loaded into memory, one copy for all ranks of a run."""
 
+    in_memory = True
+
     def needs(self) -> Sequence[Need | Follower]:
         """List index pointers, neighbour lists and labels."""
         dataset = self.source.dataset
