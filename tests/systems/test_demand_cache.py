@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import numpy as np
 import numpy.typing as npt
 import pytest
@@ -35,7 +37,7 @@ def model_hits(policy: str, batches: Batches, size: int) -> list[bool]:
     """Return whether each access hits: the misses of the accesses up to it are those without it."""
     rows = [row for batch in batches for row in batch]
     misses = [MODELS[policy]([rows[:end]], size) for end in range(len(rows) + 1)]
-    return [after == before for before, after in zip(misses, misses[1:], strict=False)]
+    return [after == before for before, after in pairwise(misses)]
 
 
 class Live:
@@ -56,7 +58,8 @@ class Live:
         out[hits] = self.memory[hit_slots]
         assert out.tolist() == batch
         self.memory[into] = out[admitted]
-        return np.isin(np.arange(len(ids)), hits).tolist()
+        is_hit: list[bool] = np.isin(np.arange(len(ids)), hits).tolist()
+        return is_hit
 
 
 @pytest.mark.parametrize("policy", POLICIES)
@@ -85,8 +88,6 @@ def test_a_mini_batch_larger_than_the_cache_is_served(policy: str) -> None:
     for _ in range(3):
         cache.fetch(list(range(50)))
         cache.fetch(list(range(99, 40, -1)))
-
-
 
 
 def test_an_unknown_row_changes_nothing() -> None:

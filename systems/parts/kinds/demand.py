@@ -17,12 +17,12 @@ from systems.parts.rows import Ids
 from systems.parts.sizes import Follower, Need
 from systems.parts.tier import ChangingCache, Found, Places
 from workloads.accelerator import aligned_host_tensor
-from workloads.errors import require
+from workloads.errors import BudgetError, require
+from workloads.units import format_bytes
 
 Policy = Literal["lru", "fifo", "clock", "sieve", "s3-fifo"]
 #: Policies of a demand cache; `systems/native/cache/demand/` has one file for each.
 POLICIES: tuple[str, ...] = get_args(Policy)
-_LEAST_BATCHES = 2
 #: Part of all rows that a cache without a size and without a budget holds.
 _UNLIMITED = 4
 _LOOK_UP_BYTES = 48  # of a row of a mini-batch: position, slot and place, twice while they are converted
@@ -38,11 +38,14 @@ class Demand(ChangingCache):
         policy: which row goes.
         size: `auto`, a share of the rows such as `0.25x`, or a size such as `32MiB`.
         threads: threads that copy rows; 0: the cores.
+        least_batches: mini-batches that the cache has to hold, by the bound of their nodes. Any number of slots works,
+            but a cache that one mini-batch empties serves nothing, and GraphBolt's own waits for ever.
     """
 
     policy: str = "sieve"
     size: str = "auto"
     threads: int = 1
+    least_batches: int = 2
     _slots: _native.DemandCache | None = field(init=False, repr=False, default=None)
     _rows: torch.Tensor = field(init=False, repr=False, default_factory=lambda: torch.empty(0))
 
@@ -82,19 +85,22 @@ class Demand(ChangingCache):
                 least * self._step,
                 best=best * self._step,
                 step=self._step,
-                fix="raise memory, or lower cache, batch size or fan-out: a demand cache holds two mini-batches at least",
+                fix=f"raise memory, or lower batch size or fan-out: it holds {self.least_batches} mini-batches at least",
             ),
         ]
 
     def _least_and_best(self) -> tuple[int, int]:
         rows = self.site.table.num_rows
-        least = min(rows, _LEAST_BATCHES * self.site.bounds.max_nodes)
+        least = min(rows, self.least_batches * self.site.bounds.max_nodes)
         if self.size == "auto":
             best = rows if self.site.budget.host is not None else -(-rows // _UNLIMITED)
             return least, max(least, best)
         wanted = min(rows, wanted_rows(self.size, rows, self._step))
-        said = f"{self.name} of {self.size} holds {wanted} rows, two mini-batches have up to {least}"
-        require(wanted >= least, said, "raise cache, or lower batch size or fan-out")
+        if wanted < least:
+            said = f"{self.site.name}: {self.name} of {self.size} holds {wanted} rows"
+            needed = f"{self.least_batches} mini-batches have up to {least}"
+            fix = f"raise cache to {format_bytes(least * self._step)}, or lower batch size or fan-out"
+            raise BudgetError(f"{said}, {needed}", fix)
         return wanted, wanted
 
     def chosen(self) -> dict[str, int | str]:
@@ -144,5 +150,3 @@ class Demand(ChangingCache):
         """Free the cache."""
         self._slots = None
         self._rows = torch.empty(0)
-
-
