@@ -30,7 +30,9 @@ if TYPE_CHECKING:
     from systems.options import Options, auto
     from systems.parts import (
         Cache,
+        ChangingCache,
         Copy,
+        Demand,
         DirectRows,
         FirstLayer,
         Follower,
@@ -77,7 +79,7 @@ _MODULES = {
     "systems.interface": "Batch Counters MemoryBudget Plan PlanItem Runtime StageClock System SystemInfo",
     "systems.loading": "LayerEdges Loader MiniBatch",
     "systems.options": "Options auto",
-    "systems.parts": "Cache Copy DirectRows FirstLayer Follower Graph HostRows Load Loaded Mapped "
+    "systems.parts": "Cache ChangingCache Copy Demand DirectRows FirstLayer Follower Graph HostRows Load Loaded Mapped "
     "MappedRows Need NeighbourLists Neighbours Part Path PathSystem Ranked Ring Rows "
     "Sample SamplingOptions SingleRows Site Source StaticDevice StaticHost Tables Topology ZeroCopy "
     "host_graph",
@@ -94,7 +96,18 @@ _PLACES = {_RENAMED.get(name, name): (module, name) for module, text in _MODULES
 __all__ = ["CheckResult", "Dataset", "LayerEdges", "MiniBatch", "Workload", "check", "loader", "results"]
 __all__ += ["Batch", "Counters", "MemoryBudget", "Options", "Plan", "PlanItem", "Runtime", "StageClock"]
 __all__ += ["System", "SystemInfo", "auto"]
-__all__ += ["Cache", "Copy", "DirectRows", "FirstLayer", "Follower", "Graph", "HostRows", "Load"]
+__all__ += [
+    "Cache",
+    "ChangingCache",
+    "Copy",
+    "Demand",
+    "DirectRows",
+    "FirstLayer",
+    "Follower",
+    "Graph",
+    "HostRows",
+    "Load",
+]
 __all__ += ["Loaded", "Mapped", "MappedRows", "Need", "NeighbourLists", "Neighbours", "Part"]
 __all__ += ["Path", "PathSystem", "Ranked", "Ring", "Rows", "Sample", "SamplingOptions", "SingleRows", "Site", "Source"]
 __all__ += ["StaticDevice", "StaticHost", "Tables", "Topology", "ZeroCopy", "host_graph"]

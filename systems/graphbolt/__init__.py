@@ -11,16 +11,10 @@ from typing import Annotated
 from pydantic import AfterValidator, Field
 
 from systems.engine.io.row_reads import RowReadOptions
-from systems.engine.loading.sized import SamplingOptions
 from systems.interface import SystemInfo
-from systems.parts.kinds.demand import Demand, Policy
-from systems.parts.kinds.direct_rows import DirectRows
-from systems.parts.kinds.graphs import Loaded
-from systems.parts.kinds.neighbours import Neighbours
-from systems.parts.kinds.tables import Tables
+from systems.parts import Demand, DirectRows, Loaded, Neighbours, Path, PathSystem, SamplingOptions, Tables
+from systems.parts.kinds.demand import Policy
 from systems.parts.options import check_share
-from systems.parts.path import Path
-from systems.parts.system import PathSystem
 
 _WAVE = 256
 
@@ -49,7 +43,6 @@ class GraphBolt(PathSystem):
 
     info = SystemInfo(
         name="graphbolt",
-        paper="graphbolt",
         summary="graph in memory, rows read from disk behind a demand cache in host memory (SIEVE and others)",
         options=GraphBoltOptions,
     )

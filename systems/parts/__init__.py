@@ -8,6 +8,7 @@ from systems.engine.loading.sized import SamplingOptions as SamplingOptions
 from systems.parts.cache import Cache as Cache
 from systems.parts.copy import Copy as Copy
 from systems.parts.copy import Load as Load
+from systems.parts.kinds.demand import Demand as Demand
 from systems.parts.kinds.direct_rows import DirectRows as DirectRows
 from systems.parts.kinds.direct_rows import SingleRows as SingleRows
 from systems.parts.kinds.first_layer import FirstLayer as FirstLayer
@@ -34,5 +35,6 @@ from systems.parts.sizes import Follower as Follower
 from systems.parts.sizes import Need as Need
 from systems.parts.source import Source as Source
 from systems.parts.system import PathSystem as PathSystem
+from systems.parts.tier import ChangingCache as ChangingCache
 from systems.parts.topology import Graph as Graph
 from systems.parts.topology import Topology as Topology

@@ -134,11 +134,25 @@ def test_the_tutorial_leads_to_a_report_with_a_system_of_ones_own(clone: Path) -
 def test_the_shortest_system_of_the_docs_keeps_its_promises_and_imports_no_engine(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    (text,) = [block.text for block in blocks("docs/researcher.md", "python") if "outcore.System" in block.text]
+    (text,) = [block.text for block in blocks("docs/researcher.md", "python") if "(outcore.System)" in block.text]
     assert re.findall(r"^(?:import|from) (\S+)", text, re.MULTILINE) == ["typing", "torch", "outcore"]
     (tmp_path / "shortest.py").write_text(text)
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(tmp_path)
     chosen = (Case("base"), Case("smallest", kind="smallest"), Case("close", kind="close"), Case("loss", kind="loss"))
     found = judge([drive(tmp_path, case, load("shortest")) for case in chosen], faithful=True)
+    assert [one for one in found if not one.ok] == []
+
+
+def test_the_demand_cache_of_the_docs_is_short_and_keeps_its_promises(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (text,) = [block.text for block in blocks("docs/researcher.md", "python") if "outcore.Demand" in block.text]
+    assert len([line for line in text.splitlines() if line.strip()]) <= 25
+    assert re.findall(r"^(?:import|from) (\S+)", text, re.MULTILINE) == ["outcore"]
+    (tmp_path / "hot_in_ram.py").write_text(text)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(tmp_path)
+    chosen = (Case("base"), Case("smallest", kind="smallest"), Case("close", kind="close"), Case("loss", kind="loss"))
+    found = judge([drive(tmp_path, case, load("hot-in-ram")) for case in chosen], faithful=True)
     assert [one for one in found if not one.ok] == []
