@@ -90,12 +90,14 @@ class Chain:
     copied to the mini-batch and missed rows to the caches. A row that an earlier mini-batch still reads is a hit.
 
     Attributes:
-        pending: mini-batches looked up and not settled; above 0 after a run that was stopped.
+        looked_up, settled: mini-batches so far. Each count is changed in its own turn only; they differ after a run that
+            was stopped.
     """
 
     tiers: Sequence[ChangingCache]
     rows: Rows
-    pending: int = 0
+    looked_up: int = 0
+    settled: int = 0
     _looking: Turnstile = field(init=False, repr=False)
     _settling: Turnstile = field(init=False, repr=False)
 
@@ -103,10 +105,11 @@ class Chain:
         """Get ready for another run of mini-batches; caches that a stopped run left half filled are emptied."""
         self._looking = pipe.turnstile()
         self._settling = pipe.turnstile()
-        if self.pending:
+        if self.looked_up != self.settled:
             for tier in self.tiers:
                 tier.clear()
-        self.pending = 0
+        self.looked_up = 0
+        self.settled = 0
 
     def read(self, number: int, ids: Ids, out: torch.Tensor) -> tuple[ReadStats | None, dict[str, int], int]:
         """Fetch the rows of mini-batch `number` of the run: `ids` (int64 [n]) to `out` [n, dim].
@@ -115,14 +118,16 @@ class Chain:
             the reads, the hits of each cache, and the rows that no cache holds.
         """
         with _turn(self._looking, number):
-            self.pending += 1
+            self.looked_up += 1
             found, left, places = self._look_up(ids)
         reads = self.rows.read_places(left, out, places)
         with _turn(self._settling, number):
             for tier, one in zip(reversed(self.tiers), reversed(found), strict=True):
                 tier.settle(one, out)
-            self.pending -= 1
-        hits = {f"hits of {tier.name}": len(one.hits) for tier, one in zip(self.tiers, found, strict=True)}
+            self.settled += 1
+        hits: dict[str, int] = {}
+        for tier, one in zip(self.tiers, found, strict=True):
+            hits[f"hits of {tier.name}"] = len(one.hits)
         return reads, hits, len(left)
 
     def forecast(self, trace: Trace, page_cache_bytes: int | None) -> Forecast:

@@ -77,16 +77,11 @@ class Demand(ChangingCache):
         site = self.site
         _, row_bytes = _native.DemandCache.bytes(self.policy)
         least, best = self._least_and_best()
+        fix = f"raise memory, or lower batch size or fan-out: it holds {self.least_batches} mini-batches at least"
         return [
             Need(f"{self.name} map", row_bytes * site.table.num_rows),
             Need(f"{self.name} look-ups", _LOOK_UP_BYTES * site.bounds.max_nodes * site.in_flight),
-            Need(
-                self.name,
-                least * self._step,
-                best=best * self._step,
-                step=self._step,
-                fix=f"raise memory, or lower batch size or fan-out: it holds {self.least_batches} mini-batches at least",
-            ),
+            Need(self.name, least * self._step, best=best * self._step, step=self._step, fix=fix),
         ]
 
     def _least_and_best(self) -> tuple[int, int]:
