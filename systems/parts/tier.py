@@ -90,8 +90,8 @@ class Chain:
     copied to the mini-batch and missed rows to the caches. A row that an earlier mini-batch still reads is a hit.
 
     Attributes:
-        looked_up, settled: mini-batches so far. Each count is changed in its own turn only; they differ after a run that
-            was stopped.
+        looked_up, settled: mini-batches of the run so far, each count changed in its own turn only. They differ after a
+            run that was stopped.
     """
 
     tiers: Sequence[ChangingCache]
