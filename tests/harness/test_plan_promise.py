@@ -50,6 +50,7 @@ def series(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
     [
         pytest.param("dgl-ondisk", HUBS, marks=SLOW, id="dgl-ondisk-hubs"),
         pytest.param("gnndrive", HUBS, id="gnndrive-hubs"),
+        pytest.param("graphbolt", HUBS, marks=SLOW, id="graphbolt-hubs"),
         pytest.param("pyg+", TRAINED, marks=SLOW, id="pyg+-trained"),
         pytest.param("pagraph+pp", STAR, marks=SLOW, id="pagraph+pp-star"),
     ],

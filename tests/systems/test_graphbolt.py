@@ -12,6 +12,7 @@ import pytest
 
 from systems import _native
 from systems.engine.cache.policies import RowTrace, simulate
+from systems.forecast import Trace
 from systems.interface import Counters, MemoryBudget
 from systems.parts.kinds.demand import POLICIES
 from tests.support import make_tiny
@@ -74,6 +75,20 @@ def test_misses_of_every_epoch_are_those_of_the_policy_on_the_trace(dataset: Dat
     for one in found:
         assert one.hits == {"host": one.rows - one.misses}
         assert one.bytes_useful == ROW * one.misses
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+def test_the_forecast_of_the_second_epoch_is_what_it_misses(dataset: Dataset, policy: str) -> None:
+    workload = workload_of(dataset)
+    batches = batches_of(workload, 2)
+    trace = Trace(workload, workload, len(batches) // 2, nodes=[nodes.astype(np.uint32) for nodes in batches])
+    with running("graphbolt", workload, policy=policy, cache="1600000") as system:
+        foreseen = system.forecast(trace, 0)
+        run(system, 0)
+        run(system, 1)
+        misses = system.counters().misses
+    assert foreseen is not None
+    assert sum(foreseen.reads.values()) == misses
 
 
 def test_a_cache_of_all_rows_reads_each_row_once(dataset: Dataset) -> None:

@@ -13,7 +13,7 @@ from systems.engine.loading.gather_loader import torch_dtype
 from systems.engine.loading.pipeline import Channel, Pipeline, RowRing
 from systems.interface import Batch
 from systems.parts.copy import Copy, Load
-from systems.parts.kinds.device_table import DeviceTable
+from systems.parts.device_table import DeviceTable
 from systems.parts.sizes import Follower, Need
 
 _ALIAS_BYTES = 16  # of a node: its place in the table, and its look-up

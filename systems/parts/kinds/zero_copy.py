@@ -15,7 +15,7 @@ import torch
 from systems.engine.loading.pipeline import Channel, Pipeline, RowRing
 from systems.interface import Batch
 from systems.parts.copy import Copy, Load
-from systems.parts.kinds.device_table import DeviceTable
+from systems.parts.device_table import DeviceTable
 from systems.parts.kinds.host_rows import HostRows
 from systems.parts.sizes import Follower, Need
 from workloads.feature_table import SplitTable
