@@ -120,7 +120,8 @@ def _pins(isolation: Isolation, escapes: list[str]) -> bool | None:
     for kind in ("registered", "pinned", "managed"):
         with isolation.create(f"probe-{kind}", Limits()) as cap:
             cap.bring(Needs(read_only=(_CHILD,), gpu=True))
-            with _started(cap, kind, str(1 << 30)) as child:
+            # Drivers may lie where only the caller's library path leads, so the sandbox is left out.
+            with _started(cap, kind, str(1 << 30), sandboxed=False) as child:
                 if not _line(child).startswith("ready"):
                     return None  # no CUDA device after all
                 cap.set_memory(cap.memory().usage + (256 << 20))
@@ -132,9 +133,10 @@ def _pins(isolation: Isolation, escapes: list[str]) -> bool | None:
 
 
 @contextmanager
-def _started(cap: Cap, *arguments: str) -> Iterator[subprocess.Popen[bytes]]:
+def _started(cap: Cap, *arguments: str, sandboxed: bool = True) -> Iterator[subprocess.Popen[bytes]]:
     """Yield the program that runs in the cap as a worker does; kill it at the end."""
-    command, descriptors = cap.worker_command([*_PYTHON, str(_CHILD), *arguments])
+    argv = [*_PYTHON, str(_CHILD), *arguments]
+    command, descriptors = cap.worker_command(argv) if sandboxed else (cap.command(argv), [])
     pipe, null = subprocess.PIPE, subprocess.DEVNULL
     with subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=null, pass_fds=descriptors) as child:
         sandbox.close(descriptors)

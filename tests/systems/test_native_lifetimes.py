@@ -31,6 +31,7 @@ HOLDS = {
     "ExternalSampler": False,
     "SlotPlanner": True,
     "StopFlag": False,
+    "DemandCache": False,  # reads a mini-batch's rows within its call
 }
 
 

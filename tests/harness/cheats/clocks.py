@@ -92,9 +92,9 @@ class CountsTooMuch(Act):
         return replace(counters, bytes_read=10 * counters.bytes_read)
 
 
-@cheat("no_faster_than_the_device")
+@cheat("device_reads_cover_own_count")
 class TellsOfMoreRequests(Act):
-    """Reports far more requests than the disk can serve."""
+    """Reports far more requests than it sent, so that its engine looks more efficient."""
 
     def counters(self, counters: Counters) -> Counters:
         """Report twenty times as many requests."""
