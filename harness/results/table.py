@@ -29,13 +29,13 @@ PARTS = ("config", "memory", "facts", "summary", "preprocess")
 STATISTICS = ("value", "low", "high", "samples", "interval")
 
 
-def load(root: Path, progress: Notice = silent) -> pd.DataFrame:
+def load(root: Path | str, progress: Notice = silent) -> pd.DataFrame:
     """Read the table of runs of a results root, oldest run first.
 
     Unreadable records (damaged, cut off, of another schema) are in `attrs["bad"]`, a list of `BadRecord`.
     """
     bad: list[BadRecord] = []
-    found = [(record.to_json(), str(folder)) for folder, record in scan(root, bad, progress)]
+    found = [(record.to_json(), str(folder)) for folder, record in scan(Path(root), bad, progress)]
     table = runs_table([record for record, _ in found], [folder for _, folder in found])
     table.attrs["bad"] = bad
     return table

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+import outcore
 from harness.cli.run_tables import print_headline, summary_lines
 from harness.judge import page
 from harness.judge.metrics import METRICS, RunNumbers, metric, summarise
@@ -40,6 +41,7 @@ def test_one_entry_is_in_records_tables_commands_docs_and_report(
     read = store.read_record(tmp_path / "runs" / record.run_id)
     assert read.to_json()["summary"]["last_epoch_s"] == 1.25
     assert load(tmp_path)["summary.last_epoch_s"].tolist() == [1.25]
+    assert outcore.results(str(tmp_path))["summary.last_epoch_s"].tolist() == [1.25]
     assert any("last epoch s 1.25" in line for line in summary_lines(read))
     monkeypatch.setenv("COLUMNS", "400")
     print_headline([read], "t", wide=True)
