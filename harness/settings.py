@@ -91,7 +91,7 @@ class SharedSettings(BaseModel):
     replace: bool = setting(False, "workload", "draw neighbours with replacement", "batches")
     shuffle: bool = setting(True, "workload", "draw the order of seed nodes anew each epoch", "batches")
     batch_size: int = setting(1000, "workload", "seed nodes per mini-batch", "batches", ge=1)
-    max_batches: int = setting(0, "workload", "most mini-batches per epoch; 0: all", "batches", ge=0)
+    max_batches: int = setting(0, "workload", "most mini-batches of an epoch for each process; 0: all", "batches", ge=0)
     epochs: int = setting(3, "length", "epochs, warm-up included", "batches", ge=1)
     warmup: int = setting(1, "length", "first epochs, left out of the statistics", ge=0)
     device: str = setting("cpu", "workload", "cpu, cuda or emulated:NAME", "step")

@@ -133,9 +133,12 @@ def one_setting(runs: Runs, *sides: Side | str, free: Collection[str] = ()) -> S
 def samples(runs: Runs, *columns: str) -> pd.Series[float]:
     """Return the sum of columns of the table of runs or of epochs, in each row that has one of them.
 
-    `trained_s` is an epoch without data preparation.
+    `trained_s` is an epoch without data preparation, `batch_s` the seconds a mini-batch (an epoch that `max_batches`
+    cuts has as many of each process).
     """
     table = runs if columns[0] in runs else epochs_table(runs)
+    if "batch_s" in columns:
+        table["batch_s"] = table["seconds"] / table["batches"]
     if "trained_s" in columns:
         prepared_s = table.get("stages_s.data_prep", 0.0)
         table["trained_s"] = table["seconds"].sub(prepared_s, fill_value=0.0)

@@ -63,7 +63,7 @@ def fig12(cells: Cells) -> Drawing:
     return bars(cells, axis, title=title, rows=rows, numbers=".2f", notes=notes, finding=finding)
 
 
-def _over_ends(cells: Cells, text: str) -> str:
+def _over_ends(cells: Cells, text: str, rows: pd.DataFrame | None = None) -> str:
     """Return the sentence on how many `times` as fast each variant is at the `last` x as at the `first`.
 
     It is empty where no variant was measured at both.
@@ -71,7 +71,8 @@ def _over_ends(cells: Cells, text: str) -> str:
     first, last = min(cells.xs), max(cells.xs)
     if first == last:
         return ""
-    gains = ratios(wide(cells.medians(), index="system", columns="x"), first, last).times
+    medians = cells.medians() if rows is None else rows
+    gains = ratios(wide(medians, index="system", columns="x"), first, last).times
     return text.format(first=first, last=last, times=span(gains)) if len(gains) else ""
 
 
@@ -89,12 +90,20 @@ def over_processes(profile: Plain) -> Plan:
 
 @figure_of_cells("gnndrive-fig13", over_processes)
 def fig13(cells: Cells) -> Drawing:
-    """Draw epochs over the number of processes."""
+    """Draw seconds over the number of processes, for as many mini-batches as the shortest epoch has in all: an epoch
+    that `max_batches` cuts has that many of each process."""
+    cells.measured()
+    epochs = cells.epochs
+    epochs["equal_s"] = epochs.seconds * epochs.batches.min() / epochs.batches
+    rows = cells.medians("equal_s")
     cores = value_at(cells.runs["record"].iloc[0], "environment.cpu.usable")
     notes = ["each process has a device of its own", f"all processes share {cores} cores", cpu_note(cells)]
     axis = Axis("processes", RANKS, "processes")
-    finding = _over_ends(cells, "With {last} processes epochs are {times} times as fast as with {first}")
-    return bars(cells, axis, title="Epoch time over processes", numbers=".2f", notes=notes, finding=finding)
+    text = "With {last} processes equal work is {times} times as fast as with {first}"
+    finding = _over_ends(cells, text, rows)
+    title = "Time of equal work over processes"
+    ylabel = "seconds for equally many mini-batches"
+    return bars(cells, axis, title=title, rows=rows, ylabel=ylabel, numbers=".2f", notes=notes, finding=finding)
 
 
 def budgets(profile: Plain) -> Plan:
