@@ -66,13 +66,13 @@ class Path:
     def _check(self, name: str) -> None:
         """Refuse tiers that cannot stand behind each other. Raises InputError."""
         static = len(self.tiers) - len(self.changing)
-        said = f"{name} has {static} caches that are filled once"
-        require(static <= 1 and (not static or self.cache is not None), said, "give at most one, as the first tier")
+        message = f"{name} has {static} caches that are filled once"
+        require(static <= 1 and (not static or self.cache is not None), message, "give at most one, as the first tier")
         names = [tier.name for tier in self.changing]
         require(len(set(names)) == len(names), f"{name} has two tiers named {names[:1]}", "name them apart")
         rows = type(self.rows).__name__
-        said = f"{name}: a cache that changes needs rows read one by one, which {rows} does not"
-        require(not names or self.rows.reads_places, said, "use rows=DirectRows(…)")
+        message = f"{name}: a cache that changes needs rows read one by one, which {rows} does not"
+        require(not names or self.rows.reads_places, message, "use rows=DirectRows(…)")
 
 
 def _inside(part: Part) -> Iterator[Part]:

@@ -92,10 +92,10 @@ class Demand(ChangingCache):
             return least, max(least, best)
         wanted = min(rows, wanted_rows(self.size, rows, self._step))
         if wanted < least:
-            said = f"{self.site.name}: {self.name} of {self.size} holds {wanted} rows"
+            message = f"{self.site.name}: {self.name} of {self.size} holds {wanted} rows"
             needed = f"{self.least_batches} mini-batches have up to {least}"
             fix = f"raise cache to {format_bytes(least * self._step)}, or lower batch size or fan-out"
-            raise BudgetError(f"{said}, {needed}", fix)
+            raise BudgetError(f"{message}, {needed}", fix)
         return wanted, wanted
 
     def chosen(self) -> dict[str, int | str]:

@@ -80,10 +80,10 @@ class DglGraph(Topology):
         if not self.dgl_samples:
             return
         name, own = self.site.name, self.site.workload.sampler.name
-        said = f"{name}: sampler=dgl is DGL's neighbour sampler, and the workload's is {own}"
-        require(own == "neighbor", said, "use sampler=outcore")
-        said = f"{name}: sampling alone times our sampler, and sampler is dgl"
-        require(not self.site.sampling_only, said, "use sampler=outcore")
+        message = f"{name}: sampler=dgl is DGL's neighbour sampler, and the workload's is {own}"
+        require(own == "neighbor", message, "use sampler=outcore")
+        message = f"{name}: sampling alone times our sampler, and sampler is dgl"
+        require(not self.site.sampling_only, message, "use sampler=outcore")
 
     def needs(self) -> Sequence[Need | Follower]:
         """List the graph, DGL's copies of it, and DGL's seed nodes."""

@@ -97,8 +97,8 @@ class HostRows(Rows):
         self._touched = np.empty((step if self.by_device and self.mapped else 0, table.dim), table.dtype)
 
     def _mapped_rows(self, table: RowTable) -> npt.NDArray[Any]:
-        said = "a CUDA device cannot read memory-mapped rows by itself: they cannot be pinned"
-        require(not self.by_device or self.site.accelerator.kind != "cuda", said, "use host_store=memory")
+        message = "a CUDA device cannot read memory-mapped rows by itself: they cannot be pinned"
+        require(not self.by_device or self.site.accelerator.kind != "cuda", message, "use host_store=memory")
         return mapped_table(table)
 
     def _loaded_rows(self, table: RowTable) -> npt.NDArray[Any]:

@@ -105,8 +105,8 @@ class StaticDevice(Cache):
             return 0, table.nbytes if self.site.accelerator.keeps_rows else 0
         rows = min(table.num_rows, wanted_rows(self.size, table.num_rows, row))
         if rows and not self.site.accelerator.keeps_rows:
-            said = f"{self.site.name}: a device cache of {self.size} needs {format_bytes(rows * row)} of a device"
-            raise BudgetError(f"{said} that keeps no rows", NO_ROWS)
+            message = f"{self.site.name}: a device cache of {self.size} needs {format_bytes(rows * row)} of a device"
+            raise BudgetError(f"{message} that keeps no rows", NO_ROWS)
         return rows * row, rows * row
 
     def _share(self, left: int) -> int:
