@@ -11,7 +11,8 @@ import pytest
 
 from harness.claims.published import FILE, Claim, claims, verdict_of
 
-FIGURES = sorted(path for path in FILE.parent.glob("*.csv") if path != FILE)
+# Tables beside figures are named after them: a paper, then the figure or table.
+FIGURES = sorted(FILE.parent.glob("*-*.csv"))
 # Units of numbers in tables of the papers.
 UNITS = {"": 1.0, "k": 1e3, "K": 1e3, "M": 1e6, "B": 1e9, "GB": 1e9}
 # Largest distance between words of a claim and its number, in characters.

@@ -185,7 +185,7 @@ class TakesEveryProcessor(Act):
     def rows(self, epoch: int, index: int, nodes: Ids) -> npt.NDArray[Any]:
         """Read beside work that releases the interpreter lock."""
         processors = range(os.cpu_count() or 1)
-        wait([self._threads.submit(hashlib.pbkdf2_hmac, "sha256", b"", b"", 200_000) for _ in processors])
+        wait([self._threads.submit(hashlib.pbkdf2_hmac, "sha256", b"", b"", 1_000_000) for _ in processors])
         return self.system.read(nodes)
 
     def close(self) -> None:
@@ -214,10 +214,11 @@ class ComputesInUnseenChildren(Act):
         return self.system.read(nodes)
 
     def _child(self) -> int:
-        """Start a child that computes; return the end of a pipe that closes with it."""
+        """Start a child that computes for long beside the time of a fork; return the end of a pipe that closes with
+        it."""
         reader, writer = os.pipe()
         if os.fork() == 0:
-            hashlib.pbkdf2_hmac("sha256", b"", b"", 200_000)
+            hashlib.pbkdf2_hmac("sha256", b"", b"", 1_000_000)
             os._exit(0)
         os.close(writer)
         return reader
