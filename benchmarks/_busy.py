@@ -1,4 +1,5 @@
-"""Load beside a run, as other programs of a shared machine make it: busy loops, and a reader of the run's disk."""
+"""Load beside a run, as other programs of a shared machine make it: busy loops, and a
+reader of the run's disk."""
 
 from __future__ import annotations
 
@@ -22,8 +23,14 @@ while True:
     time.sleep(0.02)
 """
 
-#: Programs of each kind of load: four busy loops, one processor half busy, a reader of some hundred MB/s, or both.
-LOADS: dict[str, list[str]] = {"loops": [_LOOP] * 4, "processor": [_HALF], "disk": [_READ], "both": [_HALF, _READ]}
+#: Programs of each kind of load: four busy loops, one processor half busy, a reader of
+#: some hundred MB/s, or both.
+LOADS: dict[str, list[str]] = {
+    "loops": [_LOOP] * 4,
+    "processor": [_HALF],
+    "disk": [_READ],
+    "both": [_HALF, _READ],
+}
 
 
 @contextmanager
@@ -32,13 +39,17 @@ def busy(kind: str, folder: Path) -> Iterator[None]:
 
     Args:
         kind: kind of load.
-        folder: folder on the disk of the runs; the file that the reader reads is made there once and kept.
+        folder: folder on the disk of the runs; the file that the reader reads is made
+            there once and kept.
     """
     programs = LOADS[kind] if kind else []
     file = folder / "read-by-others"
     if _READ in programs and not file.exists():
         _write(file)
-    others = [subprocess.Popen([sys.executable, "-c", program, str(file)]) for program in programs]
+    others = [
+        subprocess.Popen([sys.executable, "-c", program, str(file)])
+        for program in programs
+    ]
     try:
         yield
     finally:

@@ -1,4 +1,5 @@
-"""Outcomes of honest runs: kept in a file from call to call, and held against the promises of `honest_runs.py`."""
+"""Outcomes of honest runs: kept in a file from call to call, and held against the
+promises of `honest_runs.py`."""
 
 from __future__ import annotations
 
@@ -15,7 +16,16 @@ OFF = 1.3
 #: Most quiet runs that may be SPOILT, as a share.
 MOST_SPOILT = 0.02
 
-_COUNTERS = {"seconds", "warmup", "user_s", "host_user_s", "system_s", "host_system_s", "waited_s", "stolen_s"}
+_COUNTERS = {
+    "seconds",
+    "warmup",
+    "user_s",
+    "host_user_s",
+    "system_s",
+    "host_system_s",
+    "waited_s",
+    "stolen_s",
+}
 
 
 @dataclass(frozen=True)
@@ -24,11 +34,13 @@ class Outcome:
 
     Attributes:
         number, attempt, label: drawn setting, and its name for a reader.
-        load, repeat: kind of load beside the run (empty: quiet), and number of its repetition.
+        load, repeat: kind of load beside the run (empty: quiet), and number of its
+            repetition.
         refused: reason why the system or the host refuses the setting; empty for a run.
         epoch_s: seconds of each + epoch; None without one.
         duration_s: seconds of the whole run.
-        broken, noise: details of the rules that the run breaks, and of those on other programs, by name.
+        broken, noise: details of the rules that the run breaks, and of those on other
+            programs, by name.
         epochs: times and waiting of each epoch, as in the record.
     """
 
@@ -71,7 +83,8 @@ def facts_of(record: Record) -> dict[str, Any]:
 
 
 class Book:
-    """Outcomes of all calls, one a line of a file, so that a call that is ended loses at most the run under way."""
+    """Outcomes of all calls, one a line of a file, so that a call that is ended loses
+    at most the run under way."""
 
     def __init__(self, file: Path) -> None:
         self._file = file
@@ -87,10 +100,15 @@ class Book:
     def has_run(self, number: int, load: str, repeat: int) -> bool:
         """Return whether a run of a drawn setting was made."""
         wanted = (number, load, repeat)
-        return any((run.number, run.load, run.repeat) == wanted for run in self.outcomes if not run.refused)
+        return any(
+            (run.number, run.load, run.repeat) == wanted
+            for run in self.outcomes
+            if not run.refused
+        )
 
     def attempt(self, number: int) -> int:
-        """Return the draw of a number to run: that of its runs, or the first one that was not refused."""
+        """Return the draw of a number to run: that of its runs, or the first one that
+        was not refused."""
         drawn = [outcome for outcome in self.outcomes if outcome.number == number]
         made = [outcome.attempt for outcome in drawn if not outcome.refused]
         refused = [outcome.attempt + 1 for outcome in drawn]
@@ -103,7 +121,8 @@ class Promises:
 
     Attributes:
         invalid, failed: runs that are INVALID, and runs that did not end well.
-        ratios: ratio of a run's epoch to that of the fastest quiet run of its setting, by the run's id.
+        ratios: ratio of a run's epoch to that of the fastest quiet run of its setting,
+            by the run's id.
         off: runs whose ratio is above `OFF` and that are not SPOILT, the slowest first.
         off_spoilt: number of runs whose ratio is above `OFF` and that are SPOILT.
         quiet, loaded: number of quiet runs, and of runs beside load.
@@ -127,12 +146,18 @@ class Promises:
     @property
     def kept(self) -> bool:
         """Whether all promises hold."""
-        return not self.invalid and not self.failed and not self.off and self.quiet_spoilt <= MOST_SPOILT * self.quiet
+        return (
+            not self.invalid
+            and not self.failed
+            and not self.off
+            and self.quiet_spoilt <= MOST_SPOILT * self.quiet
+        )
 
 
 def judge(outcomes: Iterable[Outcome]) -> Promises:
     """Hold outcomes against the promises."""
-    found, runs = Promises(), []
+    found = Promises()
+    runs = []
     for outcome in outcomes:
         if outcome.refused:
             found.refused += 1
@@ -158,7 +183,8 @@ def _count(found: Promises, run: Outcome) -> None:
 
 
 def _place(found: Promises, run: Outcome, fastest_s: float | None) -> None:
-    """Place a run among those that break a promise, given the seconds of its setting's fastest quiet run."""
+    """Place a run among those that break a promise, given the seconds of its setting's
+    fastest quiet run."""
     if run.status != "ok":
         found.failed.append(run)
         return

@@ -1,17 +1,21 @@
-"""Is an honest run ever INVALID, and is a disturbed one SPOILT? Many small runs, quiet and beside load.
+"""Is an honest run ever INVALID, and is a disturbed one SPOILT? Many small runs, quiet
+and beside load.
 
-    python benchmarks/honest_runs.py [--runs 200] [--phase quiet|load|both] [--repeat 1] [--seed 1] [--folder DIR]
+    python benchmarks/honest_runs.py [--runs 200] [--phase quiet|load|both] \\
+        [--repeat 1] [--seed 1] [--folder DIR]
 
-Settings are drawn at random: graph, feature dimension, sampler, budget, device, disk class, ranks and isolation, for
-all systems in turn. Each runs quiet and beside load. A setting that its system refuses is drawn again. Three promises
-are judged:
+Settings are drawn at random: graph, feature dimension, sampler, budget, device, disk
+class, ranks and isolation, for all systems in turn. Each runs quiet and beside load. A
+setting that its system refuses is drawn again. Three promises are judged:
 
 1. no run is INVALID, and none fails;
-2. a run whose epoch takes more than 1.3 times as long as that of its setting's fastest quiet run is SPOILT;
+2. a run whose epoch takes more than 1.3 times as long as that of its setting's fastest
+   quiet run is SPOILT;
 3. at most 2 % of the quiet runs are SPOILT.
 
-Prints the counts and every run that breaks one, and exits with code 1 if there is one. The folder keeps all outcomes
-(`runs.jsonl`) and the judgement (`promises.json`): another call with the same seed makes the missing runs alone.
+Prints the counts and every run that breaks one, and exits with code 1 if there is one.
+The folder keeps all outcomes (`runs.jsonl`) and the judgement (`promises.json`):
+another call with the same seed makes the missing runs alone.
 """
 
 from __future__ import annotations
@@ -45,7 +49,9 @@ from workloads.errors import OutcoreError
 DRAWS = 6
 
 KRONECKER = "kronecker"
-RECIPE = Recipe(kind="kronecker", nodes="200k", edges="3M", dim=128, train_fraction=0.05)
+RECIPE = Recipe(
+    kind="kronecker", nodes="200k", edges="3M", dim=128, train_fraction=0.05
+)
 SHAPES = [
     Shape("hubs", dim=1, train=0.1),
     Shape("hubs", dim=16, train=0.1),
@@ -61,8 +67,18 @@ WORKLOADS = [
     {"sampler": "layerwise", "fanout": [800, 800]},
 ]
 DEVICES = ["cpu", "emulated:a10g", "emulated:null"]
-#: Budgets, of which a draw takes one of three: the first three at first, higher ones after each refusal.
-MEMORY = ["+32MiB", "+64MiB", "+128MiB", "+256MiB", "+384MiB", "+512MiB", "+512MiB", "+512MiB"]
+#: Budgets, of which a draw takes one of three: the first three at first, higher ones
+#: after each refusal.
+MEMORY = [
+    "+32MiB",
+    "+64MiB",
+    "+128MiB",
+    "+256MiB",
+    "+384MiB",
+    "+512MiB",
+    "+512MiB",
+    "+512MiB",
+]
 DISK_CLASSES = ["none", "none", "aws-nvme/16", "aws-gp3/2"]
 SHOWN = ("dataset", "sampler", "memory", "device", "disk_class", "ranks")
 
@@ -81,7 +97,14 @@ class Setting:
     def label(self) -> str:
         """Name for a reader."""
         values = [str(self.run[name]) for name in SHOWN]
-        return " ".join([f"#{self.number}", self.system, *values, "docker" if self.docker else "cgroup"])
+        return " ".join(
+            [
+                f"#{self.number}",
+                self.system,
+                *values,
+                "docker" if self.docker else "cgroup",
+            ]
+        )
 
     @property
     def planned(self) -> PlannedRun:
@@ -90,7 +113,8 @@ class Setting:
 
 
 def draw(arguments: argparse.Namespace, number: int, attempt: int = 0) -> Setting:
-    """Draw a setting: the parts that must all occur by its number, the others anew at each attempt."""
+    """Draw a setting: the parts that must all occur by its number, the others anew at
+    each attempt."""
     of_number = random.Random(f"{arguments.seed} {number}")
     of_attempt = random.Random(f"{arguments.seed} {number} {attempt}")
     system = arguments.systems[number % len(arguments.systems)]
@@ -116,7 +140,8 @@ def draw(arguments: argparse.Namespace, number: int, attempt: int = 0) -> Settin
 
 
 def outcome_of(series: Series, setting: Setting, kind: str, repeat: int) -> Outcome:
-    """Run a setting beside load of a kind; return its outcome, or the reason why it is refused."""
+    """Run a setting beside load of a kind; return its outcome, or the reason why it is
+    refused."""
     drawn = (setting.number, setting.attempt, setting.label, kind, repeat)
     try:
         config = resolve(setting.planned, series.data_root, series.isolation.name)
@@ -131,8 +156,8 @@ def outcome_of(series: Series, setting: Setting, kind: str, repeat: int) -> Outc
 
 
 def runs_of(arguments: argparse.Namespace, number: int) -> list[tuple[str, int]]:
-    """Return load and repetition of each run of a setting. Every second setting runs beside load first, so that it is
-    calibrated there."""
+    """Return load and repetition of each run of a setting. Every second setting runs
+    beside load first, so that it is calibrated there."""
     quiet = [("", repeat) for repeat in range(arguments.repeat)]
     loaded = [(list(LOADS)[number % len(LOADS)], 0)]
     if arguments.phase != "both":
@@ -140,11 +165,21 @@ def runs_of(arguments: argparse.Namespace, number: int) -> list[tuple[str, int]]
     return loaded + quiet if number % 2 else quiet + loaded
 
 
-def make_missing(series: Series, settings: Sequence[Setting], arguments: argparse.Namespace, book: Book) -> None:
+def make_missing(
+    series: Series,
+    settings: Sequence[Setting],
+    arguments: argparse.Namespace,
+    book: Book,
+) -> None:
     """Make the runs that the book lacks."""
-    configs = [resolve(one.planned, series.data_root, series.isolation.name) for one in settings]
+    configs = [
+        resolve(one.planned, series.data_root, series.isolation.name)
+        for one in settings
+    ]
     series.prepare(configs, Dataset.open(series.data_root / KRONECKER))
-    wanted = [(one.number, *run) for one in settings for run in runs_of(arguments, one.number)]
+    wanted = [
+        (one.number, *run) for one in settings for run in runs_of(arguments, one.number)
+    ]
     missing = [run for run in wanted if not book.has_run(*run)]
     began = time.monotonic()
     for made, (number, kind, repeat) in enumerate(missing, start=1):
@@ -156,14 +191,22 @@ def make_missing(series: Series, settings: Sequence[Setting], arguments: argpars
         if made % 10 == 0:
             verdicts = Counter(run.verdict for run in book.outcomes if not run.refused)
             seconds = (time.monotonic() - began) / made
-            print(f"{made} of {len(missing)} runs, {seconds:.1f} s each: {dict(verdicts)}", flush=True)
+            print(
+                f"{made} of {len(missing)} runs, {seconds:.1f} s each: "
+                f"{dict(verdicts)}",
+                flush=True,
+            )
 
 
 def refuse_others(arguments: argparse.Namespace, book: Book) -> None:
-    """Exit where the book has runs of other settings than those that the arguments draw."""
+    """Exit where the book has runs of other settings than those that the arguments
+    draw."""
     for outcome in book.outcomes:
         if outcome.label != draw(arguments, outcome.number, outcome.attempt).label:
-            sys.exit(f"{arguments.folder} has runs of other settings, such as {outcome.label}: choose another --folder")
+            sys.exit(
+                f"{arguments.folder} has runs of other settings, such as "
+                f"{outcome.label}: choose another --folder"
+            )
 
 
 def make_all(arguments: argparse.Namespace, book: Book) -> None:
@@ -181,12 +224,15 @@ def make_all(arguments: argparse.Namespace, book: Book) -> None:
     for isolation in ("auto", "docker"):
         chosen = [one for one in settings if one.docker == (isolation == "docker")]
         if chosen:
-            with Series(arguments.folder / isolation, data, isolation=isolation) as series:
+            with Series(
+                arguments.folder / isolation, data, isolation=isolation
+            ) as series:
                 make_missing(series, chosen, arguments, book)
 
 
 def show(found: Promises, outcomes: Sequence[Outcome]) -> None:
-    """Print the rules that runs break, each run that breaks a promise, and the counts."""
+    """Print the rules that runs break, each run that breaks a promise, and the
+    counts."""
     broken = Counter(name for run in outcomes for name in run.broken)
     for name, count in broken.most_common():
         print(f"  {count:4} {name}")
@@ -197,8 +243,13 @@ def show(found: Promises, outcomes: Sequence[Outcome]) -> None:
         print(f"{named(run)}: {ratio:.2f} x, {run.verdict}, {run.noise}")
     print(f"quiet runs: {found.quiet}, {found.quiet_spoilt} of them SPOILT")
     print(f"runs beside load: {found.loaded}, {found.loaded_spoilt} of them SPOILT")
-    print(f"above {OFF} x the quiet time: {found.off_spoilt} SPOILT, {len(found.off)} not")
-    print(f"without a quiet run that counts: {found.unpaired}; refused settings, drawn again: {found.refused}")
+    print(
+        f"above {OFF} x the quiet time: {found.off_spoilt} SPOILT, {len(found.off)} not"
+    )
+    print(
+        f"without a quiet run that counts: {found.unpaired}; refused settings, "
+        f"drawn again: {found.refused}"
+    )
     print(f"INVALID: {len(found.invalid)}; failed: {len(found.failed)}")
     print("all promises are kept" if found.kept else "A PROMISE IS BROKEN", flush=True)
 
@@ -210,11 +261,20 @@ def named(run: Outcome) -> str:
 
 def main() -> int:
     """Make the runs, and print the promises that they break."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--runs", type=int, default=200)
     parser.add_argument("--phase", choices=["quiet", "load", "both"], default="both")
-    parser.add_argument("--repeat", type=int, default=1, help="quiet runs of each setting")
-    parser.add_argument("--docker", type=float, default=0.1, help="share of the settings that run in containers")
+    parser.add_argument(
+        "--repeat", type=int, default=1, help="quiet runs of each setting"
+    )
+    parser.add_argument(
+        "--docker",
+        type=float,
+        default=0.1,
+        help="share of the settings that run in containers",
+    )
     parser.add_argument("--systems", nargs="+", default=names())
     parser.add_argument("--folder", type=Path, default=Path("build/honest"))
     parser.add_argument("--seed", type=int, default=1)
@@ -224,7 +284,9 @@ def main() -> int:
     make_all(arguments, book)
     found = judge(book.outcomes)
     show(found, book.outcomes)
-    (arguments.folder / "promises.json").write_text(json.dumps(asdict(found), indent=1), encoding="utf-8")
+    (arguments.folder / "promises.json").write_text(
+        json.dumps(asdict(found), indent=1), encoding="utf-8"
+    )
     return 0 if found.kept else 1
 
 

@@ -1,8 +1,10 @@
-"""How many instructions do the native hot paths take? Sampler, reader, changeset, packing, gather, by callgrind.
+"""How many instructions do the native hot paths take? Sampler, reader, changeset,
+packing, gather, by callgrind.
 
-`python -m benchmarks.native_counts` prints them; `--out FILE` saves them; `--against FILE` compares with saved counts
-and exits with 1 if one grew by more than 1 %; `--python PATH` counts another commit's modules. `--rounds 2` prints the
-difference of two counts.
+`python -m benchmarks.native_counts` prints them; `--out FILE` saves them; `--against
+FILE` compares with saved counts and exits with 1 if one grew by more than 1 %;
+`--python PATH` counts another commit's modules. `--rounds 2` prints the difference of
+two counts.
 """
 
 from __future__ import annotations
@@ -17,7 +19,9 @@ from workloads.errors import OutcoreError
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--python", type=Path, default=Path(sys.executable))
     parser.add_argument("--out", type=Path)
     parser.add_argument("--against", type=Path)
@@ -36,9 +40,14 @@ def main() -> int:
         options.out.write_text(json.dumps(counts[0], indent=1) + "\n", encoding="utf-8")
     if options.against is None:
         return 0
-    results = compare_counts(json.loads(options.against.read_text(encoding="utf-8")), counts[0])
+    results = compare_counts(
+        json.loads(options.against.read_text(encoding="utf-8")), counts[0]
+    )
     for result in results:
-        print(f"{result.name}: {result.decision}" + (f", {100 * (result.ratio - 1):+.2f} %" if result.ratio else ""))
+        print(
+            f"{result.name}: {result.decision}"
+            + (f", {100 * (result.ratio - 1):+.2f} %" if result.ratio else "")
+        )
     return int(any(result.decision == "regressed" for result in results))
 
 

@@ -1,8 +1,10 @@
-"""Does every run fit the budget that its plan accepted? Graphs of unusual shapes, at the least budget, under a cap.
+"""Does every run fit the budget that its plan accepted? Graphs of unusual shapes, at
+the least budget, under a cap.
 
-A plan promises that a run in its budget is never killed. For each system and shape, bisection finds the least host
-budget that `plan()` accepts, without a cap; then runs are made with that budget and with more. If the kernel kills one
-of them, the system's planner is at fault, and BROKEN is printed.
+A plan promises that a run in its budget is never killed. For each system and shape,
+bisection finds the least host budget that `plan()` accepts, without a cap; then runs
+are made with that budget and with more. If the kernel kills one of them, the system's
+planner is at fault, and BROKEN is printed.
 
     python benchmarks/plan_promise.py --systems dgl-ondisk,pyg+ --shapes hubs,star
 """
@@ -77,21 +79,40 @@ SHAPES = {
     "components": Shape("components"),
     "three hops of hubs": Shape("hubs", settings=(("fanout", [10, 10, 10]),)),
     "large mini-batches": Shape(
-        "hubs", nodes=400_000, dim=128, settings=(("fanout", [10, 10, 10]), ("batch_size", 1000), ("max_batches", 10))
+        "hubs",
+        nodes=400_000,
+        dim=128,
+        settings=(("fanout", [10, 10, 10]), ("batch_size", 1000), ("max_batches", 10)),
     ),
-    "all neighbours": Shape("hubs", nodes=20_000, settings=(("fanout", [-1, 5]), ("batch_size", 20))),
+    "all neighbours": Shape(
+        "hubs", nodes=20_000, settings=(("fanout", [-1, 5]), ("batch_size", 20))
+    ),
     "dim 1": Shape("hubs", dim=1),
     "dim 1024": Shape("hubs", nodes=40_000, dim=1024, settings=(("batch_size", 20),)),
     "float16": Shape("components", dim=129, dtype="float16"),
-    "batches of 1": Shape("hubs", train=0.004, settings=(("batch_size", 1), ("max_batches", 0))),
-    # Ids, logs and holes in the heap grow with the mini-batches of an epoch; they once killed diskgnn and outcore.
-    "thousands of batches": Shape("components", dim=16, train=0.5, settings=(("batch_size", 20), ("max_batches", 0))),
-    "one batch": Shape("loops", nodes=30_000, train=0.1, settings=(("batch_size", 100_000),)),
-    "all nodes trained": Shape("chain", nodes=600_000, dim=4, train=0.9, settings=(("batch_size", 4000),)),
+    "batches of 1": Shape(
+        "hubs", train=0.004, settings=(("batch_size", 1), ("max_batches", 0))
+    ),
+    # Ids, logs and holes in the heap grow with the mini-batches of an epoch; they once
+    # killed diskgnn and outcore.
+    "thousands of batches": Shape(
+        "components",
+        dim=16,
+        train=0.5,
+        settings=(("batch_size", 20), ("max_batches", 0)),
+    ),
+    "one batch": Shape(
+        "loops", nodes=30_000, train=0.1, settings=(("batch_size", 100_000),)
+    ),
+    "all nodes trained": Shape(
+        "chain", nodes=600_000, dim=4, train=0.9, settings=(("batch_size", 4000),)
+    ),
 }
 
 
-def edges_of(kind: str, nodes: int, rng: np.random.Generator) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
+def edges_of(
+    kind: str, nodes: int, rng: np.random.Generator
+) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
     """Return the edges of a graph as (targets, sources), int64 each."""
     ids = np.arange(nodes)
     few = (rng.integers(0, nodes, 4 * nodes), rng.integers(0, nodes, 4 * nodes))
@@ -109,9 +130,16 @@ def edges_of(kind: str, nodes: int, rng: np.random.Generator) -> tuple[np.ndarra
         giant = nodes // 2
         inner = (few[0] % giant, few[1] % giant)
         small = ids[giant:-2:3]
-        return np.concatenate([inner[0], small, small + 1]), np.concatenate([inner[1], small + 1, small + 2])
-    hubs = rng.choice(nodes, 20, replace=False)  # each with a tenth of all nodes as in-neighbours
-    fans = [(np.full(nodes // 10, hub), rng.choice(nodes, nodes // 10, replace=False)) for hub in hubs]
+        return np.concatenate([inner[0], small, small + 1]), np.concatenate(
+            [inner[1], small + 1, small + 2]
+        )
+    hubs = rng.choice(
+        nodes, 20, replace=False
+    )  # each with a tenth of all nodes as in-neighbours
+    fans = [
+        (np.full(nodes // 10, hub), rng.choice(nodes, nodes // 10, replace=False))
+        for hub in hubs
+    ]
     back = (few[0], hubs[rng.integers(0, len(hubs), len(few[0]))])
     return np.concatenate([few[0], back[0], *(a for a, _ in fans)]), np.concatenate(
         [few[1], back[1], *(b for _, b in fans)]
@@ -133,7 +161,12 @@ def make(root: Path, shape: Shape) -> Dataset:
     with DatasetWriter(path, recipe={"source": "plan_promise"}) as writer:
         writer.write("indptr", indptr)
         writer.write("indices", (codes % shape.nodes).astype(np.int32))
-        writer.write("features", rng.standard_normal((shape.nodes, shape.dim), np.float32).astype(shape.dtype))
+        writer.write(
+            "features",
+            rng.standard_normal((shape.nodes, shape.dim), np.float32).astype(
+                shape.dtype
+            ),
+        )
         writer.write("labels", rng.integers(0, 4, shape.nodes))
         writer.write("train", np.sort(order[:train]))
         writer.write("valid", np.sort(order[train : train + 10]))
@@ -142,20 +175,43 @@ def make(root: Path, shape: Shape) -> Dataset:
     return Dataset.open(path)
 
 
-def config_of(series: Series, name: str, dataset: Dataset, shape: Shape, memory: str, **options: Any) -> RunConfig:
-    """Resolve a configuration of `name` on `shape`, on the processor if the system runs there."""
+def config_of(
+    series: Series,
+    name: str,
+    dataset: Dataset,
+    shape: Shape,
+    memory: str,
+    **options: Any,
+) -> RunConfig:
+    """Resolve a configuration of `name` on `shape`, on the processor if the system runs
+    there."""
     device = "cpu" if "cpu" in load(name).info.devices else "emulated:null"
-    settings = {**SETTINGS, **dict(shape.settings), "dataset": dataset.path.name, "device": device, "memory": memory}
+    settings = {
+        **SETTINGS,
+        **dict(shape.settings),
+        "dataset": dataset.path.name,
+        "device": device,
+        "memory": memory,
+    }
     if device != "cpu":
         settings["device_memory"] = "64MiB"
     settings["options"] = options
-    return resolve(PlannedRun(name, strict(RunSettings, settings, "")), series.data_root, series.isolation.name)
+    return resolve(
+        PlannedRun(name, strict(RunSettings, settings, "")),
+        series.data_root,
+        series.isolation.name,
+    )
 
 
 def least_budget(series: Series, config: RunConfig, dataset: Dataset) -> int | None:
-    """The least host budget that the plan accepts, to 64 KiB; None where it takes none."""
-    with closing(make_accelerator(config.device, memory_bytes=config.device_memory_bytes)) as accelerator:
-        return planner_of(series, config, dataset, accelerator, None).least(config.device_memory_bytes, step=64 << 10)
+    """The least host budget that the plan accepts, to 64 KiB; None where it takes
+    none."""
+    with closing(
+        make_accelerator(config.device, memory_bytes=config.device_memory_bytes)
+    ) as accelerator:
+        return planner_of(series, config, dataset, accelerator, None).least(
+            config.device_memory_bytes, step=64 << 10
+        )
 
 
 def judged(record: Record) -> str:
@@ -169,10 +225,14 @@ def judged(record: Record) -> str:
 
 def main() -> int:
     """Check all systems and shapes; return 1 if a plan was broken."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--systems", default="all")
     parser.add_argument("--shapes", default="all")
-    parser.add_argument("--above", default="1,1.3", help="budgets, as multiples of the least one")
+    parser.add_argument(
+        "--above", default="1,1.3", help="budgets, as multiples of the least one"
+    )
     parser.add_argument("--data", type=Path, default=Path("data/plan-promise"))
     parser.add_argument("--results", type=Path, default=Path("results/plan-promise"))
     arguments = parser.parse_args()
@@ -184,11 +244,19 @@ def main() -> int:
         shape = SHAPES[shape_name]
         dataset = make(arguments.data, shape)
         with Series(arguments.results, arguments.data) as series:
-            series.prepare([config_of(series, name, dataset, shape, "+64MiB") for name in systems], dataset)
+            series.prepare(
+                [config_of(series, name, dataset, shape, "+64MiB") for name in systems],
+                dataset,
+            )
             for name in systems:
-                least = least_budget(series, config_of(series, name, dataset, shape, "+64MiB"), dataset)
+                least = least_budget(
+                    series, config_of(series, name, dataset, shape, "+64MiB"), dataset
+                )
                 if least is None:
-                    print(f"{shape_name:22} {name:14} loads what is larger than 512 MiB", flush=True)
+                    print(
+                        f"{shape_name:22} {name:14} loads what is larger than 512 MiB",
+                        flush=True,
+                    )
                     continue
                 for times in map(float, arguments.above.split(",")):
                     budget = int(least * times)
@@ -200,8 +268,14 @@ def main() -> int:
                         print(f"{shape_name:22} {name:14} {error}", flush=True)
                         continue
                     memory = record.memory
-                    planned = sum(item.bytes for item in memory.plan if item.tier == "host")
-                    held = memory.demand_peak_bytes - memory.floor_bytes - memory.training_bytes
+                    planned = sum(
+                        item.bytes for item in memory.plan if item.tier == "host"
+                    )
+                    held = (
+                        memory.demand_peak_bytes
+                        - memory.floor_bytes
+                        - memory.training_bytes
+                    )
                     outcome = judged(record)
                     broken += outcome.startswith("BROKEN")
                     told = {
@@ -211,9 +285,13 @@ def main() -> int:
                         "floor": memory.floor_bytes,
                         "training": memory.training_bytes,
                     }
-                    numbers = ", ".join(f"{word} {format_bytes(value)}" for word, value in told.items())
+                    numbers = ", ".join(
+                        f"{word} {format_bytes(value)}" for word, value in told.items()
+                    )
                     print(
-                        f"{shape_name:22} {name:14} {numbers}, {time.monotonic() - began:.0f} s: {outcome}", flush=True
+                        f"{shape_name:22} {name:14} {numbers}, "
+                        f"{time.monotonic() - began:.0f} s: {outcome}",
+                        flush=True,
                     )
     return 1 if broken else 0
 

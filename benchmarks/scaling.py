@@ -1,21 +1,26 @@
-"""How do time and memory grow with the edges? Generation, sampling, ranking, changesets, packing and epochs.
+"""How do time and memory grow with the edges? Generation, sampling, ranking,
+changesets, packing and epochs.
 
-    python -m benchmarks.scaling [--edges 10M,40M,160M,640M,1600M] [--cap 4GiB] [--folder /var/tmp] [SYSTEM ...]
+    python -m benchmarks.scaling [--edges 10M,40M,160M,640M,1600M] [--cap 4GiB] \\
+        [--folder /var/tmp] [SYSTEM ...]
 
-Datasets have the shape of papers100M: 14.4 edges a node, 32 float16 columns; 1,600 M edges are its size. Each step is a
-separate process in a cgroup of `--cap` and starts with its files evicted; its memory is read from outside: `anonymous`
-is its own memory with kernel memory, without page cache. Epochs are runs of `outcore run` (200 mini-batches of 100,
-fan-out 10,10,10, `null` accelerator) under the same cap.
+Datasets have the shape of papers100M: 14.4 edges a node, 32 float16 columns; 1,600 M
+edges are its size. Each step is a separate process in a cgroup of `--cap` and starts
+with its files evicted; its memory is read from outside: `anonymous` is its own memory
+with kernel memory, without page cache. Epochs are runs of `outcore run` (200
+mini-batches of 100, fan-out 10,10,10, `null` accelerator) under the same cap.
 
-A slope is that of a straight line through the logarithms, by least squares. Exit 1 if a step fails, a slope of time is
-above 1.1 (0.1 for the fixed costs of small sizes), generation and verification of the largest size take over 15
-minutes, or a step holds more memory than its budget and its bytes per node (none per edge). Epochs of systems other
-than `outcore` are printed but not judged: a system that relies on the page cache is steeper where its data outgrow the
-cap. `scaling.csv`, `scaling.png` and `scaling.svg` are written to `--out`.
+A slope is that of a straight line through the logarithms, by least squares. Exit 1 if a
+step fails, a slope of time is above 1.1 (0.1 for the fixed costs of small sizes),
+generation and verification of the largest size take over 15 minutes, or a step holds
+more memory than its budget and its bytes per node (none per edge). Epochs of systems
+other than `outcore` are printed but not judged: a system that relies on the page cache
+is steeper where its data outgrow the cap. `scaling.csv`, `scaling.png` and
+`scaling.svg` are written to `--out`.
 
-Measurements are appended to `scaling.jsonl` there at once and not repeated: a run of hours continues where it was
-stopped, and `--seconds` stops it before the next step (exit 3). Datasets stay in `--folder` until all steps of their
-size are done.
+Measurements are appended to `scaling.jsonl` there at once and not repeated: a run of
+hours continues where it was stopped, and `--seconds` stops it before the next step
+(exit 3). Datasets stay in `--folder` until all steps of their size are done.
 """
 
 from __future__ import annotations
@@ -42,11 +47,25 @@ from workloads.dataset import PARTS, Dataset
 from workloads.units import format_bytes, parse_bytes, parse_count
 from workloads.workload import ModelSpec, SamplerSpec, Workload
 
-NODES, EDGES = 111_059_956, 1_615_685_872
-DIM, DTYPE = 32, "float16"
-BATCHES, BATCH_SIZE, FANOUT = 200, 100, (10, 10, 10)
+NODES = 111_059_956
+EDGES = 1_615_685_872
+DIM = 32
+DTYPE = "float16"
+BATCHES = 200
+BATCH_SIZE = 100
+FANOUT = (10, 10, 10)
 STEPS = ("generation", "verification", "sampling", "ranking", "changesets", "packing")
-SYSTEMS = ("pyg+", "dgl-ondisk", "ali+pg", "ginex", "ginex-pg", "mariusgnn", "gnndrive", "diskgnn", "outcore")
+SYSTEMS = (
+    "pyg+",
+    "dgl-ondisk",
+    "ali+pg",
+    "ginex",
+    "ginex-pg",
+    "mariusgnn",
+    "gnndrive",
+    "diskgnn",
+    "outcore",
+)
 OPTIONS = {"gnndrive": ["extractors=2"], "ali+pg": ["list_threads=2"]}
 MOST_MINUTES = 15.0
 STEEPEST = 1.1
@@ -56,7 +75,14 @@ SLACK_BYTES = 64 << 20
 GIVEN_BYTES = {"generation": 1 << 30, "ranking": 1 << 30, "packing": 256 << 20}
 RANK_BYTES = 16  # added to the budget of ranking per node
 #: Most bytes that a step may hold per node; none per edge.
-NODE_BYTES = {"generation": 16, "verification": 0, "sampling": 8, "ranking": 40, "changesets": 16, "packing": 8}
+NODE_BYTES = {
+    "generation": 16,
+    "verification": 0,
+    "sampling": 8,
+    "ranking": 40,
+    "changesets": 16,
+    "packing": 8,
+}
 
 
 def workload(dataset: Dataset) -> Workload:
@@ -67,7 +93,10 @@ def workload(dataset: Dataset) -> Workload:
 def generation(folder: Path, nodes: int, edges: int) -> dict[str, Any]:
     from workloads.making.make import MakeSpec, make_dataset
 
-    made = make_dataset(folder / "graph", MakeSpec("kronecker", nodes=nodes, edges=edges, dim=DIM, dtype=DTYPE))
+    made = make_dataset(
+        folder / "graph",
+        MakeSpec("kronecker", nodes=nodes, edges=edges, dim=DIM, dtype=DTYPE),
+    )
     return {"bytes": made.total_bytes, "made_edges": made.num_edges}
 
 
@@ -85,7 +114,8 @@ def sampling(folder: Path) -> dict[str, Any]:
     from workloads.sampling.make import make_seed_plan
 
     work = workload(Dataset.open(folder / "graph"))
-    sampler, writer = mapped_sampler(work), BatchWriter(folder / "samples")
+    sampler = mapped_sampler(work)
+    writer = BatchWriter(folder / "samples")
     nodes = 0
     for number, seeds in enumerate(make_seed_plan(work).batches(0)):
         batch = sampler.sample(0, number, seeds)
@@ -99,7 +129,12 @@ def ranking(folder: Path, budget: int) -> dict[str, Any]:
     from systems.engine.rank.pagerank import PageRankFacts, reverse_pagerank
 
     facts = PageRankFacts()
-    reverse_pagerank(workload(Dataset.open(folder / "graph")), weighted=True, budget_bytes=budget, facts=facts)
+    reverse_pagerank(
+        workload(Dataset.open(folder / "graph")),
+        weighted=True,
+        budget_bytes=budget,
+        facts=facts,
+    )
     return {"held_edges": facts.held_edges, "bytes": facts.reads.bytes_read}
 
 
@@ -113,8 +148,11 @@ def _samples(folder: Path) -> Any:
 def changesets(folder: Path) -> dict[str, Any]:
     from systems.engine.cache.changeset import ChangesetPlan
 
-    reader, nodes = _samples(folder), Dataset.open(folder / "graph").num_nodes
-    plan = ChangesetPlan(reader.nodes, reader.index.counts, num_nodes=nodes, capacity=nodes // 10)
+    reader = _samples(folder)
+    nodes = Dataset.open(folder / "graph").num_nodes
+    plan = ChangesetPlan(
+        reader.nodes, reader.index.counts, num_nodes=nodes, capacity=nodes // 10
+    )
     plan.look_ahead()
     hits = sum(change.hits for change in plan.changesets())
     return {"hits": hits}
@@ -124,10 +162,13 @@ def packing(folder: Path) -> dict[str, Any]:
     from systems.engine.io.row_reads import RowTable
     from systems.engine.store.packed_writer import PackedWriter
 
-    reader, table = _samples(folder), RowTable.of(Dataset.open(folder / "graph"))
+    reader = _samples(folder)
+    table = RowTable.of(Dataset.open(folder / "graph"))
     shutil.rmtree(folder / "packed", ignore_errors=True)
     (folder / "packed").mkdir()
-    with PackedWriter(folder / "packed", table, memory_bytes=GIVEN_BYTES["packing"]) as writer:
+    with PackedWriter(
+        folder / "packed", table, memory_bytes=GIVEN_BYTES["packing"]
+    ) as writer:
         for number in range(len(reader)):
             nodes = np.sort(reader.nodes(number))
             writer.append(nodes, {"nodes": nodes})
@@ -145,7 +186,9 @@ def child(step: str, folder: Path, nodes: int, edges: int, cap: int) -> None:
         "changesets": lambda: changesets(folder),
         "packing": lambda: packing(folder),
     }
-    print(json.dumps({"standing": True}), flush=True)  # memory held before the step is the interpreter's
+    print(
+        json.dumps({"standing": True}), flush=True
+    )  # memory held before the step is the interpreter's
     sys.stdin.readline()
     start = time.monotonic()
     facts = steps[step]()
@@ -172,8 +215,11 @@ def watched(cap: Cap) -> Iterator[list[int]]:
         thread.join()
 
 
-def measure(step: str, folder: Path, nodes: int, edges: int, cap_bytes: int) -> dict[str, Any]:
-    """Run a step under the cap; return seconds, anonymous bytes beyond the interpreter's and facts, or its failure."""
+def measure(
+    step: str, folder: Path, nodes: int, edges: int, cap_bytes: int
+) -> dict[str, Any]:
+    """Run a step under the cap; return seconds, anonymous bytes beyond the
+    interpreter's and facts, or its failure."""
     graph = folder / "graph"
     for part in PARTS if graph.is_dir() else ():
         evict(Dataset.open(graph).file(part))
@@ -196,21 +242,38 @@ def measure(step: str, folder: Path, nodes: int, edges: int, cap_bytes: int) -> 
         str(cap_bytes),
     ]
     limits = Limits(memory_bytes=cap_bytes)
-    with select().backend.create(f"scaling-{step}-{os.getpid()}", limits) as cap, watched(cap) as seen:
+    with (
+        select().backend.create(f"scaling-{step}-{os.getpid()}", limits) as cap,
+        watched(cap) as seen,
+    ):
         process = subprocess.Popen(
-            cap.command(command), stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+            cap.command(command),
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
         )
-        assert process.stdout is not None and process.stdin is not None
+        assert process.stdout is not None
+        assert process.stdin is not None
         process.stdout.readline()
         memory = cap.memory()
         standing = memory.anon + memory.shmem + memory.kernel
         seen.clear()
         out, err = process.communicate("go\n")
-        kills, peak = cap.memory().oom_kills, max(seen, default=standing)
+        kills = cap.memory().oom_kills
+        peak = max(seen, default=standing)
     if process.returncode:
-        why = "out of memory" if kills else (err.strip().splitlines() or ["no reason given"])[-1]
+        why = (
+            "out of memory"
+            if kills
+            else (err.strip().splitlines() or ["no reason given"])[-1]
+        )
         return {"step": step, "failed": why}
-    return {"step": step, "anonymous": max(0, peak - standing), **json.loads(out.splitlines()[-1])}
+    return {
+        "step": step,
+        "anonymous": max(0, peak - standing),
+        **json.loads(out.splitlines()[-1]),
+    }
 
 
 def epoch(system: str, folder: Path, cap: str) -> dict[str, Any]:
@@ -245,14 +308,23 @@ def epoch(system: str, folder: Path, cap: str) -> dict[str, Any]:
         *options,
         "--json",
     ]
-    environment = {**os.environ, "OUTCORE_DATA": str(folder), "OUTCORE_RESULTS": str(folder / "results")}
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    environment = {
+        **os.environ,
+        "OUTCORE_DATA": str(folder),
+        "OUTCORE_RESULTS": str(folder / "results"),
+    }
+    done = subprocess.run(
+        command, env=environment, capture_output=True, text=True, check=False
+    )
     shutil.rmtree(folder / ".outcore" / "artefacts", ignore_errors=True)
     step = f"epoch {system}"
     try:
         record = json.loads(done.stdout)
     except ValueError:
-        return {"step": step, "failed": (done.stderr.strip().splitlines() or ["no reason given"])[-1]}
+        return {
+            "step": step,
+            "failed": (done.stderr.strip().splitlines() or ["no reason given"])[-1],
+        }
     if record["status"] != "ok":
         return {"step": step, "failed": f"{record['status']}: {record['reason']}"}
     memory = record["memory"]
@@ -277,15 +349,23 @@ def draw(rows: list[dict[str, Any]], out: Path) -> None:
     matplotlib.use("Agg")
     import matplotlib.pyplot as plt
 
-    figure, axes = plt.subplots(2, 2, figsize=(10, 7.6), sharex=True, layout="constrained")
+    figure, axes = plt.subplots(
+        2, 2, figsize=(10, 7.6), sharex=True, layout="constrained"
+    )
     marks = "os^vDP*Xd"
     names = list(dict.fromkeys(row["step"] for row in rows if "seconds" in row))
     epochs = [name for name in names if name.startswith(EPOCH)]
-    panels = (([name for name in STEPS if name in names], "Steps"), (epochs, f"Epochs of {BATCHES} mini-batches"))
+    panels = (
+        ([name for name in STEPS if name in names], "Steps"),
+        (epochs, f"Epochs of {BATCHES} mini-batches"),
+    )
     for line, (shown, title) in zip(axes, panels, strict=True):
         for number, step in enumerate(shown):
             own = [row for row in rows if row["step"] == step and "seconds" in row]
-            for axis, key, unit in ((line[0], "seconds", 1.0), (line[1], "anonymous", 2.0**20)):
+            for axis, key, unit in (
+                (line[0], "seconds", 1.0),
+                (line[1], "anonymous", 2.0**20),
+            ):
                 axis.plot(
                     [row["edges"] / 1e6 for row in own],
                     [max(row[key] / unit, 1e-3) for row in own],
@@ -296,7 +376,10 @@ def draw(rows: list[dict[str, Any]], out: Path) -> None:
                     color=plt.cm.viridis(number / len(shown) * 0.9),
                     label=step.removeprefix(EPOCH),
                 )
-        for axis, what, label in ((line[0], "time", "s"), (line[1], "own memory", "MiB")):
+        for axis, what, label in (
+            (line[0], "time", "s"),
+            (line[1], "own memory", "MiB"),
+        ):
             axis.set(xscale="log", yscale="log", ylabel=label, title=f"{title}: {what}")
             axis.grid(alpha=0.3)
         line[1].legend(loc="center left", bbox_to_anchor=(1.02, 0.5), fontsize=8)
@@ -321,19 +404,31 @@ def judge(rows: list[dict[str, Any]], largest: int) -> bool:
         edges = [row["edges"] for row in own]
         rise = slope(edges, [row["seconds"] for row in own])
         held = slope(edges, [row["anonymous"] for row in own])
-        # Other systems may fit the cap at small sizes only, so their slopes are not judged.
-        good = rise <= STEEPEST or (step.startswith(EPOCH) and step != f"{EPOCH}outcore")
+        # Other systems may fit the cap at small sizes only, so their slopes are not
+        # judged.
+        good = rise <= STEEPEST or (
+            step.startswith(EPOCH) and step != f"{EPOCH}outcore"
+        )
         said = ""
         if step in NODE_BYTES:
-            allowed = NODE_BYTES[step] * own[-1]["nodes"] + SLACK_BYTES + GIVEN_BYTES.get(step, 0)
+            allowed = (
+                NODE_BYTES[step] * own[-1]["nodes"]
+                + SLACK_BYTES
+                + GIVEN_BYTES.get(step, 0)
+            )
             good &= own[-1]["anonymous"] <= allowed
             said = f", at most {format_bytes(allowed)} allowed"
         kept &= good
         print(
-            f"{step:24s} time ~ edges^{rise:5.2f}, memory ~ edges^{held:5.2f}; largest {own[-1]['seconds']:9.2f} s, "
+            f"{step:24s} time ~ edges^{rise:5.2f}, memory ~ edges^{held:5.2f}; "
+            f"largest {own[-1]['seconds']:9.2f} s, "
             f"{format_bytes(own[-1]['anonymous'])}{said}{'' if good else '  MISSED'}"
         )
-    made = [row for row in rows if row["step"] in ("generation", "verification") and row["edges"] == largest]
+    made = [
+        row
+        for row in rows
+        if row["step"] in ("generation", "verification") and row["edges"] == largest
+    ]
     minutes = sum(row.get("seconds", 0.0) for row in made) / 60
     print(f"generated and verified in {minutes:.1f} min (at most {MOST_MINUTES:.0f})")
     return kept and minutes <= MOST_MINUTES
@@ -349,15 +444,24 @@ class Measured:
     def __init__(self, path: Path) -> None:
         self._path = path
         lines = path.read_text(encoding="utf-8").splitlines() if path.exists() else []
-        self.rows: list[dict[str, Any]] = [json.loads(line) for line in lines if line.endswith("}")]
+        self.rows: list[dict[str, Any]] = [
+            json.loads(line) for line in lines if line.endswith("}")
+        ]
 
     def has(self, edges: int, step: str) -> bool:
         """Return whether the step was measured; failed steps are measured again."""
-        return any(row["edges"] == edges and row["step"] == step and "seconds" in row for row in self.rows)
+        return any(
+            row["edges"] == edges and row["step"] == step and "seconds" in row
+            for row in self.rows
+        )
 
     def add(self, row: dict[str, Any]) -> None:
         """Add a row, in place of a failed one if there is one."""
-        same = [old for old in self.rows if (old["edges"], old["step"]) == (row["edges"], row["step"])]
+        same = [
+            old
+            for old in self.rows
+            if (old["edges"], old["step"]) == (row["edges"], row["step"])
+        ]
         self.rows = [old for old in self.rows if old not in same] + [row]
         whole = "".join(json.dumps(old) + "\n" for old in self.rows)
         beside = self._path.with_suffix(".new")
@@ -370,9 +474,17 @@ class Measured:
         return sorted(self.rows, key=lambda row: int(row["edges"]))
 
 
-def measure_size(edges: int, systems: list[str], options: argparse.Namespace, done: Measured, until: float) -> bool:
-    """Measure all missing steps of one size; return False if time ran out before the end."""
-    nodes, cap = max(1, round(edges / EDGES * NODES)), parse_bytes(options.cap)
+def measure_size(
+    edges: int,
+    systems: list[str],
+    options: argparse.Namespace,
+    done: Measured,
+    until: float,
+) -> bool:
+    """Measure all missing steps of one size; return False if time ran out before the
+    end."""
+    nodes = max(1, round(edges / EDGES * NODES))
+    cap = parse_bytes(options.cap)
     steps = [step for step in STEPS if not done.has(edges, step)]
     missing = [system for system in systems if not done.has(edges, f"epoch {system}")]
     folder = Path(options.folder, f"outcore-scaling-{edges}")
@@ -381,7 +493,8 @@ def measure_size(edges: int, systems: list[str], options: argparse.Namespace, do
         return True
     folder.mkdir(parents=True, exist_ok=True)
     for step in STEPS:
-        # If a stopped run measured a step but its files are gone, the step is repeated, and not recorded again.
+        # If a stopped run measured a step but its files are gone, the step is repeated,
+        # and not recorded again.
         lost = (step == "generation" and not (folder / "graph").is_dir()) or (
             step == "sampling"
             and "sampling" not in steps
@@ -392,7 +505,11 @@ def measure_size(edges: int, systems: list[str], options: argparse.Namespace, do
             continue
         if time.monotonic() > until:
             return False
-        row = {"edges": edges, "nodes": nodes, **measure(step, folder, nodes, edges, cap)}
+        row = {
+            "edges": edges,
+            "nodes": nodes,
+            **measure(step, folder, nodes, edges, cap),
+        }
         if step in steps:
             done.add(row)
         if "failed" in row and step in ("generation", "sampling"):
@@ -407,29 +524,56 @@ def measure_size(edges: int, systems: list[str], options: argparse.Namespace, do
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("systems", nargs="*", default=list(SYSTEMS), metavar="SYSTEM")
     parser.add_argument("--edges", default="10M,40M,160M,640M,1600M")
     parser.add_argument("--cap", default="4GiB")
     parser.add_argument("--folder", type=Path, default=Path("/var/tmp"))
     parser.add_argument("--out", default=".")
-    parser.add_argument("--epochs-at", default="", help="edges at which epochs are run; default: all")
-    parser.add_argument("--seconds", type=float, default=float("inf"), help="start no step after this time")
+    parser.add_argument(
+        "--epochs-at", default="", help="edges at which epochs are run; default: all"
+    )
+    parser.add_argument(
+        "--seconds",
+        type=float,
+        default=float("inf"),
+        help="start no step after this time",
+    )
     parser.add_argument("--child", help=argparse.SUPPRESS)
     parser.add_argument("--nodes", type=int, default=0, help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.child:
-        child(options.child, Path(options.folder), options.nodes, int(options.edges), parse_bytes(options.cap))
+        child(
+            options.child,
+            Path(options.folder),
+            options.nodes,
+            int(options.edges),
+            parse_bytes(options.cap),
+        )
         return 0
     sizes = [min(parse_count(size), EDGES) for size in options.edges.split(",")]
-    at = [min(parse_count(size), EDGES) for size in options.epochs_at.split(",")] if options.epochs_at else sizes
-    out, until = Path(options.out), time.monotonic() + options.seconds
+    at = (
+        [min(parse_count(size), EDGES) for size in options.epochs_at.split(",")]
+        if options.epochs_at
+        else sizes
+    )
+    out = Path(options.out)
+    until = time.monotonic() + options.seconds
     out.mkdir(parents=True, exist_ok=True)
     done = Measured(out / "scaling.jsonl")
-    whole = all(measure_size(edges, options.systems if edges in at else [], options, done, until) for edges in sizes)
+    whole = all(
+        measure_size(
+            edges, options.systems if edges in at else [], options, done, until
+        )
+        for edges in sizes
+    )
     rows = done.in_order()
     with (out / "scaling.csv").open("w", newline="", encoding="utf-8") as file:
-        table = csv.DictWriter(file, list(dict.fromkeys(key for row in rows for key in row)), restval="")
+        table = csv.DictWriter(
+            file, list(dict.fromkeys(key for row in rows for key in row)), restval=""
+        )
         table.writeheader()
         table.writerows(rows)
     draw(rows, out)

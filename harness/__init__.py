@@ -1,1 +1,2 @@
-"""Measurement of systems: experiments, isolation, telemetry, results, figures and the command line."""
+"""Measurement of systems: experiments, isolation, telemetry, results, figures and the
+command line."""

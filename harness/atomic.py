@@ -1,4 +1,5 @@
-"""Atomic writes of files, under a temporary name in the same folder, then renamed; locks between processes."""
+"""Atomic writes of files, under a temporary name in the same folder, then renamed;
+locks between processes."""
 
 from __future__ import annotations
 
@@ -14,10 +15,12 @@ from workloads.errors import DataIOError, InputError
 
 @contextmanager
 def whole_file(out: Path, what: str) -> Iterator[Path]:
-    """Yield a temporary path; rename it to `out` if the body succeeds, else remove it. Make the folder of `out`.
+    """Yield a temporary path; rename it to `out` if the body succeeds, else remove it.
+    Make the folder of `out`.
 
-    Raises DataIOError: there is no space, or the disk failed; InputError: nothing can be written at that place (no
-    permission, a file for a folder). The message calls the file `what` (`the trace`).
+    Raises DataIOError: there is no space, or the disk failed; InputError: nothing can
+    be written at that place (no permission, a file for a folder). The message calls the
+    file `what` (`the trace`).
     """
     partial = out.with_name(f".{out.name}.{os.getpid()}.tmp")
     try:
@@ -36,7 +39,8 @@ def whole_file(out: Path, what: str) -> Iterator[Path]:
 
 @contextmanager
 def locked(file: Path) -> Iterator[None]:
-    """Wait until no other process holds the lock of a file, which is made, and hold it."""
+    """Wait until no other process holds the lock of a file, which is made, and hold
+    it."""
     file.parent.mkdir(parents=True, exist_ok=True)
     lock = os.open(file, os.O_RDONLY | os.O_CREAT | os.O_CLOEXEC, 0o666)
     try:

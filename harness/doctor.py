@@ -1,6 +1,7 @@
 """Checks of the host's abilities by trial: each is ok, degraded or missing, with a fix.
 
-A new check is an entry of `CHECKS`: its name, and a function of the data root, which may not exist yet.
+A new check is an entry of `CHECKS`: its name, and a function of the data root, which
+may not exist yet.
 """
 
 from __future__ import annotations
@@ -52,7 +53,8 @@ class Finding:
 
 
 def diagnose(data_root: Path, places: Places | None = None) -> list[Finding]:
-    """Run every check in order; a check that fails is itself a finding. `places`: by default under the data root."""
+    """Run every check in order; a check that fails is itself a finding. `places`: by
+    default under the data root."""
     findings = []
     written = partial(_folders, places=places or Places.below(data_root))
     checks: dict[str, Callable[[Path], Found]] = {**CHECKS, "folders": written}
@@ -60,15 +62,29 @@ def diagnose(data_root: Path, places: Places | None = None) -> list[Finding]:
         try:
             findings.append(Finding(name, *function(data_root)))
         except ImportError as error:
-            findings.append(Finding(name, "missing", f"the native parts are not built ({error})", _BUILD))
+            findings.append(
+                Finding(
+                    name, "missing", f"the native parts are not built ({error})", _BUILD
+                )
+            )
         except (OutcoreError, OSError, subprocess.SubprocessError) as error:
-            findings.append(Finding(name, "missing", f"could not be tried: {error}", getattr(error, "fix", "")))
+            findings.append(
+                Finding(
+                    name,
+                    "missing",
+                    f"could not be tried: {error}",
+                    getattr(error, "fix", ""),
+                )
+            )
     return findings
 
 
 def as_dict(findings: list[Finding]) -> dict[str, Any]:
     """Return the findings as `outcore doctor --json` prints them."""
-    worst = next((s for s in ("missing", "degraded") if any(f.status == s for f in findings)), "ok")
+    worst = next(
+        (s for s in ("missing", "degraded") if any(f.status == s for f in findings)),
+        "ok",
+    )
     return {"status": worst, "checks": [asdict(finding) for finding in findings]}
 
 
@@ -76,25 +92,44 @@ def _memory_cap(_: Path) -> Found:
     chosen = select()
     if chosen.availability.proves_memory:
         return "ok", f"{chosen.backend.name}; the host has cgroup {mounts.version()}"
-    reasons = "; ".join(f"{name}: {reason}" for name, reason in chosen.passed_over.items())
+    reasons = "; ".join(
+        f"{name}: {reason}" for name, reason in chosen.passed_over.items()
+    )
     # The strictest unavailable backend that asks for root.
-    fixes = (found.fix for found in (backend.available() for backend in BACKENDS) if not found.ok)
-    fix = next((fix for fix in fixes if "root" in fix), "run as root on a host with memory cgroups")
+    fixes = (
+        found.fix
+        for found in (backend.available() for backend in BACKENDS)
+        if not found.ok
+    )
+    fix = next(
+        (fix for fix in fixes if "root" in fix),
+        "run as root on a host with memory cgroups",
+    )
     return "missing", f"nothing can cap memory here ({reasons})", fix
 
 
 def _sandbox(_: Path) -> Found:
     found = sandbox.walls()
     if found.kind:
-        return "ok", f"{found.kind} starts workers behind walls ({', '.join(found.walls)})"
-    return "degraded", f"none: {found.missing}; runs are not sandboxed, a caveat in every record", found.fix
+        return (
+            "ok",
+            f"{found.kind} starts workers behind walls ({', '.join(found.walls)})",
+        )
+    return (
+        "degraded",
+        f"none: {found.missing}; runs are not sandboxed, a caveat in every record",
+        found.fix,
+    )
 
 
 def _device_limits(_: Path) -> Found:
     chosen = select()
     if chosen.availability.io_limits:
         return "ok", f"{chosen.backend.name} can hold a run to an SSD class"
-    said = f"no SSD class can be enforced ({chosen.availability.reason}); runs use the bare device, with a caveat"
+    said = (
+        f"no SSD class can be enforced ({chosen.availability.reason}); runs use the "
+        "bare device, with a caveat"
+    )
     return "degraded", said, "run as root, or delegate the io controller"
 
 
@@ -102,18 +137,27 @@ def _swap(_: Path) -> Found:
     swap = environment.memory()["swap_bytes"]
     if swap == 0 or select().availability.proves_memory:
         return "ok", f"{format_bytes(swap)} on the host, off inside caps"
-    return "degraded", f"{format_bytes(swap)} of swap, and no cap to turn it off", "swapoff -a"
+    return (
+        "degraded",
+        f"{format_bytes(swap)} of swap, and no cap to turn it off",
+        "swapoff -a",
+    )
 
 
 def _io_uring(_: Path) -> Found:
     parameters = (ctypes.c_char * 120)()
     libc = ctypes.CDLL(None, use_errno=True)
-    ring = libc.syscall(ctypes.c_long(_IO_URING_SETUP), ctypes.c_uint(2), ctypes.byref(parameters))
+    ring = libc.syscall(
+        ctypes.c_long(_IO_URING_SETUP), ctypes.c_uint(2), ctypes.byref(parameters)
+    )
     if ring >= 0:
         os.close(ring)
         return "ok", "the kernel gives rings to this user"
     code = ctypes.get_errno()
-    allow = "sysctl kernel.io_uring_disabled=0; in a container allow it in the seccomp profile"
+    allow = (
+        "sysctl kernel.io_uring_disabled=0; in a container allow it in the seccomp "
+        "profile"
+    )
     fix = "use Linux 5.6 or newer" if code == errno.ENOSYS else allow
     return "degraded", f"{os.strerror(code)}: reads use a pool of pread threads", fix
 
@@ -127,15 +171,25 @@ def _engine(root: Path) -> Found:
         reader.close()
     if mode.startswith("io_uring"):
         return "ok", f"reads with {mode}"
-    return "degraded", f"reads with {mode}", _BUILD if "liburing" in mode else "see io_uring above"
+    return (
+        "degraded",
+        f"reads with {mode}",
+        _BUILD if "liburing" in mode else "see io_uring above",
+    )
 
 
 def _memlock(_: Path) -> Found:
-    limit, root = environment.memlock_bytes(), os.geteuid() == 0
+    limit = environment.memlock_bytes()
+    root = os.geteuid() == 0
     if limit is None or limit >= _REGISTERED_BUFFERS or root:
-        return "ok", f"{'no limit' if limit is None else format_bytes(limit)}{' (root is exempt)' if root else ''}"
+        found = "no limit" if limit is None else format_bytes(limit)
+        return ("ok", f"{found} (root is exempt)" if root else found)
     fix = "ulimit -l unlimited, or `* - memlock unlimited` in /etc/security/limits.conf"
-    return "degraded", f"{format_bytes(limit)}: io_uring's buffers may stay unregistered", fix
+    return (
+        "degraded",
+        f"{format_bytes(limit)}: io_uring's buffers may stay unregistered",
+        fix,
+    )
 
 
 def _direct(root: Path) -> Found:
@@ -144,11 +198,18 @@ def _direct(root: Path) -> Found:
     with _sample_file(root) as file:
         block = direct_block_bytes(file)
     if not device.numbers:
-        return "degraded", f"{where}: nothing is read from a disk there", "keep the data on a disk"
+        return (
+            "degraded",
+            f"{where}: nothing is read from a disk there",
+            "keep the data on a disk",
+        )
     if block is None:
         return "missing", f"{where} refuses O_DIRECT", "keep the data on ext4 or xfs"
     if block > 512:
-        return "degraded", f"{where}: {block} bytes at least, so 512-byte rows cost more"
+        return (
+            "degraded",
+            f"{where}: {block} bytes at least, so 512-byte rows cost more",
+        )
     return "ok", f"{where}: reads of {block} bytes"
 
 
@@ -158,24 +219,44 @@ def _page_cache(root: Path) -> Found:
     with _sample_file(root) as file:
         kept = evict_files([file], "before").resident_bytes
     if kept:
-        return "missing", "a file stays cached after POSIX_FADV_DONTNEED", "keep the data on ext4 or xfs"
+        return (
+            "missing",
+            "a file stays cached after POSIX_FADV_DONTNEED",
+            "keep the data on ext4 or xfs",
+        )
     whole = os.access("/proc/sys/vm/drop_caches", os.W_OK)
-    return "ok", f"files can be evicted{'; the whole cache can be dropped too' if whole else ''}"
+    return (
+        "ok",
+        "files can be "
+        f"evicted{'; the whole cache can be dropped too' if whole else ''}",
+    )
 
 
 def _fio(_: Path) -> Found:
     if fio_path() is None:
-        return "degraded", "not installed: device profiles are lower bounds, with a caveat", INSTALL
+        return (
+            "degraded",
+            "not installed: device profiles are lower bounds, with a caveat",
+            INSTALL,
+        )
     return "ok", f"{environment.versions().get('fio', '')} with {best_engine()}"
 
 
 def _gpu(_: Path) -> Found:
     if not (gpus := environment.gpus()):
-        return "degraded", "none: use --device cpu or emulated:NAME", "install the NVIDIA driver, if there is a GPU"
-    detail = ", ".join(f"{gpu['model']} ({format_bytes(gpu['memory_bytes'])})" for gpu in gpus)
+        return (
+            "degraded",
+            "none: use --device cpu or emulated:NAME",
+            "install the NVIDIA driver, if there is a GPU",
+        )
+    detail = ", ".join(
+        f"{gpu['model']} ({format_bytes(gpu['memory_bytes'])})" for gpu in gpus
+    )
     told = tried_out("cuda")
     if told["failed"]:
-        fix = "install torch for this driver's CUDA (README), or raise the memlock limit"
+        fix = (
+            "install torch for this driver's CUDA (README), or raise the memlock limit"
+        )
         return "missing", f"{detail}; {told['failed']}", fix
     if told["notes"]:
         fix = "install a C compiler and Python's headers (python3-dev)"
@@ -184,12 +265,24 @@ def _gpu(_: Path) -> Found:
 
 
 def tried_out(device: str) -> dict[str, Any]:
-    """Try a device in a process of its own, since a fault of a driver may end it; return the trial's JSON object."""
-    command = [sys.executable, "-m", "workloads.accelerators.trial", device, "128", "float32"]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=_TRIAL_S, check=False)
+    """Try a device in a process of its own, since a fault of a driver may end it;
+    return the trial's JSON object."""
+    command = [
+        sys.executable,
+        "-m",
+        "workloads.accelerators.trial",
+        device,
+        "128",
+        "float32",
+    ]
+    done = subprocess.run(
+        command, capture_output=True, text=True, timeout=_TRIAL_S, check=False
+    )
     lines = done.stdout.strip().splitlines()
     if done.returncode or not lines:
-        last = (done.stderr.strip().splitlines() or [f"exit code {done.returncode}"])[-1]
+        last = (done.stderr.strip().splitlines() or [f"exit code {done.returncode}"])[
+            -1
+        ]
         return {"failed": f"the trial of {device} ended early: {last}", "notes": {}}
     found: dict[str, Any] = json.loads(lines[-1])
     return found
@@ -202,7 +295,9 @@ def _docker(_: Path) -> Found:
     if not found.ok:
         return "degraded", f"no containers: {found.reason}", found.fix
     about = Docker().describe()
-    detail = f"engine {about['engine']}: containers of {about['image']} start and are capped"
+    detail = (
+        f"engine {about['engine']}: containers of {about['image']} start and are capped"
+    )
     missing = [f"no io_uring in them: {found.reason}"] if found.reason else []
     missing += [] if found.io_limits else ["no device limits in them"]
     if missing:
@@ -215,18 +310,39 @@ def _space(root: Path) -> Found:
     detail = f"{format_bytes(free)} free at the data root"
     if free >= _QUICK_BENCH_BYTES:
         return "ok", detail
-    return "degraded", detail, f"free {format_bytes(_QUICK_BENCH_BYTES)} for the quick bench, or move the root"
+    return (
+        "degraded",
+        detail,
+        f"free {format_bytes(_QUICK_BENCH_BYTES)} for the quick bench, or move the "
+        "root",
+    )
 
 
 def _folders(root: Path, places: Places) -> Found:
-    """Check the folders that runs write to: that they can be written, and that they lie on the disk of the data."""
-    for folder, option in ((places.scratch, "--scratch"), (places.artefacts, "--artefacts")):
+    """Check the folders that runs write to: that they can be written, and that they lie
+    on the disk of the data."""
+    for folder, option in (
+        (places.scratch, "--scratch"),
+        (places.artefacts, "--artefacts"),
+    ):
         if not is_writable(existing(folder)):
             said = f"runs cannot write to {folder}"
-            return "missing", said, f"give a folder that can be written by {option} ($OUTCORE_{option[2:].upper()})"
+            return (
+                "missing",
+                said,
+                f"give a folder that can be written by {option} "
+                f"($OUTCORE_{option[2:].upper()})",
+            )
         if block_device(existing(folder)).numbers != block_device(root).numbers:
-            said = f"{folder} is on another disk than the data: a run that reads data there is INVALID"
-            return "degraded", said, f"give a folder on the disk of the data by {option}"
+            said = (
+                f"{folder} is on another disk than the data: a run that reads data "
+                "there is INVALID"
+            )
+            return (
+                "degraded",
+                said,
+                f"give a folder on the disk of the data by {option}",
+            )
     return "ok", "scratch files and artefacts are on the disk of the datasets"
 
 
@@ -257,7 +373,9 @@ CHECKS: dict[str, Callable[[Path], Found]] = {
 @contextmanager
 def _sample_file(root: Path) -> Iterator[Path]:
     """Yield a synced temporary file of 64 KiB on the data root's file system."""
-    with tempfile.NamedTemporaryFile(prefix=".outcore-doctor-", dir=existing(root)) as file:
+    with tempfile.NamedTemporaryFile(
+        prefix=".outcore-doctor-", dir=existing(root)
+    ) as file:
         file.write(bytes(1 << 16))
         file.flush()
         os.fsync(file.fileno())

@@ -1,7 +1,9 @@
-"""Progress display on stderr: one live line on a terminal (rich), a line at most every ten seconds elsewhere.
+"""Progress display on stderr: one live line on a terminal (rich), a line at most every
+ten seconds elsewhere.
 
-A thread renews it, so that no step is silent however long it takes. A step reports its progress by `stage` or is
-counted by `tracked`, or the thread asks for a `Reading` at every beat (`during`); all show share, rate and time left.
+A thread renews it, so that no step is silent however long it takes. A step reports its
+progress by `stage` or is counted by `tracked`, or the thread asks for a `Reading` at
+every beat (`during`); all show share, rate and time left.
 """
 
 from __future__ import annotations
@@ -37,8 +39,9 @@ def silent(text: str) -> None:
 
 @dataclass(frozen=True)
 class Reading:
-    """Progress of the work called `text`: `done` of `total` units (a share where `total` is 1, unknown where it is 0),
-    with the name of the counted unit, and of the unit at hand (`detail`)."""
+    """Progress of the work called `text`: `done` of `total` units (a share where
+    `total` is 1, unknown where it is 0), with the name of the counted unit, and of the
+    unit at hand (`detail`)."""
 
     text: str
     done: float = 0.0
@@ -54,23 +57,32 @@ class Reading:
 
 
 class Meter:
-    """Formatter of readings: completed share, rate and time left of one piece of work after the other."""
+    """Formatter of readings: completed share, rate and time left of one piece of work
+    after the other."""
 
     def __init__(self) -> None:
         self._key: tuple[str, float] | None = None
         self._began = self._from = 0.0
 
     def parts(self, reading: Reading, now: float) -> tuple[str, str]:
-        """Format a reading as what is done, and share, rate and time left; `now` in monotonic seconds.
+        """Format a reading as what is done, and share, rate and time left; `now` in
+        monotonic seconds.
 
         The rate is the mean since the work's first reading.
         """
         if self._key != (reading.text, reading.total):
-            self._key, self._began, self._from = (reading.text, reading.total), now, reading.done
-        seconds, text = now - self._began, f"{reading.text} {reading.detail}".rstrip()
+            self._key = (reading.text, reading.total)
+            self._began = now
+            self._from = reading.done
+        seconds = now - self._began
+        text = f"{reading.text} {reading.detail}".rstrip()
         if reading.share is None:
             return text, span(seconds) if seconds >= 1 else ""
-        counted = f": {reading.done:.0f} of {reading.total:.0f} {reading.unit}" if reading.unit else ""
+        counted = (
+            f": {reading.done:.0f} of {reading.total:.0f} {reading.unit}"
+            if reading.unit
+            else ""
+        )
         numbers = [f"{100 * reading.share:.0f} %"]
         rate = (reading.done - self._from) / seconds if seconds > 0 else 0.0
         if rate > 0:
@@ -89,24 +101,32 @@ def span(seconds: float) -> str:
 
 
 class TimeLeft:
-    """Time left of a sequence of items with expected durations, scaled by the pace of the completed ones.
+    """Time left of a sequence of items with expected durations, scaled by the pace of
+    the completed ones.
 
     Args:
         expected: expected seconds of each item, in order.
         now: clock in seconds.
     """
 
-    def __init__(self, expected: Sequence[float], now: Callable[[], float] = time.monotonic) -> None:
-        self._expected, self._now = expected, now
-        self._number, self._name = 0, ""
+    def __init__(
+        self, expected: Sequence[float], now: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._expected = expected
+        self._now = now
+        self._number = 0
+        self._name = ""
         self._start = self._began = now()
 
     def begin(self, number: int, name: str) -> None:
         """Note that item `number` (from 0) begins."""
-        self._number, self._name, self._began = number, name, self._now()
+        self._number = number
+        self._name = name
+        self._began = self._now()
 
     def __call__(self) -> str:
-        """Return the item's name and the time left, at least that of the items after it."""
+        """Return the item's name and the time left, at least that of the items after
+        it."""
         done = sum(self._expected[: self._number])
         pace = (self._began - self._start) / done if done > 0 else 1.0
         present = pace * self._expected[self._number] - (self._now() - self._began)
@@ -117,13 +137,20 @@ class TimeLeft:
 class Progress:
     """Progress display; call it with a short text for each step.
 
-    `quiet`: print nothing. `verbose`: keep every step on a terminal, print every one elsewhere. `every_s`: least
-    seconds between lines off a terminal; titles and kept lines are printed whenever they come.
+    `quiet`: print nothing. `verbose`: keep every step on a terminal, print every one
+    elsewhere. `every_s`: least seconds between lines off a terminal; titles and kept
+    lines are printed whenever they come.
     """
 
     _open_ones: ClassVar[weakref.WeakSet[Progress]] = weakref.WeakSet()
 
-    def __init__(self, *, quiet: bool = False, verbose: bool = False, every_s: float = _PLAIN_EVERY_S) -> None:
+    def __init__(
+        self,
+        *,
+        quiet: bool = False,
+        verbose: bool = False,
+        every_s: float = _PLAIN_EVERY_S,
+    ) -> None:
         self.quiet = quiet
         self.verbose = verbose
         self._every_s = every_s
@@ -139,9 +166,11 @@ class Progress:
         self._thread: threading.Thread | None = None
 
     def title(self, text: str, short: str | Callable[[], str] = "") -> None:
-        """Begin a part of the work; `short`, a text or a function (default: the title), prefixes its steps."""
+        """Begin a part of the work; `short`, a text or a function (default: the title),
+        prefixes its steps."""
         self._prefix = short if callable(short) else lambda: short or text
-        self._meter, self._step = Meter(), Reading("")
+        self._meter = Meter()
+        self._step = Reading("")
         self.keep(text)
 
     def __call__(self, text: str) -> None:
@@ -154,7 +183,8 @@ class Progress:
         self._print(text)
 
     def stage(self, what: str, share: float) -> None:
-        """Set the completed share (0 to 1) of the step `what`; a new name begins a new step."""
+        """Set the completed share (0 to 1) of the step `what`; a new name begins a new
+        step."""
         reading = Reading(what, share, 1.0)
         if what != self._step.text:
             self._tell(reading)
@@ -162,7 +192,8 @@ class Progress:
 
     @contextmanager
     def during(self, ask: Callable[[], Reading] | str) -> Iterator[None]:
-        """Show a text or the reading of `ask` while the body runs; a body that ends before a line is due shows none."""
+        """Show a text or the reading of `ask` while the body runs; a body that ends
+        before a line is due shows none."""
         self._asked.append(ask if callable(ask) else lambda: Reading(ask))
         self._begin()
         try:
@@ -204,8 +235,11 @@ class Progress:
         Progress._open_ones.add(self)
         if sys.stderr.isatty() and os.environ.get("TERM") not in ("dumb", "unknown"):
             self._live = _live_line()
-        # A weak reference, so that the thread of a display dropped without `done` ends too.
-        self._thread = threading.Thread(target=_beat, args=(weakref.ref(self), self._ended), daemon=True)
+        # A weak reference, so that the thread of a display dropped without `done` ends
+        # too.
+        self._thread = threading.Thread(
+            target=_beat, args=(weakref.ref(self), self._ended), daemon=True
+        )
         self._thread.start()
 
     def renew(self) -> None:
@@ -214,19 +248,31 @@ class Progress:
         self._show(asked[0]() if asked else self._step)
 
     def _show(self, reading: Reading, *, keep: bool = False) -> None:
-        """Show a reading on the terminal's line, or print it where a line is due; `keep`: print it in any case."""
+        """Show a reading on the terminal's line, or print it where a line is due;
+        `keep`: print it in any case."""
         if self.quiet:
             return
         prefix = self._prefix()
         with self._lock:
             now = time.monotonic()
-            done, numbers = self._meter.parts(reading, now)  # rates count from the first reading, not the first line
+            done, numbers = self._meter.parts(
+                reading, now
+            )  # rates count from the first reading, not the first line
             text = ": ".join(filter(None, (prefix, done)))
             if self._live is not None:
-                _renew(self._live, reading.share, self._timed(text, now) if text else "", numbers)
-            if keep or (text and self._live is None and now - self._written >= self._every_s):
+                _renew(
+                    self._live,
+                    reading.share,
+                    self._timed(text, now) if text else "",
+                    numbers,
+                )
+            if keep or (
+                text and self._live is None and now - self._written >= self._every_s
+            ):
                 counted = bool(reading.unit) or reading.share is None
-                self._print(text + (f"{', ' if counted else ': '}{numbers}" if numbers else ""))
+                self._print(
+                    text + (f"{', ' if counted else ': '}{numbers}" if numbers else "")
+                )
 
     def _print(self, text: str) -> None:
         if self.quiet:
@@ -237,7 +283,9 @@ class Progress:
             if self._live is not None:
                 self._live.console.print(line, markup=False, soft_wrap=True)
             else:
-                with suppress(OSError):  # the reader has left, or a file is full: the work goes on
+                with suppress(
+                    OSError
+                ):  # the reader has left, or a file is full: the work goes on
                     print(line, file=sys.stderr, flush=True)
 
     def _timed(self, text: str, now: float) -> str:
@@ -245,7 +293,8 @@ class Progress:
 
 
 def _live_line() -> Live:
-    """Start and return a display of one line: a text, cut at its end, a bar where there is space, and numbers."""
+    """Start and return a display of one line: a text, cut at its end, a bar where there
+    is space, and numbers."""
     from rich.console import Console
     from rich.progress import BarColumn, ProgressColumn, Task, TextColumn
     from rich.progress import Progress as Live
@@ -259,7 +308,13 @@ def _live_line() -> Live:
     console = Console(stderr=True, highlight=False)
     bar = [BarColumn(bar_width=20)] if console.width >= _BAR_FROM else []
     columns = (Cut(Column()), *bar, TextColumn("{task.fields[numbers]}", markup=False))
-    live = Live(*columns, console=console, auto_refresh=False, transient=True, redirect_stdout=False)
+    live = Live(
+        *columns,
+        console=console,
+        auto_refresh=False,
+        transient=True,
+        redirect_stdout=False,
+    )
     live.add_task("", total=None, numbers="", visible=False)
     live.start()
     console.show_cursor()  # a killed command leaves the terminal as it was
@@ -268,8 +323,12 @@ def _live_line() -> Live:
 
 def _renew(live: Live, share: float | None, text: str, numbers: str) -> None:
     task = live.tasks[0]
-    task.description, task.fields["numbers"], task.visible = text, numbers, bool(text)
-    task.total, task.completed = (None, 0.0) if share is None else (1.0, share)  # without a total, the bar pulses
+    task.description = text
+    task.fields["numbers"] = numbers
+    task.visible = bool(text)
+    task.total, task.completed = (
+        (None, 0.0) if share is None else (1.0, share)
+    )  # without a total, the bar pulses
     live.refresh()
 
 
@@ -283,13 +342,17 @@ def _beat(progress: weakref.ref[Progress], ended: threading.Event) -> None:
         del one
 
 
-def during(progress: Callable[[str], None], ask: Callable[[], Reading] | str) -> AbstractContextManager[None]:
-    """Return `Progress.during` if `progress` is a `Progress`, else a context that does nothing."""
+def during(
+    progress: Callable[[str], None], ask: Callable[[], Reading] | str
+) -> AbstractContextManager[None]:
+    """Return `Progress.during` if `progress` is a `Progress`, else a context that does
+    nothing."""
     return progress.during(ask) if isinstance(progress, Progress) else nullcontext()
 
 
 def stages(progress: Callable[[str], None]) -> Callable[[str, float], None]:
-    """Return `Progress.stage` of a `Progress`; for another callable, a function that passes it each stage once."""
+    """Return `Progress.stage` of a `Progress`; for another callable, a function that
+    passes it each stage once."""
     if isinstance(progress, Progress):
         return progress.stage
     seen: set[str] = set()
@@ -318,7 +381,8 @@ def tracked(
         unit: name of the items.
         name: function from an item to its name, shown while it is at hand.
     """
-    done, detail = 0, ""
+    done = 0
+    detail = ""
     with during(progress, lambda: Reading(what, done, len(items), unit, detail)):
         for done, item in enumerate(items):  # noqa: B007 - the reading shows it
             detail = name(item)

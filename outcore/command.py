@@ -1,4 +1,5 @@
-"""The `outcore` command, and the extra to name where a package is missing: the loader needs few, the harness many."""
+"""The `outcore` command, and the extra to name where a package is missing: the loader
+needs few, the harness many."""
 
 from __future__ import annotations
 
@@ -15,8 +16,11 @@ _DISTRIBUTIONS = {"PIL": "pillow", "pynvml": "nvidia-ml-py", "ruamel": "ruamel.y
 
 
 def extra_of(module: str) -> str | None:
-    """Return the extra of Outcore that installs a module's package; None where no extra does."""
-    package = _DISTRIBUTIONS.get(module.partition(".")[0], module.partition(".")[0]).lower()
+    """Return the extra of Outcore that installs a module's package; None where no extra
+    does."""
+    package = _DISTRIBUTIONS.get(
+        module.partition(".")[0], module.partition(".")[0]
+    ).lower()
     try:
         needed = requires("outcore") or []
     except PackageNotFoundError:
@@ -30,18 +34,22 @@ def extra_of(module: str) -> str | None:
 
 @contextmanager
 def named() -> Iterator[None]:
-    """Turn the import error of a package of an extra into a HostError that says how to install it."""
+    """Turn the import error of a package of an extra into a HostError that says how to
+    install it."""
     try:
         yield
     except ModuleNotFoundError as error:
         extra = extra_of(error.name or "")
         if extra is None:
             raise
-        raise HostError(f"{error.name} is not installed", f"pip install 'outcore[{extra}]'") from error
+        raise HostError(
+            f"{error.name} is not installed", f"pip install 'outcore[{extra}]'"
+        ) from error
 
 
 def main() -> None:
-    """Run the command line of `harness.cli`; a missing optional package is one sentence and exit code 3."""
+    """Run the command line of `harness.cli`; a missing optional package is one sentence
+    and exit code 3."""
     try:
         with named():
             from harness.cli import main as run

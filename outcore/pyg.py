@@ -1,4 +1,5 @@
-"""Stores for PyG's own loaders: `NeighborLoader((FeatureStore(data), GraphStore(data)), ...)` reads rows from disk."""
+"""Stores for PyG's own loaders: `NeighborLoader((FeatureStore(data), GraphStore(data)),
+...)` reads rows from disk."""
 
 from systems.loading.pyg_stores import FeatureStore, GraphStore
 

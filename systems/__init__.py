@@ -1,1 +1,2 @@
-"""Move data: one system is one folder, the I/O and caching engine lies under them. Imports only workloads."""
+"""Move data: one system is one folder, the I/O and caching engine lies under them.
+Imports only workloads."""

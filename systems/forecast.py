@@ -1,7 +1,9 @@
-"""Forecasts of a system's reads from a trace of mini-batches, without running the system.
+"""Forecasts of a system's reads from a trace of mini-batches, without running the
+system.
 
-Cache contents follow each system's own rule (Belady, most accesses, least recently used); the kernel's page cache is
-modelled as S3-FIFO. A forecast counts the second epoch of the trace, after the first epoch warmed the caches.
+Cache contents follow each system's own rule (Belady, most accesses, least recently
+used); the kernel's page cache is modelled as S3-FIFO. A forecast counts the second
+epoch of the trace, after the first epoch warmed the caches.
 """
 
 from __future__ import annotations
@@ -32,14 +34,16 @@ EXACT: Spread = (1.0, 1.0)
 
 @dataclass
 class Forecast:
-    """Counters that a system expects of the trace's second epoch, and of its preparation.
+    """Counters that a system expects of the trace's second epoch, and of its
+    preparation.
 
     Attributes:
         reads: reads of the epoch.
         why: reason for the reads, as text for a reader.
         rows_copied: feature rows copied to the device, where it has its own memory.
         prepare_reads: reads and writes of the offline work that a training does once.
-        each_reads: reads and writes of the offline work that each epoch needs (`System.prepare_epochs`).
+        each_reads: reads and writes of the offline work that each epoch needs
+            (`System.prepare_epochs`).
         each_s: seconds of that work beside these.
     """
 
@@ -53,22 +57,27 @@ class Forecast:
 
 @dataclass
 class Trace:
-    """Mini-batches of the first two epochs: the first warm a cache, the second are counted.
+    """Mini-batches of the first two epochs: the first warm a cache, the second are
+    counted.
 
     Attributes:
         workload, whole: workload cut to the sampled mini-batches, and the complete one.
         num_batches: mini-batches of a whole epoch.
-        nodes: uint32, unique nodes of each mini-batch, the first epoch's before the second's.
+        nodes: uint32, unique nodes of each mini-batch, the first epoch's before the
+            second's.
         pages: uint32, unique pages of `indices` that sampling each mini-batch touches.
-        hop_pages: uint32, the same pages by hop in the order of the blocks, the seed nodes' hop last.
+        hop_pages: uint32, the same pages by hop in the order of the blocks, the seed
+            nodes' hop last.
         train_s: seconds of each mini-batch's training step alone.
         edges, nbytes: edges of each mini-batch's blocks, and bytes of its arrays.
         sample_s: mean processor seconds of sampling a mini-batch.
-        train_spread, sample_spread: least and greatest measurement of both, as multiples of them.
+        train_spread, sample_spread: least and greatest measurement of both, as
+            multiples of them.
         rounds: measurements of the training step; 0: modelled.
         others_cpu: share of all processors' time that others took meanwhile.
         graph_bytes: mean bytes of a sampled mini-batch.
-        hot: function from a count to the ids of the most popular nodes, where popularity is known; else None.
+        hot: function from a count to the ids of the most popular nodes, where
+            popularity is known; else None.
     """
 
     workload: Workload
@@ -124,21 +133,33 @@ class Trace:
         return self.scale * sum(self.train_s[self.sampled :])
 
     def read_of(self, rows: float, block_bytes: int) -> Reads:
-        """Return the reads of `rows` rows, each by itself and in whole logical blocks."""
+        """Return the reads of `rows` rows, each by itself and in whole logical
+        blocks."""
         row = self.row_bytes
-        return {-(-row // block_bytes) * block_bytes + (block_bytes if row % block_bytes else 0): float(rows)}
+        return {
+            -(-row // block_bytes) * block_bytes
+            + (block_bytes if row % block_bytes else 0): float(rows)
+        }
 
     def row_misses(self, policy: str, capacity: int) -> int:
-        """Count the misses of a cache of `capacity` rows, which starts with the most popular rows if these are known.
+        """Count the misses of a cache of `capacity` rows, which starts with the most
+        popular rows if these are known.
 
         `policy` is as in `misses`.
         """
         nodes = self.workload.dataset.num_nodes
-        hot = [] if self.hot is None else [self.hot(min(capacity, nodes)).astype(np.uint32)]
-        return misses(policy, [*hot, *self.nodes], nodes, capacity, warm=len(hot) + self.sampled)
+        hot = (
+            []
+            if self.hot is None
+            else [self.hot(min(capacity, nodes)).astype(np.uint32)]
+        )
+        return misses(
+            policy, [*hot, *self.nodes], nodes, capacity, warm=len(hot) + self.sampled
+        )
 
     def hottest(self, rows: int) -> npt.NDArray[np.bool_]:
-        """Return bool [N]: the `rows` most accessed nodes, by `hot` or else by the trace."""
+        """Return bool [N]: the `rows` most accessed nodes, by `hot` or else by the
+        trace."""
         held = np.zeros(self.workload.dataset.num_nodes, dtype=bool)
         if self.hot is not None:
             held[self.hot(rows)] = True
@@ -148,7 +169,9 @@ class Trace:
             counts[nodes] += 1
         rows = min(rows, int(np.count_nonzero(counts)))
         if rows:
-            held[np.argpartition(counts, len(counts) - rows)[len(counts) - rows :]] = True
+            held[np.argpartition(counts, len(counts) - rows)[len(counts) - rows :]] = (
+                True
+            )
         return held
 
     def missed(self, held: npt.NDArray[np.bool_]) -> int:
@@ -160,57 +183,94 @@ class Trace:
         return f"{100 * (self.accesses - missed) / max(1.0, self.accesses):.0f} %"
 
     def graph_pages(self, cache_bytes: int) -> float:
-        """Count the pages of `indices` that sampling reads with `cache_bytes` of page cache."""
+        """Count the pages of `indices` that sampling reads with `cache_bytes` of page
+        cache."""
         pages = self.workload.dataset.topology_bytes // PAGE + 2
         return misses(_PAGE_CACHE, self.pages, pages, cache_bytes // PAGE)
 
     def pieces_by_hop(self, group: int, piece_bytes: int = PAGE) -> list[float]:
-        """Estimate the pieces of `indices` that a pass for each hop of a group of mini-batches reads, by hop."""
-        whole, most = self.hop_pages[self.sampled :], self.workload.dataset.topology_bytes / piece_bytes + 1
+        """Estimate the pieces of `indices` that a pass for each hop of a group of
+        mini-batches reads, by hop."""
+        whole = self.hop_pages[self.sampled :]
+        most = self.workload.dataset.topology_bytes / piece_bytes + 1
         hops = range(len(self.hop_pages[0]))
-        return [self._touched([pages[hop] // (piece_bytes // PAGE) for pages in whole], most, group) for hop in hops]
+        return [
+            self._touched(
+                [pages[hop] // (piece_bytes // PAGE) for pages in whole], most, group
+            )
+            for hop in hops
+        ]
 
     def row_pieces(self, group: int, piece_bytes: int) -> float:
-        """Estimate the pieces of the feature table that hold rows of a group of mini-batches."""
+        """Estimate the pieces of the feature table that hold rows of a group of
+        mini-batches."""
         rows = max(1, piece_bytes // self.row_bytes)
         return self._touched(
-            [nodes // rows for nodes in self.counted], self.workload.dataset.num_nodes / rows + 1, group
+            [nodes // rows for nodes in self.counted],
+            self.workload.dataset.num_nodes / rows + 1,
+            group,
         )
 
     def _touched(self, pieces: list[Nodes], most: float, group: int) -> float:
         size = max(1, min(group, len(pieces)))
-        parts = [pieces[begin : begin + size] for begin in range(0, len(pieces) - size + 1, size)]
-        seen = sum(len(distinct(np.concatenate(part))) for part in parts) / len(parts) / most
-        # Mini-batches leave a share of the pieces untouched; n times as many leave the n-th power of that share.
-        return most * float(1.0 - max(0.0, 1.0 - seen) ** (min(group, self.num_batches) / size))
+        parts = [
+            pieces[begin : begin + size]
+            for begin in range(0, len(pieces) - size + 1, size)
+        ]
+        seen = (
+            sum(len(distinct(np.concatenate(part))) for part in parts)
+            / len(parts)
+            / most
+        )
+        # Mini-batches leave a share of the pieces untouched; n times as many leave the
+        # n-th power of that share.
+        return most * float(
+            1.0 - max(0.0, 1.0 - seen) ** (min(group, self.num_batches) / size)
+        )
 
     def mapped_pages(self, cache_bytes: int) -> float:
-        """Count the pages read where graph and features are memory-mapped and share the page cache."""
+        """Count the pages read where graph and features are memory-mapped and share the
+        page cache."""
         begin = self.workload.dataset.topology_bytes // PAGE + 2
         ids = begin + self.workload.dataset.feature_bytes // PAGE + 2
         both = zip(self.pages, self.nodes, strict=True)
-        parts = [np.concatenate([pages, self._feature_pages(nodes) + np.uint32(begin)]) for pages, nodes in both]
+        parts = [
+            np.concatenate([pages, self._feature_pages(nodes) + np.uint32(begin)])
+            for pages, nodes in both
+        ]
         return misses(_PAGE_CACHE, parts, ids, cache_bytes // PAGE)
 
     def _feature_pages(self, nodes: Nodes) -> Nodes:
         first = nodes.astype(np.int64) * self.row_bytes // PAGE
         last = ((nodes.astype(np.int64) + 1) * self.row_bytes - 1) // PAGE
         width = int((last - first).max(initial=0)) + 1
-        every = np.concatenate([np.minimum(first + step, last) for step in range(width)])
+        every = np.concatenate(
+            [np.minimum(first + step, last) for step in range(width)]
+        )
         return distinct(every).astype(np.uint32)
 
-    def with_sampling(self, reads: Reads, cache_bytes: int, why: str, rows_copied: float) -> Forecast:
-        """Return the forecast of row reads with the pages that online sampling reads beside them."""
+    def with_sampling(
+        self, reads: Reads, cache_bytes: int, why: str, rows_copied: float
+    ) -> Forecast:
+        """Return the forecast of row reads with the pages that online sampling reads
+        beside them."""
         pages = self.graph_pages(cache_bytes)
         reads = {**reads, PAGE: reads.get(PAGE, 0.0) + pages}
-        return Forecast(reads, f"{why}; {pages / max(1, self.sampled):.0f} graph pages a mini-batch", rows_copied)
+        return Forecast(
+            reads,
+            f"{why}; {pages / max(1, self.sampled):.0f} graph pages a mini-batch",
+            rows_copied,
+        )
 
     def resident(self, cached_rows: int = 0) -> Forecast:
-        """Return the forecast of a system that loads all data once and caches `cached_rows` rows on the device."""
+        """Return the forecast of a system that loads all data once and caches
+        `cached_rows` rows on the device."""
         dataset = self.workload.dataset
         loaded = sequential(dataset.feature_bytes + dataset.topology_bytes)
         copied = self.missed(self.hottest(cached_rows))
-        return Forecast({}, "reads everything once, then nothing", copied, prepare_reads=loaded)
+        return Forecast(
+            {}, "reads everything once, then nothing", copied, prepare_reads=loaded
+        )
 
 
 def sequential(nbytes: float) -> Reads:
@@ -218,8 +278,11 @@ def sequential(nbytes: float) -> Reads:
     return {_SEQUENTIAL: nbytes / _SEQUENTIAL}
 
 
-def misses(policy: str, parts: list[Nodes], ids: int, capacity: int, *, warm: int | None = None) -> int:
-    """Count the misses of a cache of `capacity` ids over the later `parts`, after the first `warm` parts warmed it.
+def misses(
+    policy: str, parts: list[Nodes], ids: int, capacity: int, *, warm: int | None = None
+) -> int:
+    """Count the misses of a cache of `capacity` ids over the later `parts`, after the
+    first `warm` parts warmed it.
 
     Args:
         policy: name in `systems.engine.cache.policies.DYNAMIC`.
@@ -230,8 +293,14 @@ def misses(policy: str, parts: list[Nodes], ids: int, capacity: int, *, warm: in
 
     half = len(parts) // 2 if warm is None else warm
     size = np.array([max(0, capacity)], dtype=np.int64)
-    begins = np.concatenate([[0], np.cumsum([len(part) for part in parts])]).astype(np.int64)
-    every = np.concatenate(parts).astype(np.uint32) if parts else np.empty(0, dtype=np.uint32)
+    begins = np.concatenate([[0], np.cumsum([len(part) for part in parts])]).astype(
+        np.int64
+    )
+    every = (
+        np.concatenate(parts).astype(np.uint32)
+        if parts
+        else np.empty(0, dtype=np.uint32)
+    )
     before = begins[: half + 1]
     first = _native.policy_misses(policy, every[: before[-1]], before, ids, size, 1)
     return int(_native.policy_misses(policy, every, begins, ids, size, 1)[0] - first[0])

@@ -1,8 +1,10 @@
-"""The interface of a training system: read this file first, then one system folder, then write your own.
+"""The interface of a training system: read this file first, then one system folder,
+then write your own.
 
-The harness builds one `System` per run, inside the memory cap, and drives it: `plan()` and `prepare()` once, then for
-each epoch `prepare_epochs(k)` where earlier offline work does not serve it, and `epoch(k)`, whose batches it trains on
-and releases; then it reads `counters()`. It ends with `close()`.
+The harness builds one `System` per run, inside the memory cap, and drives it: `plan()`
+and `prepare()` once, then for each epoch `prepare_epochs(k)` where earlier offline work
+does not serve it, and `epoch(k)`, whose batches it trains on and releases; then it
+reads `counters()`. It ends with `close()`.
 """
 
 from __future__ import annotations
@@ -39,13 +41,18 @@ from workloads.sampling.batch import SampledBatch
 from workloads.units import format_bytes
 from workloads.workload import Workload
 
-_LEAST_RESERVE, _MOST_RESERVE, _RESERVE_SHARE = 4 << 20, 128 << 20, 16
+_LEAST_RESERVE = 4 << 20
+_MOST_RESERVE = 128 << 20
+_RESERVE_SHARE = 16
 _NAMED = 5  # buffers that an error names, largest first
 Tier = Literal["host", "device", "disk"]
 Made = TypeVar("Made")
 StagesWanted = Literal["all", "sample", "sample+extract"]
 STAGES = tuple(
-    "sample extract transfer train wait inspect switch cache_update load_graph assemble data_prep pack".split()
+    (
+        "sample extract transfer train wait inspect switch cache_update load_graph "
+        "assemble data_prep pack"
+    ).split()
 )
 
 
@@ -58,10 +65,14 @@ class SystemInfo:
         paper: key of the paper, or `–`.
         devices: supported devices, a subset of `cpu`, `cuda`, `emulated`.
         faithful: whether the system's mini-batches equal the workload's.
-        deterministic_counters: whether reads are reproducible; False where the page cache decides what is read.
-        data_parallel: whether several processes may run the system, each training its part of every step.
-        artefact_share: approximate bytes that preparation leaves on disk for later runs, in units of the feature table.
-        reads_by_device: whether the reads depend on the training device, so that counters hold for one device only.
+        deterministic_counters: whether reads are reproducible; False where the page
+            cache decides what is read.
+        data_parallel: whether several processes may run the system, each training its
+            part of every step.
+        artefact_share: approximate bytes that preparation leaves on disk for later
+            runs, in units of the feature table.
+        reads_by_device: whether the reads depend on the training device, so that
+            counters hold for one device only.
     """
 
     name: str
@@ -77,11 +88,14 @@ class SystemInfo:
 
 
 def reserve_bytes(host: int) -> int:
-    """Return the bytes of a host budget that no buffer may take: the share of the process, its threads and the kernel.
+    """Return the bytes of a host budget that no buffer may take: the share of the
+    process, its threads and the kernel.
 
-    The reserve covers holes between arrays, stacks, page tables, pages that the kernel charges before use, and the few
-    pages of mapped files that reading needs. It grows with the data that moves through the buffers (Ginex, Section 3.5,
-    keeps a region for such fluctuations). Callers subtract it from a system's budget and add it to the plan.
+    The reserve covers holes between arrays, stacks, page tables, pages that the kernel
+    charges before use, and the few pages of mapped files that reading needs. It grows
+    with the data that moves through the buffers (Ginex, Section 3.5, keeps a region for
+    such fluctuations). Callers subtract it from a system's budget and add it to the
+    plan.
     """
     return min(host, max(_LEAST_RESERVE, min(_MOST_RESERVE, host // _RESERVE_SHARE)))
 
@@ -97,12 +111,15 @@ class PlanItem:
 
 @dataclass(frozen=True)
 class MemoryBudget:
-    """Bytes that a system may hold beyond the floor and the training working set (methodology rule 4).
+    """Bytes that a system may hold beyond the floor and the training working set
+    (methodology rule 4).
 
-    `host` bounds anonymous buffers and page cache together; a system sizes buffers from it. None: unlimited.
+    `host` bounds anonymous buffers and page cache together; a system sizes buffers from
+    it. None: unlimited.
 
     Attributes:
-        held: buffers of the caller in the same memory, already subtracted: the reserve, a loader's mini-batches.
+        held: buffers of the caller in the same memory, already subtracted: the reserve,
+            a loader's mini-batches.
     """
 
     host: int | None
@@ -111,13 +128,21 @@ class MemoryBudget:
     held: tuple[PlanItem, ...] = ()
 
     @classmethod
-    def beside(cls, host: int | None, device: int | None = None, held: tuple[PlanItem, ...] = ()) -> MemoryBudget:
-        """Return the budget of a system in `host` and `device` bytes, beside the reserve and the buffers `held`."""
+    def beside(
+        cls,
+        host: int | None,
+        device: int | None = None,
+        held: tuple[PlanItem, ...] = (),
+    ) -> MemoryBudget:
+        """Return the budget of a system in `host` and `device` bytes, beside the
+        reserve and the buffers `held`."""
         if host is not None:
             held = (PlanItem("reserve", reserve_bytes(host)), *held)
         plan = Plan(held)
         left = None if host is None else host - plan.total("host")
-        return cls(left, None if device is None else device - plan.total("device"), held=held)
+        return cls(
+            left, None if device is None else device - plan.total("device"), held=held
+        )
 
 
 @dataclass(frozen=True)
@@ -127,12 +152,17 @@ class Plan:
     items: tuple[PlanItem, ...] = ()
 
     def __str__(self) -> str:
-        """Format the plan as a table: a line for each buffer, and for each tier its total."""
+        """Format the plan as a table: a line for each buffer, and for each tier its
+        total."""
         tiers = list(dict.fromkeys(item.tier for item in self.items))
-        lines = [(item.name, item.tier, format_bytes(item.bytes)) for item in self.items]
+        lines = [
+            (item.name, item.tier, format_bytes(item.bytes)) for item in self.items
+        ]
         lines += [("total", tier, format_bytes(self.total(tier))) for tier in tiers]
         wide = max((len(name) for name, _, _ in lines), default=0)
-        return "\n".join(f"{name:<{wide}}  {tier:<6}  {size:>10}" for name, tier, size in lines)
+        return "\n".join(
+            f"{name:<{wide}}  {tier:<6}  {size:>10}" for name, tier, size in lines
+        )
 
     def total(self, tier: Tier) -> int:
         """Sum the bytes planned on one tier."""
@@ -140,15 +170,24 @@ class Plan:
 
     def bytes_of(self, name: str, tier: Tier = "host") -> int:
         """Sum the bytes of the buffers of this name on one tier."""
-        return sum(item.bytes for item in self.items if (item.name, item.tier) == (name, tier))
+        return sum(
+            item.bytes for item in self.items if (item.name, item.tier) == (name, tier)
+        )
 
-    def require(self, system: str, budget: MemoryBudget, fix: str = "raise memory") -> Plan:
+    def require(
+        self, system: str, budget: MemoryBudget, fix: str = "raise memory"
+    ) -> Plan:
         """Return the plan unchanged if it fits the budget.
 
         Raises:
-            BudgetError: names the first item that does not fit, the bytes left for it, and the items before it.
+            BudgetError: names the first item that does not fit, the bytes left for it,
+                and the items before it.
         """
-        for tier, limit in (("host", budget.host), ("device", budget.device), ("disk", budget.disk)):
+        for tier, limit in (
+            ("host", budget.host),
+            ("device", budget.device),
+            ("disk", budget.disk),
+        ):
             left = limit
             for number, item in enumerate(self.items):
                 if left is None or item.tier != tier:
@@ -158,8 +197,15 @@ class Plan:
                 left -= item.bytes
         return self
 
-    def no_room(self, system: str, budget: MemoryBudget, item: PlanItem, fix: str = "raise memory") -> BudgetError:
-        """Return the error that a buffer does not fit beside the plan's; names the largest that are on its tier.
+    def no_room(
+        self,
+        system: str,
+        budget: MemoryBudget,
+        item: PlanItem,
+        fix: str = "raise memory",
+    ) -> BudgetError:
+        """Return the error that a buffer does not fit beside the plan's; names the
+        largest that are on its tier.
 
         Args:
             system: name of the system.
@@ -167,20 +213,33 @@ class Plan:
             item: buffer that does not fit.
             fix: remedy, as a command.
         """
-        beside = [one for one in (*budget.held, *self.items) if one.tier == item.tier and one.bytes]
+        beside = [
+            one
+            for one in (*budget.held, *self.items)
+            if one.tier == item.tier and one.bytes
+        ]
         limit = getattr(budget, item.tier) or 0
         limit += sum(one.bytes for one in budget.held if one.tier == item.tier)
         left = max(0, limit - sum(one.bytes for one in beside))
         beside.sort(key=lambda one: one.bytes, reverse=True)
         if smaller := beside[_NAMED:]:
-            beside[_NAMED:] = [PlanItem(f"{len(smaller)} smaller", sum(one.bytes for one in smaller))]
-        after = f" after {', '.join(f'{one.name} ({format_bytes(one.bytes)})' for one in beside)}" if beside else ""
-        rest = f"{format_bytes(left)} is left of the {format_bytes(limit)} {item.tier} budget{after}"
-        return BudgetError(f"{system}: {item.name} needs {format_bytes(item.bytes)}, {rest}", fix)
+            beside[_NAMED:] = [
+                PlanItem(f"{len(smaller)} smaller", sum(one.bytes for one in smaller))
+            ]
+        names = ", ".join(f"{one.name} ({format_bytes(one.bytes)})" for one in beside)
+        after = f" after {names}" if beside else ""
+        rest = (
+            f"{format_bytes(left)} is left of the {format_bytes(limit)} {item.tier} "
+            f"budget{after}"
+        )
+        return BudgetError(
+            f"{system}: {item.name} needs {format_bytes(item.bytes)}, {rest}", fix
+        )
 
 
 Progress = Callable[[str, float], None]
-"""Callback that receives the name of a task and its completed share (0 to 1; NaN if unknown)."""
+"""Callback that receives the name of a task and its completed share (0 to 1; NaN if
+unknown)."""
 
 
 def silent(what: str, share: float) -> None:
@@ -196,9 +255,11 @@ class Runtime:
         artefacts: folder for prepared artefacts, kept and reused by fingerprint.
         scratch: folder for a run's own files, removed afterwards.
         keep_order: yield batches in the seed plan's order.
-        epochs: number of epochs that will be requested, from 0 on, so that offline work can cover all; 0: unknown.
-        group: the run's other processes, None in a run of one process. All share the run's cap; each gets its part of
-            the budget and counts shared memory by its part.
+        epochs: number of epochs that will be requested, from 0 on, so that offline work
+            can cover all; 0: unknown.
+        group: the run's other processes, None in a run of one process. All share the
+            run's cap; each gets its part of the budget and counts shared memory by its
+            part.
     """
 
     accelerator: Accelerator
@@ -221,17 +282,18 @@ class Counters:
 
     Attributes:
         rows: feature rows requested by mini-batches.
-        hits: rows served per tier: `device`, `host`, `disk_cache`, or `page_cache` for memory-mapped systems, where the
-            kernel decides and misses are unknown.
+        hits: rows served per tier: `device`, `host`, `disk_cache`, or `page_cache` for
+            memory-mapped systems, where the kernel decides and misses are unknown.
         misses: rows fetched from disk by the system itself.
         io_requests: reads submitted by the system.
         bytes_read: bytes returned by those reads.
-        bytes_useful: bytes of the rows (and drawn neighbours, not their whole lists) that were read because
-            mini-batches use them; at most those of every row at each use, and of neighbours those that were read.
+        bytes_useful: bytes of the rows (and drawn neighbours, not their whole lists)
+            that were read because mini-batches use them; at most those of every row at
+            each use, and of neighbours those that were read.
         requests_by_size: number of reads by request bytes.
         queue_depth: reads kept in flight.
-        bytes_loaded: bytes of rows brought to the device or, on the processor, to the mini-batch's table; 0 where a
-            system does not count them.
+        bytes_loaded: bytes of rows brought to the device or, on the processor, to the
+            mini-batch's table; 0 where a system does not count them.
         bytes_written: bytes written to disk within the epoch, in the stages that read.
         observed: non-deterministic counts of kernel decisions (`major_faults`, …).
     """
@@ -250,12 +312,15 @@ class Counters:
 
     def as_dict(self) -> dict[str, Any]:
         """Return the counts as plain data for the run record."""
-        sizes = {str(size): count for size, count in sorted(self.requests_by_size.items())}
+        sizes = {
+            str(size): count for size, count in sorted(self.requests_by_size.items())
+        }
         return {**asdict(self), "requests_by_size": sizes}
 
 
 class StageClock:
-    """Recorder of stage spans from any thread; a stage's time is the wall time in which at least one span is open."""
+    """Recorder of stage spans from any thread; a stage's time is the wall time in which
+    at least one span is open."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -279,7 +344,8 @@ class StageClock:
     def drain(self) -> list[StageSpan]:
         """Return all spans since the last drain, oldest first."""
         with self._lock:
-            spans, self._spans = self._spans, []
+            spans = self._spans
+            self._spans = []
         return sorted(spans, key=lambda span: span.start)
 
 
@@ -287,15 +353,19 @@ class StageClock:
 class Batch:
     """One mini-batch ready to train.
 
-    The features of `sampled.nodes[i]` are `table[rows[i]]` (or `table[i]` where `rows` is None).
+    The features of `sampled.nodes[i]` are `table[rows[i]]` (or `table[i]` where `rows`
+    is None).
 
     Attributes:
         sampled: structure and labels.
-        table: [slots, dim] on the accelerator's device (the shared-memory pool for an emulated one), or a `SplitTable`:
-            device rows first, then host rows that the device reads by zero-copy. None if `Runtime.stages == "sample"`.
+        table: [slots, dim] on the accelerator's device (the shared-memory pool for an
+            emulated one), or a `SplitTable`: device rows first, then host rows that the
+            device reads by zero-copy. None if `Runtime.stages == "sample"`.
         rows: int64 [num_nodes], the node alias list, or None.
-        first_layer_aggregated: whether the rows already hold the first layer's aggregate (`+pp`).
-        ready: function that waits until the table may be read (a pending copy), or None.
+        first_layer_aggregated: whether the rows already hold the first layer's
+            aggregate (`+pp`).
+        ready: function that waits until the table may be read (a pending copy), or
+            None.
         on_release: function that `release` calls once, or None.
     """
 
@@ -307,8 +377,10 @@ class Batch:
     on_release: Callable[[], None] | None = None
 
     def release(self) -> None:
-        """Return the batch's slots and buffers; the harness calls this once, after the training step."""
-        callback, self.on_release = self.on_release, None
+        """Return the batch's slots and buffers; the harness calls this once, after the
+        training step."""
+        callback = self.on_release
+        self.on_release = None
         if callback is not None:
             callback()
 
@@ -320,8 +392,9 @@ class Expectation:
     Attributes:
         sample: returns the mini-batch of (epoch, batch, seed nodes int64 [n]).
         rows: float [N, width], each node's row.
-        first_layer_aggregated: as `Batch.first_layer_aggregated`; rows are then compared within floating-point
-            tolerance, since the order of summation is free.
+        first_layer_aggregated: as `Batch.first_layer_aggregated`; rows are then
+            compared within floating-point tolerance, since the order of summation is
+            free.
     """
 
     sample: Callable[[int, int, npt.NDArray[np.int64]], SampledBatch]
@@ -333,18 +406,28 @@ class System(ABC):
     """A method of training a GNN whose data lives on disk."""
 
     info: ClassVar[SystemInfo]
-    #: Whether mini-batches hold rows of the first layer's aggregates instead of features (`+pp`).
+    #: Whether mini-batches hold rows of the first layer's aggregates instead of
+    #: features (`+pp`).
     aggregated: ClassVar[bool] = False
-    #: Automatic options lowered by `fit`: name -> (value in use, value with an unlimited budget).
+    #: Automatic options lowered by `fit`: name -> (value in use, value with an
+    #: unlimited budget).
     lowered: Mapping[str, tuple[int, int]] = {}
 
     def __init_subclass__(cls, **given: Any) -> None:
-        """Refuse a class that hides a name of this one by accident. Raises InputError."""
+        """Refuse a class that hides a name of this one by accident. Raises
+        InputError."""
         super().__init_subclass__(**given)
-        check_overrides(cls, System, ("workload", "runtime", "budget", "options", "clock"))
+        check_overrides(
+            cls, System, ("workload", "runtime", "budget", "options", "clock")
+        )
 
     def __init__(
-        self, workload: Workload, runtime: Runtime, budget: MemoryBudget, options: Options, clock: StageClock
+        self,
+        workload: Workload,
+        runtime: Runtime,
+        budget: MemoryBudget,
+        options: Options,
+        clock: StageClock,
     ) -> None:
         self.workload = workload
         self.runtime = runtime
@@ -354,17 +437,25 @@ class System(ABC):
 
     @final
     def fit(self, make: Callable[[], Made]) -> Made:
-        """Return the result of `make` under the best automatic options that fit; `self.options` keeps those options.
+        """Return the result of `make` under the best automatic options that fit;
+        `self.options` keeps those options.
 
-        If the best values of all fields do not fit, start from the lowest value of each field and raise each as far as
-        the budget allows, last field first. `make` plans by `self.options` and is called again after a BudgetError.
+        If the best values of all fields do not fit, start from the lowest value of each
+        field and raise each as far as the budget allows, last field first. `make` plans
+        by `self.options` and is called again after a BudgetError.
 
         Raises:
-            BudgetError: the plan does not fit with any options; reports the plan of the lowest.
+            BudgetError: the plan does not fit with any options; reports the plan of the
+                lowest.
         """
-        asked, kept = self.options, dict(vars(self))
+        asked = self.options
+        kept = dict(vars(self))
         automatic = type(asked).automatic(self.runtime.cores)
-        steps = {name: values for name, values in automatic.items() if getattr(asked, name) == 0}
+        steps = {
+            name: values
+            for name, values in automatic.items()
+            if getattr(asked, name) == 0
+        }
         best = {name: values[0] for name, values in steps.items()}
         chosen = {name: values[-1] for name, values in steps.items()}
 
@@ -387,27 +478,35 @@ class System(ABC):
                     chosen[name] = value
                     break
         found = made(chosen)
-        self.lowered = {name: (value, best[name]) for name, value in chosen.items() if value != best[name]}
+        self.lowered = {
+            name: (value, best[name])
+            for name, value in chosen.items()
+            if value != best[name]
+        }
         return found
 
     @classmethod
     def is_faithful(cls, options: Options) -> bool:
-        """Return whether the system's mini-batches equal the workload's under these options."""
+        """Return whether the system's mini-batches equal the workload's under these
+        options."""
         return cls.info.faithful
 
     @classmethod
     def loads_everything(cls, options: Options) -> bool:
-        """Return whether the system loads the whole feature table by design; its plan then refuses a smaller budget."""
+        """Return whether the system loads the whole feature table by design; its plan
+        then refuses a smaller budget."""
         return False
 
     @classmethod
     def oracle(cls, workload: Workload, options: Options) -> Expectation | None:
-        """Return the reference mini-batches of an unfaithful system for `outcore check`; None: general checks only."""
+        """Return the reference mini-batches of an unfaithful system for `outcore
+        check`; None: general checks only."""
         return None
 
     @classmethod  # noqa: B027 - most systems need none
     def load_libraries(cls) -> None:
-        """Import libraries beyond Outcore's own (DGL); they count as floor, not plan, and the import as preparation.
+        """Import libraries beyond Outcore's own (DGL); they count as floor, not plan,
+        and the import as preparation.
 
         Raises:
             HostError: a library is not installed; the run ends as unsupported.
@@ -415,7 +514,8 @@ class System(ABC):
 
     @abstractmethod
     def plan(self) -> Plan:
-        """Plan every buffer with its bytes and tier, from the workload and the budget alone; nothing is allocated.
+        """Plan every buffer with its bytes and tier, from the workload and the budget
+        alone; nothing is allocated.
 
         Raises:
             BudgetError: names the item that does not fit.
@@ -423,29 +523,34 @@ class System(ABC):
 
     @abstractmethod
     def prepare(self) -> None:
-        """Do the offline work that a training needs once, whatever its number of epochs, and allocate buffers.
+        """Do the offline work that a training needs once, whatever its number of
+        epochs, and allocate buffers.
 
         The harness times it (rule 14); artefacts are kept in `runtime.artefacts`.
         """
 
     def prepare_epochs(self, first: int) -> int:
-        """Do the offline work that epoch `first`, and those after it that share the work, need for themselves alone.
+        """Do the offline work that epoch `first`, and those after it that share the
+        work, need for themselves alone.
 
-        Called after `prepare` with 0, and at the begin of each later epoch that no earlier call served, on that epoch's
-        clock. The harness times it and divides its cost among the epochs served; a system that does all of an epoch's
-        work in `epoch` leaves it out.
+        Called after `prepare` with 0, and at the begin of each later epoch that no
+        earlier call served, on that epoch's clock. The harness times it and divides its
+        cost among the epochs served; a system that does all of an epoch's work in
+        `epoch` leaves it out.
 
         Returns:
-            Number of epochs that the work serves, `first` included; 0: epochs of this run need no offline work.
+            Number of epochs that the work serves, `first` included; 0: epochs of this
+            run need no offline work.
         """
         return 0
 
     def shared_s(self) -> float:
-        """Return the seconds of the last `prepare_epochs` that epochs share, however many it serves, as measured by
-        the system: one pass over the features for all of them, for example, whichever run made it.
+        """Return the seconds of the last `prepare_epochs` that epochs share, however
+        many it serves, as measured by the system: one pass over the features for all of
+        them, for example, whichever run made it.
 
-        A training of more epochs spends them once (T(E), rule 14). The cost of a fresh epoch, by which systems are
-        ranked, holds this epoch's part of them.
+        A training of more epochs spends them once (T(E), rule 14). The cost of a fresh
+        epoch, by which systems are ranked, holds this epoch's part of them.
         """
         return 0.0
 
@@ -458,11 +563,13 @@ class System(ABC):
         """Return the counts of the last epoch."""
 
     def files(self) -> list[Path]:
-        """List the files that the system wrote and will read; they are evicted before each run like the dataset's."""
+        """List the files that the system wrote and will read; they are evicted before
+        each run like the dataset's."""
         return []
 
     def facts(self) -> Facts:
-        """Return the facts of the run that code computes with: how it reads, whether artefacts were reused."""
+        """Return the facts of the run that code computes with: how it reads, whether
+        artefacts were reused."""
         return Facts()
 
     def notes(self) -> dict[str, str]:
@@ -470,23 +577,31 @@ class System(ABC):
         return self.facts().notes()
 
     def forecast(self, trace: Trace, host_bytes: int) -> Forecast | None:
-        """Forecast the system's reads of a trace after `plan`, without preparation; None: it has no forecast.
+        """Forecast the system's reads of a trace after `plan`, without preparation;
+        None: it has no forecast.
 
-        `host_bytes` is all host memory for data, `budget.host` and the reserve together.
+        `host_bytes` is all host memory for data, `budget.host` and the reserve
+        together.
         """
         return None
 
     def chosen(self) -> dict[str, int | str]:
-        """Return what options become in the plan where they are left at `auto`: numbers, bytes of sizes, words."""
+        """Return what options become in the plan where they are left at `auto`:
+        numbers, bytes of sizes, words."""
         self.plan()
         automatic = type(self.options).automatic(self.runtime.cores)
-        return {name: getattr(self.options, name) or values[0] for name, values in automatic.items()}
+        return {
+            name: getattr(self.options, name) or values[0]
+            for name, values in automatic.items()
+        }
 
     @final
     def unplanned_bytes(self) -> int:
-        """Return the bytes of the host budget that no buffer takes, which the page cache may use; 0 without budget."""
+        """Return the bytes of the host budget that no buffer takes, which the page
+        cache may use; 0 without budget."""
         return max(0, (self.budget.host or 0) - self.plan().total("host"))
 
     @abstractmethod
     def close(self) -> None:
-        """Stop every thread, close every file and free every buffer. May be called at any time, more than once."""
+        """Stop every thread, close every file and free every buffer. May be called at
+        any time, more than once."""

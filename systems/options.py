@@ -1,11 +1,19 @@
-"""Options and facts of systems: their base classes, and fields that a plan may lower to fit the budget."""
+"""Options and facts of systems: their base classes, and fields that a plan may lower to
+fit the budget."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import Any, Literal, get_args, get_origin
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationInfo, field_validator
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    ConfigDict,
+    Field,
+    ValidationInfo,
+    field_validator,
+)
 
 from workloads.errors import InputError
 from workloads.units import parse_bytes
@@ -20,13 +28,15 @@ class _Auto:
 
 
 def auto(wanted: int = 0, *, most: int, description: str, least: int = 1) -> Any:
-    """Make an `Options` field whose default 0, also written `auto`, means `wanted` or the largest value that fits.
+    """Make an `Options` field whose default 0, also written `auto`, means `wanted` or
+    the largest value that fits.
 
     Args:
         wanted: the paper's value; 0: one per core.
         most: largest value allowed.
         description: description of the value; the meaning of `auto` is appended.
-        least: smallest value tried automatically; an explicit value is used as given or refused.
+        least: smallest value tried automatically; an explicit value is used as given or
+            refused.
     """
     first = wanted or "one for each core"
     described = f"{description}; auto: {first}, fewer where the budget holds no more"
@@ -36,7 +46,8 @@ def auto(wanted: int = 0, *, most: int, description: str, least: int = 1) -> Any
 
 
 def size(default: str, *words: str, description: str) -> Any:
-    """Make an `Options` field that holds its default, another of `words`, or a size such as 32MiB."""
+    """Make an `Options` field that holds its default, another of `words`, or a size
+    such as 32MiB."""
 
     def checked(value: str, info: ValidationInfo) -> str:
         known = (default, *words)
@@ -53,7 +64,8 @@ def size(default: str, *words: str, description: str) -> Any:
 
 
 def _fewer(wanted: int, least: int) -> list[int]:
-    """List `wanted` and the smaller values to try, largest first: every number up to 8, halves above."""
+    """List `wanted` and the smaller values to try, largest first: every number up to 8,
+    halves above."""
     found = [wanted]
     while found[-1] > least:
         found.append(max(least, found[-1] - 1 if found[-1] <= 8 else found[-1] // 2))
@@ -61,16 +73,20 @@ def _fewer(wanted: int, least: int) -> list[int]:
 
 
 class Options(BaseModel):
-    """Base class of a system's options; each field has a description and the paper's default; unknown keys fail."""
+    """Base class of a system's options; each field has a description and the paper's
+    default; unknown keys fail."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     @classmethod
     def automatic(cls, cores: int) -> dict[str, list[int]]:
-        """Return the values to try for each field made by `auto`, best first, in the order of the fields."""
+        """Return the values to try for each field made by `auto`, best first, in the
+        order of the fields."""
         found = {}
         for name, info in cls.model_fields.items():
-            steps = next((entry for entry in info.metadata if isinstance(entry, _Auto)), None)
+            steps = next(
+                (entry for entry in info.metadata if isinstance(entry, _Auto)), None
+            )
             if steps is not None:
                 found[name] = _fewer(steps.wanted or cores, steps.least)
         return found
@@ -78,7 +94,8 @@ class Options(BaseModel):
     @field_validator("*", mode="before")
     @classmethod
     def _words(cls, value: object, info: ValidationInfo) -> object:
-        """Read `auto` as 0 for integers; restore words that YAML parsed (`io_granularity=4096`, `host_cache=off`)."""
+        """Read `auto` as 0 for integers; restore words that YAML parsed
+        (`io_granularity=4096`, `host_cache=off`)."""
         annotation = cls.model_fields[str(info.field_name)].annotation
         words = get_args(annotation) if get_origin(annotation) is Literal else ()
         if value == "auto" and annotation is int:
@@ -93,16 +110,19 @@ class Options(BaseModel):
 
 
 class Facts(BaseModel):
-    """Named, typed facts of a run that code computes with, beside the counters; None: unknown or not applicable.
+    """Named, typed facts of a run that code computes with, beside the counters; None:
+    unknown or not applicable.
 
-    A system with more facts derives a class with more fields, of plain types and with the unit in the name (`pack_s`,
-    `disk_bytes`). Records keep every field under its name. A field with `repr=False` is not among the notes.
+    A system with more facts derives a class with more fields, of plain types and with
+    the unit in the name (`pack_s`, `disk_bytes`). Records keep every field under its
+    name. A field with `repr=False` is not among the notes.
 
     Attributes:
         io: the reader's mode and fallbacks, such as `io_uring registered`.
         reads_in: stages in which the system submits its own reads; empty: `extract`.
         prepared_reused: whether preparation found the artefacts of an earlier run.
-        samples_reused: whether epochs train on mini-batches sampled for an earlier epoch (replay).
+        samples_reused: whether epochs train on mini-batches sampled for an earlier
+            epoch (replay).
     """
 
     model_config = ConfigDict(extra="allow", frozen=True)

@@ -1,4 +1,5 @@
-"""Names of a base class that a subclass must not hide by accident, refused when the subclass is defined."""
+"""Names of a base class that a subclass must not hide by accident, refused when the
+subclass is defined."""
 
 from __future__ import annotations
 
@@ -10,7 +11,8 @@ from workloads.errors import InputError
 
 
 def check_overrides(cls: type, base: type, attributes: tuple[str, ...]) -> None:
-    """Check that a subclass overrides methods of `base` by methods alone, and hides none of its other names.
+    """Check that a subclass overrides methods of `base` by methods alone, and hides
+    none of its other names.
 
     Args:
         attributes: attributes of an instance of `base`, set by its `__init__`.
@@ -21,16 +23,25 @@ def check_overrides(cls: type, base: type, attributes: tuple[str, ...]) -> None:
     for name, value in vars(cls).items():
         own = vars(base).get(name)
         if name in attributes or getattr(own, "__final__", False):
-            raise InputError(f"{cls.__name__}.{name} hides {base.__name__}.{name}", f"rename it, say _{name}")
-        if isinstance(own, FunctionType | classmethod) and not name.startswith("_") and type(value) is not type(own):
+            raise InputError(
+                f"{cls.__name__}.{name} hides {base.__name__}.{name}",
+                f"rename it, say _{name}",
+            )
+        if (
+            isinstance(own, FunctionType | classmethod)
+            and not name.startswith("_")
+            and type(value) is not type(own)
+        ):
             kind = "classmethod" if isinstance(own, classmethod) else "method"
             raise InputError(
-                f"{cls.__name__}.{name} hides {base.__name__}.{name}, a {kind}", f"make it a {kind}, or rename it"
+                f"{cls.__name__}.{name} hides {base.__name__}.{name}, a {kind}",
+                f"make it a {kind}, or rename it",
             )
         for assigned in sorted(_assigned(value)):
             if isinstance(vars(base).get(assigned), FunctionType | classmethod):
                 raise InputError(
-                    f"{cls.__name__}.{name} sets self.{assigned}, which hides the method {base.__name__}.{assigned}",
+                    f"{cls.__name__}.{name} sets self.{assigned}, which hides the "
+                    f"method {base.__name__}.{assigned}",
                     f"rename the attribute, say self._{assigned}",
                 )
 
@@ -40,12 +51,18 @@ def _assigned(method: object) -> set[str]:
     if not isinstance(method, FunctionType) or method.__code__.co_argcount == 0:
         return set()
     this = method.__code__.co_varnames[0]
-    steps = [step for step in dis.get_instructions(method) if step.opname not in ("EXTENDED_ARG", "CACHE")]
-    # Later interpreters load two variables by one instruction, whose argument is a tuple.
+    steps = [
+        step
+        for step in dis.get_instructions(method)
+        if step.opname not in ("EXTENDED_ARG", "CACHE")
+    ]
+    # Later interpreters load two variables by one instruction, whose argument is a
+    # tuple.
     return {
         step.argval
         for before, step in pairwise(steps)
-        if step.opname == "STORE_ATTR" and this in (before.argval, *_last(before.argval))
+        if step.opname == "STORE_ATTR"
+        and this in (before.argval, *_last(before.argval))
     }
 
 

@@ -1,4 +1,5 @@
-"""Small datasets for tests, made by numpy alone, so that tests of other parts do not depend on the generators."""
+"""Small datasets for tests, made by numpy alone, so that tests of other parts do not
+depend on the generators."""
 
 from __future__ import annotations
 
@@ -36,9 +37,11 @@ def make_tiny(
     seed: int = 0,
     index_dtype: str = "int32",
 ) -> Dataset:
-    """Make a skewed, homophilous graph without duplicate edges, with learnable features (class centre plus noise).
+    """Make a skewed, homophilous graph without duplicate edges, with learnable features
+    (class centre plus noise).
 
-    Some nodes have no in-neighbours, some are hubs. Splits: `train_fraction` train, 10 % valid, 10 % test.
+    Some nodes have no in-neighbours, some are hubs. Splits: `train_fraction` train, 10
+    % valid, 10 % test.
     """
     rng = np.random.default_rng(seed)
     labels = rng.integers(0, classes, nodes)
@@ -52,7 +55,9 @@ def make_tiny(
         for k in range(classes):  # seven edges in ten stay inside a class
             own = np.flatnonzero((labels[target] == k) & (rng.random(draws) < 0.7))
             if by_class[k].size:
-                source[own] = by_class[k][(by_class[k].size * rng.random(own.size) ** 2).astype(np.int64)]
+                source[own] = by_class[k][
+                    (by_class[k].size * rng.random(own.size) ** 2).astype(np.int64)
+                ]
         codes = distinct(np.concatenate([codes, target * nodes + source]))
     codes = np.sort(rng.choice(codes, edges, replace=False))
     indptr = np.zeros(nodes + 1, dtype=np.int64)
@@ -83,23 +88,32 @@ def make_tiny(
 
 
 def write_over(nbytes: int) -> None:
-    """Collect garbage and overwrite freed memory of this size, so that a stale view of it reads 0xFF."""
+    """Collect garbage and overwrite freed memory of this size, so that a stale view of
+    it reads 0xFF."""
     gc.collect()
-    kept = [np.full(size, 0xFF, dtype=np.uint8) for size in (nbytes // 2, nbytes, nbytes, 2 * nbytes) for _ in range(8)]
+    kept = [
+        np.full(size, 0xFF, dtype=np.uint8)
+        for size in (nbytes // 2, nbytes, nbytes, 2 * nbytes)
+        for _ in range(8)
+    ]
     del kept
 
 
 def default_signals() -> None:
-    """Restore default signal handlers: a test run in the background passes ignored signals on to its children."""
+    """Restore default signal handlers: a test run in the background passes ignored
+    signals on to its children."""
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         signal.signal(number, signal.SIG_DFL)
 
 
 @contextmanager
 def mounted(folder: Path, kind: str, *options: str) -> Iterator[Path]:
-    """Mount a file system in memory at a new folder; skips the test where that needs root."""
+    """Mount a file system in memory at a new folder; skips the test where that needs
+    root."""
     folder.mkdir()
-    done = subprocess.run(["mount", "-t", kind, *options, kind, folder], capture_output=True, text=True)
+    done = subprocess.run(
+        ["mount", "-t", kind, *options, kind, folder], capture_output=True, text=True
+    )
     if done.returncode != 0:
         pytest.skip(f"needs root to mount {kind} ({done.stderr.strip()})")
     try:
@@ -110,7 +124,8 @@ def mounted(folder: Path, kind: str, *options: str) -> Iterator[Path]:
 
 @contextmanager
 def session_lock(factory: pytest.TempPathFactory, name: str) -> Iterator[Path]:
-    """Hold a lock among all processes of the test session; yield the temporary folder that they share."""
+    """Hold a lock among all processes of the test session; yield the temporary folder
+    that they share."""
     base = factory.getbasetemp()
     shared = base.parent if "PYTEST_XDIST_WORKER" in os.environ else base
     with (shared / f"{name}.lock").open("a") as lock:
@@ -118,8 +133,11 @@ def session_lock(factory: pytest.TempPathFactory, name: str) -> Iterator[Path]:
         yield shared
 
 
-def made_once(factory: pytest.TempPathFactory, name: str, make: Callable[[Path], object]) -> Path:
-    """Return a folder that all processes of the test session share; the first one fills it by `make`."""
+def made_once(
+    factory: pytest.TempPathFactory, name: str, make: Callable[[Path], object]
+) -> Path:
+    """Return a folder that all processes of the test session share; the first one fills
+    it by `make`."""
     with session_lock(factory, name) as shared:
         folder = shared / name
         if not (done := shared / f"{name}.done").exists():

@@ -1,6 +1,8 @@
-"""Imports lead downward: outcore -> harness -> systems -> workloads, and from room to lower room in harness.
+"""Imports lead downward: outcore -> harness -> systems -> workloads, and from room to
+lower room in harness.
 
-Every import counts, whether at the top of a module, inside a function or for type checking only.
+Every import counts, whether at the top of a module, inside a function or for type
+checking only.
 """
 
 from __future__ import annotations
@@ -14,7 +16,8 @@ import pytest
 
 ROOT = Path(__file__).parent.parent
 LAYERS = ["workloads", "systems", "harness", "outcore"]
-#: Rooms of the harness, lowest first: a module imports from its own room and from those before it.
+#: Rooms of the harness, lowest first: a module imports from its own room and from those
+#: before it.
 ROOMS = """
     atomic progress cache isolation foreign ssd settings records wire telemetry worker plan judge results run
     compare studies regress figures claims report advise hosts drives check doctor cli
@@ -27,20 +30,35 @@ FLAT_LISTS = {"harness/cli", "harness/studies"}
 def modules() -> dict[str, Path]:
     """Return every module of ours by name."""
     files = sorted(path for layer in LAYERS for path in (ROOT / layer).rglob("*.py"))
-    return {".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__"): path for path in files}
+    return {
+        ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(
+            ".__init__"
+        ): path
+        for path in files
+    }
 
 
-def imports(name: str, path: Path, known: dict[str, Path], source: str | None = None) -> set[str]:
-    """Return the modules of ours that a module imports: for `from a import b` the module `a.b` where there is one."""
+def imports(
+    name: str, path: Path, known: dict[str, Path], source: str | None = None
+) -> set[str]:
+    """Return the modules of ours that a module imports: for `from a import b` the
+    module `a.b` where there is one."""
     found: set[str] = set()
     package = name if path.name == "__init__.py" else name.rpartition(".")[0]
     for node in ast.walk(ast.parse(path.read_text() if source is None else source)):
         if isinstance(node, ast.Import):
             found |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom):
-            above = package.split(".")[: len(package.split(".")) + 1 - node.level] if node.level else []
+            above = (
+                package.split(".")[: len(package.split(".")) + 1 - node.level]
+                if node.level
+                else []
+            )
             base = ".".join([*above, *([node.module] if node.module else [])])
-            found |= {inner if (inner := f"{base}.{alias.name}") in known else base for alias in node.names}
+            found |= {
+                inner if (inner := f"{base}.{alias.name}") in known else base
+                for alias in node.names
+            }
     return {module for module in found if module.partition(".")[0] in LAYERS} - {name}
 
 
@@ -52,7 +70,8 @@ def graph() -> dict[str, set[str]]:
 
 
 def room_of(module: str) -> int | None:
-    """Return the place of a module of the harness in `ROOMS`; None for the package itself."""
+    """Return the place of a module of the harness in `ROOMS`; None for the package
+    itself."""
     _, _, inner = module.partition(".")
     return ROOMS.index(inner.partition(".")[0]) if inner else None
 
@@ -87,8 +106,17 @@ def circles(arrows: dict[str, set[str]]) -> Iterator[list[str]]:
 @pytest.mark.parametrize("layer", LAYERS)
 def test_a_layer_imports_nothing_above_it(layer: str) -> None:
     above = set(LAYERS[LAYERS.index(layer) + 1 :])
-    inside = {name: found for name, found in graph().items() if name.partition(".")[0] == layer}
-    upward = [f"{name} imports {to}" for name, found in inside.items() for to in found if to.partition(".")[0] in above]
+    inside = {
+        name: found
+        for name, found in graph().items()
+        if name.partition(".")[0] == layer
+    }
+    upward = [
+        f"{name} imports {to}"
+        for name, found in inside.items()
+        for to in found
+        if to.partition(".")[0] in above
+    ]
     assert upward == []
 
 
@@ -108,16 +136,29 @@ def test_modules_import_each_other_in_no_circle() -> None:
 
 
 def test_no_folder_holds_too_many_sources() -> None:
-    folders = {path.parent for layer in LAYERS for path in (ROOT / layer).rglob("*") if path.is_dir() or path.suffix}
+    folders = {
+        path.parent
+        for layer in LAYERS
+        for path in (ROOT / layer).rglob("*")
+        if path.is_dir() or path.suffix
+    }
     sizes = {
-        str(folder.relative_to(ROOT)): sum(path.suffix in (".py", ".cpp", ".hpp") for path in folder.iterdir())
+        str(folder.relative_to(ROOT)): sum(
+            path.suffix in (".py", ".cpp", ".hpp") for path in folder.iterdir()
+        )
         for folder in folders
     }
-    assert {name: size for name, size in sizes.items() if size > MOST_FILES and name not in FLAT_LISTS} == {}
+    assert {
+        name: size
+        for name, size in sizes.items()
+        if size > MOST_FILES and name not in FLAT_LISTS
+    } == {}
 
 
 def test_a_system_knows_no_other_system() -> None:
-    folders = {path.parent.name for path in (ROOT / "systems").glob("*/__init__.py")} - {"engine", "native", "parts"}
+    folders = {
+        path.parent.name for path in (ROOT / "systems").glob("*/__init__.py")
+    } - {"engine", "native", "parts"}
     crossing = []
     for name, found in graph().items():
         folder = name.split(".")[1] if name.startswith("systems.") else ""
@@ -131,11 +172,18 @@ def test_a_system_knows_no_other_system() -> None:
 
 def test_the_checks_see_imports_wherever_they_are() -> None:
     here = ROOT / "systems" / "registry.py"
-    lazy = "def f():\n    from harness.results import store\n    from . import readings\n"
-    assert imports("systems.registry", here, modules(), lazy) == {"harness.results.store", "systems.readings"}
+    lazy = (
+        "def f():\n    from harness.results import store\n    from . import readings\n"
+    )
+    assert imports("systems.registry", here, modules(), lazy) == {
+        "harness.results.store",
+        "systems.readings",
+    }
     typed = "if TYPE_CHECKING:\n    import harness.run.sweep\n"
     assert imports("systems.registry", here, modules(), typed) == {"harness.run.sweep"}
 
 
 def test_a_circle_is_found() -> None:
-    assert list(circles({"a": {"b"}, "b": {"c"}, "c": {"b"}, "d": {"a"}})) == [["b", "c"]]
+    assert list(circles({"a": {"b"}, "b": {"c"}, "c": {"b"}, "d": {"a"}})) == [
+        ["b", "c"]
+    ]

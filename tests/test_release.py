@@ -1,4 +1,5 @@
-"""The newest release has one version and one day, in the package, the changelog and the citation."""
+"""The newest release has one version and one day, in the package, the changelog and the
+citation."""
 
 from __future__ import annotations
 
@@ -27,5 +28,7 @@ def test_the_citation_names_the_newest_release(citation: dict[str, str]) -> None
 
 
 def test_the_package_has_the_version_of_the_citation(citation: dict[str, str]) -> None:
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))[
+        "project"
+    ]
     assert project["version"] == citation["version"]

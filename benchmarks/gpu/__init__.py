@@ -1,1 +1,2 @@
-"""Proof and measurement of the GPU path, in three phases (`scripts/gpu`, `make gpu`)."""
+"""Proof and measurement of the GPU path, in three phases (`scripts/gpu`, `make
+gpu`)."""

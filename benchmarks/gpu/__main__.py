@@ -16,7 +16,8 @@ from workloads.errors import HostError
 DRY = "OUTCORE_GPU_DRY"
 PHASES = {
     "check": "conformance of every system on the GPU, under the stream sanitizer too",
-    "measure": "rates against the machine's ceilings, a training step against PyG's, a profile of the device",
+    "measure": "rates against the machine's ceilings, a training step against PyG's, a "
+    "profile of the device",
     "compare": "systems on the GPU beside the same on its emulated profile",
 }
 LIMIT_S = 570.0
@@ -27,20 +28,38 @@ def parse(argv: list[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         prog="scripts/gpu",
         description=f"Prove and measure the GPU path, a phase at a time:\n{phases}",
-        epilog="exit codes: 0 all well; 1 a step failed or missed its target; 2 no GPU here, or wrong input",
+        epilog="exit codes: 0 all well; 1 a step failed or missed its target; 2 no GPU "
+        "here, or wrong input",
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("phase", choices=PHASES)
     parser.add_argument(
         "--device",
         default=os.environ.get(DRY) or "cuda",
-        help=f"cuda, cuda:1, or emulated:NAME to try the phase without a GPU (${DRY}); default: %(default)s",
+        help="cuda, cuda:1, or emulated:NAME to try the phase without a GPU "
+        f"(${DRY}); default: %(default)s",
     )
-    parser.add_argument("--out", type=Path, default=Path("results/gpu"), help="results; default: %(default)s")
-    parser.add_argument("--limit", type=float, default=LIMIT_S, help="seconds of the phase; default: %(default)s")
-    parser.add_argument("--only", default="", help="run only the steps whose name contains this")
-    parser.add_argument("--again", action="store_true", help="repeat steps that are done already")
-    parser.add_argument("--list", action="store_true", help="print the names of the steps, run nothing")
+    parser.add_argument(
+        "--out",
+        type=Path,
+        default=Path("results/gpu"),
+        help="results; default: %(default)s",
+    )
+    parser.add_argument(
+        "--limit",
+        type=float,
+        default=LIMIT_S,
+        help="seconds of the phase; default: %(default)s",
+    )
+    parser.add_argument(
+        "--only", default="", help="run only the steps whose name contains this"
+    )
+    parser.add_argument(
+        "--again", action="store_true", help="repeat steps that are done already"
+    )
+    parser.add_argument(
+        "--list", action="store_true", help="print the names of the steps, run nothing"
+    )
     parser.add_argument("--step", help=argparse.SUPPRESS)
     parser.add_argument("--answer", type=Path, help=argparse.SUPPRESS)
     return parser.parse_args(argv)
@@ -55,8 +74,15 @@ def refused(device: str) -> str:
     import torch
 
     if not torch.cuda.is_available():
-        built = "" if torch.version.cuda else f" (torch {torch.__version__} is built without CUDA)"
-        return f"no CUDA device is usable here{built}: run it on a GPU machine, or try {DRY}=emulated:a10g"
+        built = (
+            ""
+            if torch.version.cuda
+            else f" (torch {torch.__version__} is built without CUDA)"
+        )
+        return (
+            f"no CUDA device is usable here{built}: run it on a GPU machine, or try "
+            f"{DRY}=emulated:a10g"
+        )
     return ""
 
 
@@ -71,13 +97,23 @@ def main(argv: list[str]) -> int:
     phase = import_module(f"gpu.{asked.phase}")
     steps = [step for step in phase.steps(setting) if asked.only in step.name]
     if not steps:
-        print(f"scripts/gpu {asked.phase}: no step is called {asked.only!r}: see --list", file=sys.stderr)
+        print(
+            f"scripts/gpu {asked.phase}: no step is called {asked.only!r}: see --list",
+            file=sys.stderr,
+        )
         return 2
     if asked.list:
         print("\n".join(step.name for step in steps))
         return 0
     if asked.step is None:
-        kept = run_phase(asked.phase, steps, setting, limit_s=asked.limit, jobs=phase.jobs(), again=asked.again)
+        kept = run_phase(
+            asked.phase,
+            steps,
+            setting,
+            limit_s=asked.limit,
+            jobs=phase.jobs(),
+            again=asked.again,
+        )
         return 0 if kept else 1
     (step,) = (one for one in steps if one.name == asked.step)
     try:

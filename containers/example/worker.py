@@ -1,7 +1,9 @@
-"""A complete worker of a system that has the workload's own mini-batches: Outcore's `gnndrive` behind `outcore_worker`.
+"""A complete worker of a system that has the workload's own mini-batches: Outcore's
+`gnndrive` behind `outcore_worker`.
 
-It digests every mini-batch, as a system that claims `faithful` has to (docs/foreign.md). Replace the class by your own;
-an image without Outcore needs a copy of `outcore/foreign/outcore_worker.py` beside this file.
+It digests every mini-batch, as a system that claims `faithful` has to
+(docs/foreign.md). Replace the class by your own; an image without Outcore needs a copy
+of `outcore/foreign/outcore_worker.py` beside this file.
 """
 
 from __future__ import annotations
@@ -25,16 +27,24 @@ class Example(Worker):
         from harness.worker import build
         from systems.interface import StageClock
 
-        config = {**run.spec["config"], "system": self.WRAPPED, "options": self.options()}
-        # `outcore_worker` waits at the gates of a calibration; Outcore's own worker has more of them.
-        self.spec = WorkerSpec.model_validate({**run.spec, "mode": "run", "config": config})
+        config = {
+            **run.spec["config"],
+            "system": self.WRAPPED,
+            "options": self.options(),
+        }
+        # `outcore_worker` waits at the gates of a calibration; Outcore's own worker has
+        # more of them.
+        self.spec = WorkerSpec.model_validate(
+            {**run.spec, "mode": "run", "config": config}
+        )
         # A single rank, which talks to the harness by `outcore_worker` alone.
         alone = Joint(Channel(-1, -1), None)
         self.cores = build.take_cores(self.spec)
         self.kind = build.load_system(self.spec, alone).kind
         self.parts = build.parts(self.spec, alone)
         build.hand_over_bounds(self.spec, self.parts.workload)
-        self.clock, self.system = StageClock(), None
+        self.clock = StageClock()
+        self.system = None
 
     def options(self) -> dict[str, Any]:
         """Return the options of the wrapped system."""
@@ -46,9 +56,15 @@ class Example(Worker):
 
         from workloads.sampling.make import make_sampler, make_seed_plan
 
-        workload, (epoch, index) = self.parts.workload, self.run.spec["bounds"][0]["largest"]
-        sampled = make_sampler(workload).sample(epoch, index, make_seed_plan(workload).batches(epoch)[index])
-        table, rows = torch.randn(sampled.num_nodes, workload.dataset.dim), torch.arange(sampled.num_nodes)
+        workload, (epoch, index) = (
+            self.parts.workload,
+            self.run.spec["bounds"][0]["largest"],
+        )
+        sampled = make_sampler(workload).sample(
+            epoch, index, make_seed_plan(workload).batches(epoch)[index]
+        )
+        table = torch.randn(sampled.num_nodes, workload.dataset.dim)
+        rows = torch.arange(sampled.num_nodes)
 
         def step() -> None:
             self.parts.trainer.step(sampled, table, rows)
@@ -59,7 +75,8 @@ class Example(Worker):
         """Return the bytes of every buffer, before it is allocated."""
         from systems.interface import DiskProfile, MemoryBudget, Runtime
 
-        spec, made = self.spec, self.parts
+        spec = self.spec
+        made = self.parts
         runtime = Runtime(
             accelerator=made.accelerator,
             disk=DiskProfile.from_plain(spec.disk),
@@ -81,12 +98,14 @@ class Example(Worker):
         return list(self.system.files())
 
     def epoch(self, number: int, log: Log) -> None:
-        """Train every mini-batch, and digest its structure and, in the epochs that ask for it, its rows."""
+        """Train every mini-batch, and digest its structure and, in the epochs that ask
+        for it, its rows."""
         from workloads.feature_table import batch_feature_digest
         from workloads.sampling.digest import EpochDigest, structure_digest
 
         self.clock.drain()
-        structure, features = EpochDigest(), EpochDigest()
+        structure = EpochDigest()
+        features = EpochDigest()
         with_features = number < self.run.config.warmup or self.run.config.verify
         for batch in self.system.epoch(number):
             one = batch.sampled
@@ -99,17 +118,38 @@ class Example(Worker):
                 features.add(batch_feature_digest(one, batch.table, batch.rows))
             with log.stage("train", one.index):
                 loss, correct = self.train(batch)
-            rows = batch.table if batch.rows is None or not log.looks_at(one.index) else batch.table[batch.rows]
+            rows = (
+                batch.table
+                if batch.rows is None or not log.looks_at(one.index)
+                else batch.table[batch.rows]
+            )
             seeds = one.nodes[: one.num_seeds]
-            log.batch(one.nodes, rows, one.num_edges, seeds, loss, correct, f"{digest:016x}", one.index)
+            log.batch(
+                one.nodes,
+                rows,
+                one.num_edges,
+                seeds,
+                loss,
+                correct,
+                f"{digest:016x}",
+                one.index,
+            )
             batch.release()
-        log.spans += [(span.stage, span.batch, span.thread, span.start, span.end) for span in self.clock.drain()]
-        log.digest, log.feature_digest = structure.hexdigest(), features.hexdigest() if with_features else None
+        log.spans += [
+            (span.stage, span.batch, span.thread, span.start, span.end)
+            for span in self.clock.drain()
+        ]
+        log.digest = structure.hexdigest()
+        log.feature_digest = features.hexdigest() if with_features else None
 
     def train(self, batch: Any) -> tuple[float, int]:
-        """Take a training step; return the mean loss and the number of correct seed nodes."""
+        """Take a training step; return the mean loss and the number of correct seed
+        nodes."""
         result = self.parts.trainer.step(
-            batch.sampled, batch.table, batch.rows, first_layer_aggregated=batch.first_layer_aggregated
+            batch.sampled,
+            batch.table,
+            batch.rows,
+            first_layer_aggregated=batch.first_layer_aggregated,
         )
         return result.loss, result.correct
 

@@ -1,6 +1,8 @@
-"""GraphBolt as its users run it: `FusedCSCSamplingGraph` in memory, `TorchBasedFeature` over a map, DGL's layers.
+"""GraphBolt as its users run it: `FusedCSCSamplingGraph` in memory, `TorchBasedFeature`
+over a map, DGL's layers.
 
-`DglWorker` has what DGL's two loaders share: the dataset's arrays, the model and the training step."""
+`DglWorker` has what DGL's two loaders share: the dataset's arrays, the model and the
+training step."""
 
 from __future__ import annotations
 
@@ -16,7 +18,9 @@ own_temporary_folder()  # for what torch leaves, from its import on
 
 import dgl
 import torch
-import torch._dynamo  # which the first optimiser imports: memory of libraries, not of the constructor
+
+# which the first optimiser imports: memory of libraries, not of the constructor
+import torch._dynamo
 from torch.nn import functional
 
 # The maps are read-only, as the dataset is.
@@ -24,27 +28,36 @@ warnings.filterwarnings("ignore", message="The given NumPy array is not writable
 
 
 class Model(torch.nn.Module):
-    """DGL's GraphSAGE, GCN or GAT over blocks, of the widths that Outcore's models have."""
+    """DGL's GraphSAGE, GCN or GAT over blocks, of the widths that Outcore's models
+    have."""
 
     def __init__(self, run: Run) -> None:
         super().__init__()
-        config, data = run.config, run.data
+        config = run.config
+        data = run.data
         widths = [data.dim, *[config.hidden] * (config.layers - 1), data.num_classes]
-        self.heads, self.dropout = config.heads if config.model == "gat" else 0, config.dropout
+        self.heads = config.heads if config.model == "gat" else 0
+        self.dropout = config.dropout
         self.layers = torch.nn.ModuleList()
         for layer in range(config.layers):
-            inside, outside = widths[layer], widths[layer + 1]
+            inside = widths[layer]
+            outside = widths[layer + 1]
             if config.model == "sage":
                 made = dgl.nn.SAGEConv(inside, outside, "mean")
             elif config.model == "gcn":
                 made = dgl.nn.GraphConv(inside, outside, allow_zero_in_degree=True)
             else:
-                width = outside if layer == config.layers - 1 else outside // config.heads
-                made = dgl.nn.GATConv(inside, width, config.heads, allow_zero_in_degree=True)
+                width = (
+                    outside if layer == config.layers - 1 else outside // config.heads
+                )
+                made = dgl.nn.GATConv(
+                    inside, width, config.heads, allow_zero_in_degree=True
+                )
             self.layers.append(made)
 
     def forward(self, blocks: Any, x: torch.Tensor) -> torch.Tensor:
-        """Return the scores of the seed nodes, [seeds, classes], from the rows [nodes, dim] of all."""
+        """Return the scores of the seed nodes, [seeds, classes], from the rows [nodes,
+        dim] of all."""
         for number, (layer, block) in enumerate(zip(self.layers, blocks)):  # noqa: B905 - as long as each other
             last = number == len(self.layers) - 1
             x = layer(block, x)
@@ -58,7 +71,8 @@ class Model(torch.nn.Module):
 
 
 class DglWorker(Worker):
-    """A system whose mini-batches DGL draws. A loader yields (node ids, rows, seed nodes, blocks)."""
+    """A system whose mini-batches DGL draws. A loader yields (node ids, rows, seed
+    nodes, blocks)."""
 
     def __init__(self, run: Run) -> None:
         """Make model and optimiser."""
@@ -88,8 +102,12 @@ class DglWorker(Worker):
     def open(self) -> None:
         """Load the graph and map the features."""
         data = self.run.data
-        self.indptr, self.indices = (torch.from_numpy(data.load(part)) for part in ("indptr", "indices"))
-        self.labels, self.train = (torch.from_numpy(data.load(part)) for part in ("labels", "train"))
+        self.indptr, self.indices = (
+            torch.from_numpy(data.load(part)) for part in ("indptr", "indices")
+        )
+        self.labels, self.train = (
+            torch.from_numpy(data.load(part)) for part in ("labels", "train")
+        )
         mapped = data.memmap("features")
         if self.run.options.madvise == "random":
             mapped._mmap.madvise(mmap.MADV_RANDOM)
@@ -116,10 +134,20 @@ class DglWorker(Worker):
                 nodes, rows, seeds, blocks = self.unpacked(batch)
             with log.stage("train", index):
                 loss, correct = self.train_on(rows, seeds, blocks)
-            log.batch(nodes, rows, sum(block.num_edges() for block in blocks), seeds, loss, correct)
+            log.batch(
+                nodes,
+                rows,
+                sum(block.num_edges() for block in blocks),
+                seeds,
+                loss,
+                correct,
+            )
 
-    def train_on(self, rows: torch.Tensor, seeds: torch.Tensor, blocks: Any) -> tuple[float, int]:
-        """Take one step of Adam; return the mean loss and the number of correct seed nodes."""
+    def train_on(
+        self, rows: torch.Tensor, seeds: torch.Tensor, blocks: Any
+    ) -> tuple[float, int]:
+        """Take one step of Adam; return the mean loss and the number of correct seed
+        nodes."""
         labels = self.labels[seeds.long()]
         scores = self.model(blocks, rows.float())
         loss = functional.cross_entropy(scores, labels)
@@ -143,19 +171,30 @@ class GraphBolt(DglWorker):
 
         config = self.run.config
         graph = gb.fused_csc_sampling_graph(self.indptr, self.indices)
-        store = gb.BasicFeatureStore({("node", None, "feat"): gb.TorchBasedFeature(self.features)})
+        store = gb.BasicFeatureStore(
+            {("node", None, "feat"): gb.TorchBasedFeature(self.features)}
+        )
         items = gb.ItemSet(self.train.to(self.indices.dtype), names="seed_nodes")
-        pipe = gb.ItemSampler(items, batch_size=config.batch_size, shuffle=config.shuffle)
+        pipe = gb.ItemSampler(
+            items, batch_size=config.batch_size, shuffle=config.shuffle
+        )
         # GraphBolt's last fan-out is the seed nodes'.
         pipe = pipe.sample_neighbor(graph, config.fanout[::-1], replace=config.replace)
         pipe = pipe.fetch_feature(store, node_feature_keys=["feat"])
         if self.run.options.prefetch:
-            pipe = pipe.copy_to(torch.device("cpu"))  # whose loader works two mini-batches ahead in a thread
+            pipe = pipe.copy_to(
+                torch.device("cpu")
+            )  # whose loader works two mini-batches ahead in a thread
         return gb.DataLoader(pipe, num_workers=workers)
 
     def unpacked(self, batch: Any) -> tuple[Any, Any, Any, Any]:
         """Return node ids, rows, seed nodes and blocks."""
-        return batch.input_nodes, batch.node_features["feat"], batch.seed_nodes, batch.blocks
+        return (
+            batch.input_nodes,
+            batch.node_features["feat"],
+            batch.seed_nodes,
+            batch.blocks,
+        )
 
 
 if __name__ == "__main__":

@@ -1,4 +1,5 @@
-"""PyG as its users run it beyond memory: `NeighborLoader` over a `FeatureStore` on a memory map, PyG's layers."""
+"""PyG as its users run it beyond memory: `NeighborLoader` over a `FeatureStore` on a
+memory map, PyG's layers."""
 
 from __future__ import annotations
 
@@ -19,7 +20,8 @@ from torch_geometric.data.graph_store import EdgeAttr
 from torch_geometric.loader import NeighborLoader
 from torch_geometric.nn import GATConv, GCNConv, SAGEConv
 
-# The maps are read-only, as the dataset is; torch-sparse draws, since pyg-lib has no wheel in the package index.
+# The maps are read-only, as the dataset is; torch-sparse draws, since pyg-lib has no
+# wheel in the package index.
 warnings.filterwarnings("ignore", message="The given NumPy array is not writable")
 warnings.filterwarnings("ignore", message=".*without a 'pyg-lib' installation")
 
@@ -76,19 +78,29 @@ class Model(torch.nn.Module):
 
     def __init__(self, run: Run) -> None:
         super().__init__()
-        config, data = run.config, run.data
+        config = run.config
+        data = run.data
         widths = [data.dim, *[config.hidden] * (config.layers - 1), data.num_classes]
-        self.elu, self.dropout = config.model == "gat", config.dropout
+        self.elu = config.model == "gat"
+        self.dropout = config.dropout
         self.layers = torch.nn.ModuleList()
         for layer in range(config.layers):
-            inside, outside, last = widths[layer], widths[layer + 1], layer == config.layers - 1
+            inside = widths[layer]
+            outside = widths[layer + 1]
+            last = layer == config.layers - 1
             if config.model == "gat":
                 width = outside if last else outside // config.heads
-                self.layers.append(GATConv(inside, width, config.heads, concat=not last))
+                self.layers.append(
+                    GATConv(inside, width, config.heads, concat=not last)
+                )
             else:
-                self.layers.append((SAGEConv if config.model == "sage" else GCNConv)(inside, outside))
+                self.layers.append(
+                    (SAGEConv if config.model == "sage" else GCNConv)(inside, outside)
+                )
 
-    def forward(self, x: torch.Tensor, edges: torch.Tensor, hops: list[tuple[int, int]]) -> torch.Tensor:
+    def forward(
+        self, x: torch.Tensor, edges: torch.Tensor, hops: list[tuple[int, int]]
+    ) -> torch.Tensor:
         """Return the scores of all nodes that the last layer still has.
 
         Args:
@@ -124,12 +136,16 @@ class Pyg(Worker):
 
     def loader(self, workers: int) -> NeighborLoader:
         """Return the loader, iterated once an epoch."""
-        config, data = self.run.config, self.run.data
+        config = self.run.config
+        data = self.run.data
         self.labels = torch.from_numpy(data.load("labels"))
         mapped = data.memmap("features")
         if self.run.options.madvise == "random":
             mapped._mmap.madvise(mmap.MADV_RANDOM)
-        lists = Lists(torch.from_numpy(data.load("indptr")), torch.from_numpy(data.load("indices")).long())
+        lists = Lists(
+            torch.from_numpy(data.load("indptr")),
+            torch.from_numpy(data.load("indices")).long(),
+        )
         return NeighborLoader(
             (MappedRows(torch.from_numpy(mapped)), lists),
             num_neighbors=config.fanout,
@@ -160,10 +176,18 @@ class Pyg(Worker):
                     return
             with log.stage("train", index):
                 loss, correct = self.train_on(batch)
-            log.batch(batch.n_id, batch.x, batch.edge_index.shape[1], batch.n_id[: batch.batch_size], loss, correct)
+            log.batch(
+                batch.n_id,
+                batch.x,
+                batch.edge_index.shape[1],
+                batch.n_id[: batch.batch_size],
+                loss,
+                correct,
+            )
 
     def train_on(self, batch: Any) -> tuple[float, int]:
-        """Take one step of Adam; return the mean loss and the number of correct seed nodes."""
+        """Take one step of Adam; return the mean loss and the number of correct seed
+        nodes."""
         seeds = batch.batch_size
         labels = self.labels[batch.n_id[:seeds]]
         scores = self.model(batch.x.float(), batch.edge_index, self.hops(batch))[:seeds]
@@ -174,10 +198,12 @@ class Pyg(Worker):
         return loss.item(), int((scores.argmax(1) == labels).sum())
 
     def hops(self, batch: Any) -> list[tuple[int, int]]:
-        """Return (nodes, edges) that each layer needs, input layer first, as PyG's `trim_to_layer` does where pyg-lib
-        counts them: nodes are numbered by hop, and edges follow their destinations."""
+        """Return (nodes, edges) that each layer needs, input layer first, as PyG's
+        `trim_to_layer` does where pyg-lib counts them: nodes are numbered by hop, and
+        edges follow their destinations."""
         sources, destinations = batch.edge_index
-        nodes, found = batch.batch_size, []
+        nodes = batch.batch_size
+        found = []
         for _ in self.run.config.fanout:
             edges = int(torch.searchsorted(destinations, nodes))
             nodes = max(nodes, int(sources[:edges].max()) + 1) if edges else nodes
@@ -189,7 +215,10 @@ class Pyg(Worker):
         import torch_geometric
 
         self.batches = None
-        return {"versions": f"torch_geometric {torch_geometric.__version__}, torch {torch.__version__}"}
+        return {
+            "versions": f"torch_geometric {torch_geometric.__version__}, torch "
+            f"{torch.__version__}"
+        }
 
 
 if __name__ == "__main__":

@@ -1,4 +1,5 @@
-"""The advice: every system's forecast in the budget for data, ranked by the time of the whole training."""
+"""The advice: every system's forecast in the budget for data, ranked by the time of the
+whole training."""
 
 from __future__ import annotations
 
@@ -25,7 +26,9 @@ from workloads.errors import BudgetError, InputError, OutcoreError
 from workloads.workload import Workload
 
 _UNFAITHFUL = "trains on other mini-batches than the rest, so its time does not compare"
-_NO_FORECAST = "has no forecast of its reads (System.forecast), so its time is not predicted"
+_NO_FORECAST = (
+    "has no forecast of its reads (System.forecast), so its time is not predicted"
+)
 
 
 @dataclass(frozen=True)
@@ -33,7 +36,8 @@ class AdviceSetting:
     """The conditions of the advice.
 
     Attributes:
-        device, device_memory: `cpu`, `cuda` or `emulated:<profile>`, and its memory in bytes.
+        device, device_memory: `cpu`, `cuda` or `emulated:<profile>`, and its memory in
+            bytes.
         host: host budget in bytes.
         options: options of single systems, by name.
         rest: bytes of the user's memory setting beside `host`, as in `Planner`.
@@ -55,15 +59,20 @@ class RankedSystem:
 
     Attributes:
         reads: request bytes -> number of requests of an epoch.
-        device_s, train_s, sample_s, bus_s: seconds of an epoch of the disk, of training steps, of sampling on all cores
-            and of copies to the device; they overlap.
-        train_spread, sample_spread: least and greatest measurement of both, as multiples of them.
-        disk_slack: how many times faster the disk may be than its profile, which was taken beside others' traffic.
-        prepare_s: seconds of offline work that a training does once, all of them the disk's.
-        each_s, each_device_s: seconds of offline work for each epoch, and those of them that the disk takes.
+        device_s, train_s, sample_s, bus_s: seconds of an epoch of the disk, of training
+            steps, of sampling on all cores and of copies to the device; they overlap.
+        train_spread, sample_spread: least and greatest measurement of both, as
+            multiples of them.
+        disk_slack: how many times faster the disk may be than its profile, which was
+            taken beside others' traffic.
+        prepare_s: seconds of offline work that a training does once, all of them the
+            disk's.
+        each_s, each_device_s: seconds of offline work for each epoch, and those of them
+            that the disk takes.
         why: reason for the time, as text for a reader.
         options: options that the system lowers to fit the budget.
-        refused: reason why the system cannot run or is not ranked; the other fields are empty then.
+        refused: reason why the system cannot run or is not ranked; the other fields are
+            empty then.
         too_large: whether the reason is that its plan does not fit.
     """
 
@@ -92,26 +101,44 @@ class RankedSystem:
     @property
     def bound(self) -> str:
         """Name of the part that limits an epoch."""
-        parts = {"disk": self.device_s, "training": self.train_s, "sampling": self.sample_s, "bus": self.bus_s}
+        parts = {
+            "disk": self.device_s,
+            "training": self.train_s,
+            "sampling": self.sample_s,
+            "bus": self.bus_s,
+        }
         return max(parts, key=lambda name: parts[name])
 
     @property
     def cost(self) -> TrainingCost:
         """Predicted terms of T(E); the first epoch is taken as the later ones."""
-        return TrainingCost(once_s=self.prepare_s, first_s=0.0, each_s=self.each_s, mean_epoch_s=self.epoch_s)
+        return TrainingCost(
+            once_s=self.prepare_s,
+            first_s=0.0,
+            each_s=self.each_s,
+            mean_epoch_s=self.epoch_s,
+        )
 
     def total_s(self, epochs: int) -> float:
-        """Return the seconds of a training of `epochs` epochs, offline work included."""
+        """Return the seconds of a training of `epochs` epochs, offline work
+        included."""
         return self.cost.total_s(epochs)
 
-    def interval_s(self, epochs: int, speed: float | None = None) -> tuple[float, float]:
-        """Return the seconds of such a training at the least and the greatest measured times.
+    def interval_s(
+        self, epochs: int, speed: float | None = None
+    ) -> tuple[float, float]:
+        """Return the seconds of such a training at the least and the greatest measured
+        times.
 
-        `speed`: of the disk, as a multiple of its profile; None: that too is at its fastest and its slowest.
+        `speed`: of the disk, as a multiple of its profile; None: that too is at its
+        fastest and its slowest.
         """
 
         def total(end: int, speed: float) -> float:
-            measured = self.train_s * self.train_spread[end], self.sample_s * self.sample_spread[end]
+            measured = (
+                self.train_s * self.train_spread[end],
+                self.sample_s * self.sample_spread[end],
+            )
             cost = TrainingCost(
                 once_s=self.prepare_s / speed,
                 first_s=0.0,
@@ -133,13 +160,15 @@ class Advice:
     """The ranking of the systems and its evidence.
 
     Attributes:
-        groups: systems that can run, fastest group first; systems of a group are equal within the spread of the
-            measured times, and the simplest is first.
+        groups: systems that can run, fastest group first; systems of a group are equal
+            within the spread of the measured times, and the simplest is first.
         refused: systems that cannot run or do not compare, with the reason.
-        least: least host memory of the systems that do not fit, by name, ascending, as a setting; only if none fits.
+        least: least host memory of the systems that do not fit, by name, ascending, as
+            a setting; only if none fits.
         trace: sampled mini-batches.
-        changes: change of memory or disk (twice as much, twice as fast) -> the fastest system then; only changes after
-            which the system recommended now is not among the fastest.
+        changes: change of memory or disk (twice as much, twice as fast) -> the fastest
+            system then; only changes after which the system recommended now is not
+            among the fastest.
     """
 
     groups: list[list[RankedSystem]]
@@ -160,29 +189,41 @@ def simplicity(system: str) -> int:
 
 
 def in_groups(entries: Sequence[RankedSystem], epochs: int) -> list[list[RankedSystem]]:
-    """Rank systems that can run: each group holds the fastest left and those whose intervals overlap with its own.
+    """Rank systems that can run: each group holds the fastest left and those whose
+    intervals overlap with its own.
 
-    All systems share the disk: intervals are compared at one speed of it, its slowest and its fastest. Within a group
-    the simplest system is first.
+    All systems share the disk: intervals are compared at one speed of it, its slowest
+    and its fastest. Within a group the simplest system is first.
     """
     left = sorted(entries, key=lambda entry: (entry.total_s(epochs), entry.system))
     groups = []
 
     def equal(one: RankedSystem, first: RankedSystem) -> bool:
         speeds = (1.0, first.disk_slack)
-        return any(one.interval_s(epochs, speed)[0] <= first.interval_s(epochs, speed)[1] for speed in speeds)
+        return any(
+            one.interval_s(epochs, speed)[0] <= first.interval_s(epochs, speed)[1]
+            for speed in speeds
+        )
 
     while left:
         group = [entry for entry in left if equal(entry, left[0])]
         left = [entry for entry in left if entry not in group]
-        groups.append(sorted(group, key=lambda entry: (simplicity(entry.system), entry.total_s(epochs))))
+        groups.append(
+            sorted(
+                group,
+                key=lambda entry: (simplicity(entry.system), entry.total_s(epochs)),
+            )
+        )
     return groups
 
 
 def overtaker(
-    now: Sequence[Sequence[RankedSystem]], then: Sequence[Sequence[RankedSystem]], epochs: int
+    now: Sequence[Sequence[RankedSystem]],
+    then: Sequence[Sequence[RankedSystem]],
+    epochs: int,
 ) -> RankedSystem | None:
-    """Return the fastest system of a ranking; None where the one recommended now is equal to it within the spread.
+    """Return the fastest system of a ranking; None where the one recommended now is
+    equal to it within the spread.
 
     Args:
         now, then: rankings by `in_groups`, before and after a change.
@@ -211,8 +252,13 @@ def advise(
         systems: names of the systems to rank; None: all installed systems.
         graph: implied graph to sample where the setting's dataset is only outlines.
     """
-    # The planned device may have more memory than this host has free: none of it is used.
-    with closing(make_accelerator(setting.device, memory_bytes=setting.device_memory, touch=False)) as accelerator:
+    # The planned device may have more memory than this host has free: none of it is
+    # used.
+    with closing(
+        make_accelerator(
+            setting.device, memory_bytes=setting.device_memory, touch=False
+        )
+    ) as accelerator:
         trace = take_trace(setting.workload, accelerator, batches, progress, graph)
         chosen = list(names() if systems is None else systems)
 
@@ -223,10 +269,15 @@ def advise(
             return found
 
         def ranked(found: list[RankedSystem]) -> list[list[RankedSystem]]:
-            return in_groups([entry for entry in found if not entry.refused], setting.epochs)
+            return in_groups(
+                [entry for entry in found if not entry.refused], setting.epochs
+            )
 
         now = forecast(setting, profile)
-        groups, refused = ranked(now), sorted((entry for entry in now if entry.refused), key=lambda one: one.system)
+        groups = ranked(now)
+        refused = sorted(
+            (entry for entry in now if entry.refused), key=lambda one: one.system
+        )
         least: dict[str, str] = {}
         if not groups:
             progress("least memory of each system")
@@ -235,13 +286,25 @@ def advise(
                 for one in refused
                 if one.too_large
             }
-            sizes = {name: planner.least(setting.device_memory) for name, planner in planners.items()}
-            fitting = sorted((size, name) for name, size in sizes.items() if size is not None)
+            sizes = {
+                name: planner.least(setting.device_memory)
+                for name, planner in planners.items()
+            }
+            fitting = sorted(
+                (size, name) for name, size in sizes.items() if size is not None
+            )
             least = {name: planners[name].written(size) for size, name in fitting}
-        faster = tuple(replace(p, iops=2 * p.iops, bytes_per_s=2 * p.bytes_per_s) for p in profile.points)
+        faster = tuple(
+            replace(p, iops=2 * p.iops, bytes_per_s=2 * p.bytes_per_s)
+            for p in profile.points
+        )
         others = {
-            "twice the memory": ranked(forecast(replace(setting, host=2 * setting.host), profile)),
-            "a disk twice as fast": ranked(forecast(setting, replace(profile, points=faster))),
+            "twice the memory": ranked(
+                forecast(replace(setting, host=2 * setting.host), profile)
+            ),
+            "a disk twice as fast": ranked(
+                forecast(setting, replace(profile, points=faster))
+            ),
         }
         changes = {}
         for text, then in others.items():
@@ -251,17 +314,34 @@ def advise(
         return Advice(groups, refused, trace, changes, least)
 
 
-def _planner(name: str, setting: AdviceSetting, disk: DiskProfile, trace: Trace, accelerator: Accelerator) -> Planner:
-    """Return the planner of a system, whose folders are not there: nothing is written."""
-    kind, folder = load(name), Path(tempfile.gettempdir())
+def _planner(
+    name: str,
+    setting: AdviceSetting,
+    disk: DiskProfile,
+    trace: Trace,
+    accelerator: Accelerator,
+) -> Planner:
+    """Return the planner of a system, whose folders are not there: nothing is
+    written."""
+    kind = load(name)
+    folder = Path(tempfile.gettempdir())
     places = folder / "artefacts", folder / "scratch"
     runtime = Runtime(accelerator, disk, *places, setting.cores, epochs=setting.epochs)
     options = kind.info.options.model_validate(setting.options.get(name, {}))
-    return Planner(kind, trace.whole, runtime, options, setting.device, rest=setting.rest)
+    return Planner(
+        kind, trace.whole, runtime, options, setting.device, rest=setting.rest
+    )
 
 
-def _one(name: str, setting: AdviceSetting, disk: DiskProfile, trace: Trace, accelerator: Accelerator) -> RankedSystem:
-    """Predict one system's time by its plan and its own forecast; nothing is allocated and nothing written."""
+def _one(
+    name: str,
+    setting: AdviceSetting,
+    disk: DiskProfile,
+    trace: Trace,
+    accelerator: Accelerator,
+) -> RankedSystem:
+    """Predict one system's time by its plan and its own forecast; nothing is allocated
+    and nothing written."""
     planner = _planner(name, setting, disk, trace, accelerator)
     if not planner.kind.is_faithful(planner.options):
         return RankedSystem(name, refused=_UNFAITHFUL)
@@ -272,7 +352,9 @@ def _one(name: str, setting: AdviceSetting, disk: DiskProfile, trace: Trace, acc
         system.plan()
         expected = system.forecast(trace, setting.host)
     except OutcoreError as error:
-        return RankedSystem(name, refused=str(error), too_large=isinstance(error, BudgetError))
+        return RankedSystem(
+            name, refused=str(error), too_large=isinstance(error, BudgetError)
+        )
     if expected is None:
         return RankedSystem(name, refused=_NO_FORECAST)
     bus = accelerator.bus_bytes_per_s
@@ -282,7 +364,9 @@ def _one(name: str, setting: AdviceSetting, disk: DiskProfile, trace: Trace, acc
         device_s=trace.scale * disk.seconds(expected.reads),
         train_s=trace.epoch_s(),
         sample_s=trace.sample_s * trace.num_batches / max(1, setting.cores),
-        bus_s=expected.rows_copied * trace.scale * trace.row_bytes / bus if bus else 0.0,
+        bus_s=expected.rows_copied * trace.scale * trace.row_bytes / bus
+        if bus
+        else 0.0,
         train_spread=trace.train_spread,
         sample_spread=trace.sample_spread,
         disk_slack=slack(disk),
@@ -295,6 +379,10 @@ def _one(name: str, setting: AdviceSetting, disk: DiskProfile, trace: Trace, acc
 
 
 def check_limit(memory: str) -> None:
-    """Raise InputError for the memory setting `none`, or a text that is no memory setting."""
+    """Raise InputError for the memory setting `none`, or a text that is no memory
+    setting."""
     if parse_memory(memory, 1) == MemorySetting():
-        raise InputError("advice needs a limit of memory", "give --memory, like 8GiB (all of it), +64MiB or 0.25x")
+        raise InputError(
+            "advice needs a limit of memory",
+            "give --memory, like 8GiB (all of it), +64MiB or 0.25x",
+        )

@@ -1,4 +1,5 @@
-"""Cases of a conformance check (dataset, workload, device, kind of run) and their observations."""
+"""Cases of a conformance check (dataset, workload, device, kind of run) and their
+observations."""
 
 from __future__ import annotations
 
@@ -10,7 +11,17 @@ import torch
 from workloads.sampling.listing import DEFAULT, find, names
 
 Kind = Literal[
-    "run", "loss", "abandon", "close", "cut", "cut-late", "gone", "sample-only", "smallest", "artefacts", "lengths"
+    "run",
+    "loss",
+    "abandon",
+    "close",
+    "cut",
+    "cut-late",
+    "gone",
+    "sample-only",
+    "smallest",
+    "artefacts",
+    "lengths",
 ]
 
 
@@ -22,8 +33,9 @@ class Case:
         name: the varied property.
         kind: `run` drives two epochs; `drive.py` describes the others.
         train: number of training nodes.
-        device: `cpu`, `emulated:late` (a device tier without its speed, whose copies arrive when they are waited for),
-            `emulated:null`, which keeps no rows, or another device.
+        device: `cpu`, `emulated:late` (a device tier without its speed, whose copies
+            arrive when they are waited for), `emulated:null`, which keeps no rows, or
+            another device.
         sampler: one whose layers share a subgraph runs three layers.
         cores: number of cores in the runtime, by which systems choose their threads.
         keep_order: whether the system has to keep the seed plan's order.
@@ -52,13 +64,19 @@ class CheckedEpoch:
     """One epoch as the system gave it, with the expected values.
 
     Attributes:
-        structure, features: digests of the mini-batches' blocks and feature rows on arrival.
-        late: digest of the feature rows just before each release, when the system had time to overwrite them.
-        indices: positions of the mini-batches in the seed plan, in the order of arrival.
-        seeds_once: whether the seed nodes of all mini-batches are the training nodes, each once.
+        structure, features: digests of the mini-batches' blocks and feature rows on
+            arrival.
+        late: digest of the feature rows just before each release, when the system had
+            time to overwrite them.
+        indices: positions of the mini-batches in the seed plan, in the order of
+            arrival.
+        seeds_once: whether the seed nodes of all mini-batches are the training nodes,
+            each once.
         rows: number of feature rows of all mini-batches.
-        own_features: digest of the dataset's feature rows of the mini-batches' nodes, for unfaithful systems.
-        foreign_edges: number of edges whose source is no in-neighbour of their destination, for unfaithful systems.
+        own_features: digest of the dataset's feature rows of the mini-batches' nodes,
+            for unfaithful systems.
+        foreign_edges: number of edges whose source is no in-neighbour of their
+            destination, for unfaithful systems.
     """
 
     structure: str = ""
@@ -79,10 +97,12 @@ class CheckedEpoch:
 
 @dataclass
 class Observation:
-    """Results of one case. `error`: text of the exception; `crashed`: whether the process died or hung; `own_oracle`:
-    whether the system defines its expected mini-batches itself (`System.oracle`); `prepared_bytes`: bytes of files
-    after `prepare()` alone, by the number of epochs of the training; `loss_tolerance`: largest relative
-    difference of a loss from the oracle's, which is computed on the processor."""
+    """Results of one case. `error`: text of the exception; `crashed`: whether the
+    process died or hung; `own_oracle`: whether the system defines its expected
+    mini-batches itself (`System.oracle`); `prepared_bytes`: bytes of files after
+    `prepare()` alone, by the number of epochs of the training; `loss_tolerance`:
+    largest relative difference of a loss from the oracle's, which is computed on the
+    processor."""
 
     case: str
     kind: str
@@ -111,8 +131,11 @@ FANOUTS: tuple[tuple[int, ...], ...] = ((10, 10, 10), (5,), (-1, 3), (25, 10))
 TIERS = {"cpu": "cpu", "emulated": "emulated:late", "cuda": "cuda"}
 
 
-def left_out(devices: tuple[str, ...], faithful: bool = True, device: str = "") -> dict[str, str]:
-    """Return the cases that `cases` leaves out on this host or for this system, with the reason.
+def left_out(
+    devices: tuple[str, ...], faithful: bool = True, device: str = ""
+) -> dict[str, str]:
+    """Return the cases that `cases` leaves out on this host or for this system, with
+    the reason.
 
     Args:
         devices, faithful, device: as in `cases`.
@@ -122,21 +145,30 @@ def left_out(devices: tuple[str, ...], faithful: bool = True, device: str = "") 
         found["cases on cuda"] = "this host has no GPU that torch can use"
     if not faithful:
         others = [name for name in names() if name != DEFAULT]
-        found["cases of other samplers"] = f"not faithful by design: {', '.join(others)} are not sampled"
+        found["cases of other samplers"] = (
+            f"not faithful by design: {', '.join(others)} are not sampled"
+        )
     return found
 
 
-def cases(devices: tuple[str, ...], quick: bool, faithful: bool = True, device: str = "") -> list[Case]:
+def cases(
+    devices: tuple[str, ...], quick: bool, faithful: bool = True, device: str = ""
+) -> list[Case]:
     """Return the cases of a check.
 
     Args:
         devices: kinds of device that the system supports.
         quick: fewer dimensions and fan-outs.
         faithful: whether the system supports every sampler.
-        device: the device of all cases; empty for each supported kind that this host has.
+        device: the device of all cases; empty for each supported kind that this host
+            has.
     """
     base = Case("base")
-    usable = [kind for kind in TIERS if kind in devices and (kind != "cuda" or torch.cuda.is_available())]
+    usable = [
+        kind
+        for kind in TIERS
+        if kind in devices and (kind != "cuda" or torch.cuda.is_available())
+    ]
     tiers = [device] if device else [TIERS[kind] for kind in usable]
     found: list[Case] = []
     for tier in tiers:
@@ -145,7 +177,15 @@ def cases(devices: tuple[str, ...], quick: bool, faithful: bool = True, device: 
         for dim in dims:
             for dtype in ("float32", "float16"):
                 index = "int64" if (dim + (dtype == "float16")) % 2 else "int32"
-                found.append(replace(on, name=f"dim {dim} {dtype} {index}", dim=dim, dtype=dtype, index_dtype=index))
+                found.append(
+                    replace(
+                        on,
+                        name=f"dim {dim} {dtype} {index}",
+                        dim=dim,
+                        dtype=dtype,
+                        index_dtype=index,
+                    )
+                )
         found.append(replace(on, name="smallest budget", kind="smallest", dim=100))
         found.append(replace(on, name="one core", cores=1))
         found.append(replace(on, name="in order", keep_order=True))
@@ -154,21 +194,51 @@ def cases(devices: tuple[str, ...], quick: bool, faithful: bool = True, device: 
         found.append(replace(on, name="features truncated", kind="cut"))
     on = replace(base, device=tiers[0]) if tiers else base
     for fanout in FANOUTS[:1] if quick else FANOUTS:
-        found.append(replace(on, name=f"fan-out {','.join(map(str, fanout))}", fanout=fanout))
+        found.append(
+            replace(on, name=f"fan-out {','.join(map(str, fanout))}", fanout=fanout)
+        )
     found.append(replace(on, name="with replacement", replace=True))
     if faithful:
         rest = [(name, find(name)) for name in names() if name != base.sampler]
-        found += [replace(on, name=f"{kind.title} sampling", sampler=name, fanout=kind.example) for name, kind in rest]
+        found += [
+            replace(
+                on, name=f"{kind.title} sampling", sampler=name, fanout=kind.example
+            )
+            for name, kind in rest
+        ]
     for size in (1, 10_000):
-        found.append(replace(on, name=f"batch size {size}", batch_size=size, train=20 if size == 1 else 150))
-    found.append(replace(on, name="features truncated in mid-run", kind="cut-late", batch_size=5))
+        found.append(
+            replace(
+                on,
+                name=f"batch size {size}",
+                batch_size=size,
+                train=20 if size == 1 else 150,
+            )
+        )
+    found.append(
+        replace(on, name="features truncated in mid-run", kind="cut-late", batch_size=5)
+    )
     found.append(replace(on, name="features gone", kind="gone"))
     found.append(replace(on, name="sampling only", kind="sample-only"))
     found.append(replace(on, name="prepared artefacts", kind="artefacts"))
     found.append(replace(on, name="trainings of 1 and 4 epochs", kind="lengths"))
     if "emulated" in devices and not device:
-        found.append(replace(base, name="device that keeps no rows", device="emulated:null"))
+        found.append(
+            replace(base, name="device that keeps no rows", device="emulated:null")
+        )
     for tier in tiers:
         if not tier.startswith("emulated:"):  # which computes nothing
-            found.append(replace(base, name="loss curve", kind="loss", keep_order=True, batch_size=25, device=tier))
-    return [replace(case, name=f"{case.name} ({case.device.partition(':')[0]})") for case in found]
+            found.append(
+                replace(
+                    base,
+                    name="loss curve",
+                    kind="loss",
+                    keep_order=True,
+                    batch_size=25,
+                    device=tier,
+                )
+            )
+    return [
+        replace(case, name=f"{case.name} ({case.device.partition(':')[0]})")
+        for case in found
+    ]

@@ -1,7 +1,8 @@
 """Child process that drives the system under check: `python -m harness.check.child FD`.
 
-`FD` is the descriptor of a `multiprocessing.connection.Connection`. It gives the name of the system, a folder, the
-cases, and whether to run the first of them until SIGTERM; it takes each case at its start, then its observation.
+`FD` is the descriptor of a `multiprocessing.connection.Connection`. It gives the name
+of the system, a folder, the cases, and whether to run the first of them until SIGTERM;
+it takes each case at its start, then its observation.
 """
 
 from __future__ import annotations
@@ -41,12 +42,17 @@ def main(argv: list[str]) -> None:
     for case in cases:
         parent.send(case)
         seen = drive(folder, case, system)
-        json.dumps(asdict(seen))  # fails here where a counter of the system is no plain data
+        json.dumps(
+            asdict(seen)
+        )  # fails here where a counter of the system is no plain data
         parent.send(seen)
 
 
-def _endless(folder: Path, case: Case, system: Any, parent: Connection[Any, Any]) -> None:
-    """Run epochs until SIGTERM, which unwinds the stack and closes the system, as in the worker."""
+def _endless(
+    folder: Path, case: Case, system: Any, parent: Connection[Any, Any]
+) -> None:
+    """Run epochs until SIGTERM, which unwinds the stack and closes the system, as in
+    the worker."""
     from harness.check.stage import Stage
 
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))

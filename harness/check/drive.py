@@ -57,8 +57,9 @@ def drive(folder: Path, case: Case, system: type[System]) -> Observation:
         _warm_up(case.device)
         # Sums in another order; Adam makes small differences of small gradients larger.
         observation.loss_tolerance = 1e-3
-    # Exclude earlier objects (libraries, a test session) from every garbage collection, and never ask whether some are
-    # excluded already: `gc.get_freeze_count()` walks through all of them.
+    # Exclude earlier objects (libraries, a test session) from every garbage collection,
+    # and never ask whether some are excluded already: `gc.get_freeze_count()` walks
+    # through all of them.
     gc.freeze()
     before = open_things()
     try:
@@ -76,9 +77,11 @@ def drive(folder: Path, case: Case, system: type[System]) -> Observation:
 
 
 def _warm_up(device: str) -> None:
-    """Use the device once, so that its driver starts its threads and opens its files, which stay."""
+    """Use the device once, so that its driver starts its threads and opens its files,
+    which stay."""
     with closing(make_accelerator(device, memory_bytes=1 << 20)) as accelerator:
-        table, staging = accelerator.allocate(4, 8, torch.float32), accelerator.host_buffer(4096)
+        table = accelerator.allocate(4, 8, torch.float32)
+        staging = accelerator.host_buffer(4096)
         rows = staging.view(torch.float32).view(-1, 8)
         accelerator.copy(table, rows[:4], torch.arange(4)).wait()
         accelerator.gather(SplitTable(table, rows), torch.arange(8))
@@ -87,15 +90,25 @@ def _warm_up(device: str) -> None:
         accelerator.free(table)
 
 
-def _run(stage: Stage, seen: Observation, budget: MemoryBudget | None = None, epochs: int = 2) -> None:
+def _run(
+    stage: Stage, seen: Observation, budget: MemoryBudget | None = None, epochs: int = 2
+) -> None:
     budget = budget or MemoryBudget(None, stage.device_bytes)
     trainer = None
     with stage.make(budget) as system:
         if stage.case.kind == "loss":
             trainer = make_trainer(stage.workload, system.runtime.accelerator)
         plan = system.plan()
-        seen.plan_bytes = {"host": plan.total("host"), "device": plan.total("device"), "disk": plan.total("disk")}
-        seen.budget_bytes = {"host": budget.host, "device": budget.device, "disk": budget.disk}
+        seen.plan_bytes = {
+            "host": plan.total("host"),
+            "device": plan.total("device"),
+            "disk": plan.total("disk"),
+        }
+        seen.budget_bytes = {
+            "host": budget.host,
+            "device": budget.device,
+            "disk": budget.disk,
+        }
         system.prepare()
         work = EpochWork(system)
         for number in range(epochs):
@@ -107,7 +120,8 @@ def _run(stage: Stage, seen: Observation, budget: MemoryBudget | None = None, ep
 
 
 def _smallest(stage: Stage, seen: Observation) -> None:
-    """Run three epochs in the smallest host budget that the plan accepts: a slot that is not released hangs."""
+    """Run three epochs in the smallest host budget that the plan accepts: a slot that
+    is not released hangs."""
 
     def fits(host: int) -> bool:
         with stage.make(MemoryBudget(host, stage.device_bytes)) as system:
@@ -119,7 +133,10 @@ def _smallest(stage: Stage, seen: Observation) -> None:
 
     smallest = least(fits, step=4096) if fits(1 << 30) else None
     if smallest is None:
-        raise AssertionError("plan() raises BudgetError with a host budget of 1 GiB for a graph of a few MB")
+        raise AssertionError(
+            "plan() raises BudgetError with a host budget of 1 GiB for a graph of "
+            "a few MB"
+        )
     _run(stage, seen, MemoryBudget(smallest, stage.device_bytes), epochs=3)
 
 
@@ -155,7 +172,8 @@ def _close(stage: Stage, seen: Observation) -> None:
 
 
 def _lengths(stage: Stage, seen: Observation) -> None:
-    """Prepare trainings of one epoch and of four, each from nothing: what is prepared once may not grow."""
+    """Prepare trainings of one epoch and of four, each from nothing: what is prepared
+    once may not grow."""
     for epochs in (1, 4):
         for folder in (stage.artefacts, stage.scratch):
             shutil.rmtree(folder)
@@ -164,11 +182,14 @@ def _lengths(stage: Stage, seen: Observation) -> None:
             system.plan()
             system.prepare()
             files = [*stage.artefacts.rglob("*"), *stage.scratch.rglob("*")]
-            seen.prepared_bytes[epochs] = sum(path.stat().st_size for path in files if path.is_file())
+            seen.prepared_bytes[epochs] = sum(
+                path.stat().st_size for path in files if path.is_file()
+            )
 
 
 def _artefacts(stage: Stage, seen: Observation) -> None:
-    """Prepare twice, then for another seed: an artefact may be reused only for the workload it was made for."""
+    """Prepare twice, then for another seed: an artefact may be reused only for the
+    workload it was made for."""
     # Artefacts of other cases with the same workload would be reused at once.
     shutil.rmtree(stage.artefacts)
     stage.artefacts.mkdir()
@@ -177,7 +198,9 @@ def _artefacts(stage: Stage, seen: Observation) -> None:
         with stage.ready(seed=seed) as system:
             seen.reused.append(finished(stage.artefacts) == made != set())
             other = copy(stage)
-            other.oracle = stage.make_oracle(make_workload(stage.dataset, stage.case, seed=seed))
+            other.oracle = stage.make_oracle(
+                make_workload(stage.dataset, stage.case, seed=seed)
+            )
             seen.epochs.append(run_epoch(other, system, 0))
         made = finished(stage.artefacts)
     seen.unfinished = sorted(path.name for path in unfinished(stage.artefacts))
@@ -190,13 +213,16 @@ def _own_copy(stage: Stage) -> Stage:
     path = stage.dataset.path.with_name(stage.dataset.name + "-damaged")
     shutil.rmtree(path, ignore_errors=True)
     shutil.copytree(stage.dataset.path, path)
-    copied = Stage(stage.artefacts.parent, stage.case, stage.system, dataset=Dataset.open(path))
+    copied = Stage(
+        stage.artefacts.parent, stage.case, stage.system, dataset=Dataset.open(path)
+    )
     copied.close_errors = stage.close_errors
     return copied
 
 
 def _damaged(stage: Stage, seen: Observation) -> None:
-    """Run an epoch on a feature file that was truncated to half before the start, or is gone."""
+    """Run an epoch on a feature file that was truncated to half before the start, or is
+    gone."""
     stage = _own_copy(stage)
     seen.expected_failure = True
     features = stage.dataset.file("features")
@@ -212,7 +238,8 @@ def _damaged(stage: Stage, seen: Observation) -> None:
 
 
 def _cut_late(stage: Stage, seen: Observation) -> None:
-    """Truncate the feature file to 100 bytes of rows in mid-epoch; a system with all rows in memory may continue."""
+    """Truncate the feature file to 100 bytes of rows in mid-epoch; a system with all
+    rows in memory may continue."""
     stage = _own_copy(stage)
     features = stage.dataset.file("features")
     try:
@@ -229,7 +256,8 @@ def _cut_late(stage: Stage, seen: Observation) -> None:
 
 
 def open_things() -> tuple[set[int | None], list[str]]:
-    """Return the current threads and open files of this process, mapped files included."""
+    """Return the current threads and open files of this process, mapped files
+    included."""
     return {thread.ident for thread in threading.enumerate()}, _files()
 
 
@@ -242,20 +270,30 @@ def _files() -> list[str]:
         path = line.partition("/")[2]
         if path.endswith(".npy") or path.startswith("memfd:outcore"):
             found.append(f"map of /{path}")
-    # DGL's libxsmm opens files once per process, at its first computation; a GPU's driver opens its devices as needed.
-    return [name for name in found if not any(part in name for part in ("/proc/", "/.libxsmm", "/dev/nvidia"))]
+    # DGL's libxsmm opens files once per process, at its first computation; a GPU's
+    # driver opens its devices as needed.
+    return [
+        name
+        for name in found
+        if not any(part in name for part in ("/proc/", "/.libxsmm", "/dev/nvidia"))
+    ]
 
 
 def left_open(before: tuple[set[int | None], list[str]]) -> tuple[list[str], list[str]]:
     """Return the names of new threads and files that are still open after up to 3 s."""
     deadline = time.monotonic() + _GRACE_S
     while True:
-        threads = [thread.name for thread in threading.enumerate() if thread.ident not in before[0]]
+        threads = [
+            thread.name
+            for thread in threading.enumerate()
+            if thread.ident not in before[0]
+        ]
         files = _files()
         for name in before[1]:
             with suppress(ValueError):
                 files.remove(name)
         if (not threads and not files) or time.monotonic() > deadline:
             return threads, files
-        gc.collect()  # only then: a collection takes longer than the check of a small system
+        # only then: a collection takes longer than the check of a small system
+        gc.collect()
         time.sleep(0.05)

@@ -1,4 +1,5 @@
-"""Rules of conformance: each is checked on every observation of a system and names the cases that break it."""
+"""Rules of conformance: each is checked on every observation of a system and names the
+cases that break it."""
 
 from __future__ import annotations
 
@@ -33,7 +34,8 @@ class Promise:
         asked: whether a case is about the promise.
         ran: whether such a case went far enough to be judged by it.
         only: systems with (or without) an oracle.
-        after: promises without which it cannot hold; a case that breaks one of these is not judged by it.
+        after: promises without which it cannot hold; a case that breaks one of these is
+            not judged by it.
     """
 
     name: str
@@ -47,8 +49,9 @@ class Promise:
 
 @dataclass(frozen=True)
 class CheckResult:
-    """One line of the report. `fix`: advice where the promise is broken; `log`: path of the output, if any was kept;
-    not `judged`: the promise was not looked at, for the reason in `detail`."""
+    """One line of the report. `fix`: advice where the promise is broken; `log`: path of
+    the output, if any was kept; not `judged`: the promise was not looked at, for the
+    reason in `detail`."""
 
     name: str
     ok: bool
@@ -59,20 +62,33 @@ class CheckResult:
 
     def as_dict(self) -> dict[str, object]:
         """Return plain data for JSON, without an empty `fix` or `log`."""
-        return {name: value for name, value in asdict(self).items() if value != "" or name == "detail"}
+        return {
+            name: value
+            for name, value in asdict(self).items()
+            if value != "" or name == "detail"
+        }
 
 
 def judge(observations: Sequence[Observation], faithful: bool) -> list[CheckResult]:
-    """Judge every observation by every rule; a system with an oracle of its own is compared with that oracle.
+    """Judge every observation by every rule; a system with an oracle of its own is
+    compared with that oracle.
 
-    A case that breaks a promise is not judged by the promises that rest on it, so that only the cause is found.
+    A case that breaks a promise is not judged by the promises that rest on it, so that
+    only the cause is found.
     """
     results = []
     compared = faithful or any(seen.own_oracle for seen in observations)
     blamed: list[set[str]] = [set() for _ in observations]
     for entry in RULES:
         if entry.only == "oracle" and not compared:
-            results.append(CheckResult(entry.name, True, "not faithful by design: not compared", judged=False))
+            results.append(
+                CheckResult(
+                    entry.name,
+                    True,
+                    "not faithful by design: not compared",
+                    judged=False,
+                )
+            )
             continue
         if entry.only == "no oracle" and compared:
             results.append(CheckResult(entry.name, True, "as the oracle's are"))
@@ -90,16 +106,23 @@ def judge(observations: Sequence[Observation], faithful: bool) -> list[CheckResu
             # It may fail on a damaged file for the same reason.
             for seen, names in zip(observations, blamed, strict=True):
                 names |= {RUNS} if seen.expected_failure else set()
-        detail = "; ".join(faults[:4]) + (f"; and {len(faults) - 4} more" if len(faults) > 4 else "")
+        detail = "; ".join(faults[:4]) + (
+            f"; and {len(faults) - 4} more" if len(faults) > 4 else ""
+        )
         missing = [observations[index].case for index in asked if index not in ran]
         counted = _counted(len(judged), missing, len(ran) - len(judged))
         fix = entry.fix if faults else ""
-        results.append(CheckResult(entry.name, not faults, detail or counted, fix, judged=bool(judged)))
+        results.append(
+            CheckResult(
+                entry.name, not faults, detail or counted, fix, judged=bool(judged)
+            )
+        )
     return results
 
 
 def _counted(judged: int, missing: Sequence[str], blamed: int) -> str:
-    """Return the number of cases that a promise was judged by, and the others with the reason.
+    """Return the number of cases that a promise was judged by, and the others with the
+    reason.
 
     Args:
         judged: number of cases that ran and were judged.
@@ -110,10 +133,16 @@ def _counted(judged: int, missing: Sequence[str], blamed: int) -> str:
     if total == 0:
         return "no case is about it"
     if total == len(missing):
-        return f"none of {total} cases ran" if total > 1 else f"{missing[0]} did not run"
+        return (
+            f"none of {total} cases ran" if total > 1 else f"{missing[0]} did not run"
+        )
     if total == blamed:
         return "see what is broken"
-    parts = [f"{judged} case{'' if judged == 1 else 's'}" if judged == total else f"{judged} of {total} cases"]
+    parts = [
+        f"{judged} case{'' if judged == 1 else 's'}"
+        if judged == total
+        else f"{judged} of {total} cases"
+    ]
     if missing:
         more = len(missing) - _NAMED
         named = ", ".join(missing[:_NAMED]) + (f" and {more} more" if more > 0 else "")
@@ -124,7 +153,8 @@ def _counted(judged: int, missing: Sequence[str], blamed: int) -> str:
 
 
 def _each_epoch(faults: Callable[[Observation, CheckedEpoch], Iterator[str]]) -> Finder:
-    """Return a rule over the epochs; those with a damaged file are judged by the rule about it."""
+    """Return a rule over the epochs; those with a damaged file are judged by the rule
+    about it."""
 
     def broken(seen: Observation) -> Iterator[str]:
         for number, epoch in enumerate([] if seen.expected_failure else seen.epochs):
@@ -150,7 +180,10 @@ def _equal(name: str, wanted: str, told: str = "expected") -> Finder:
 
 def _own_edges(seen: Observation, epoch: CheckedEpoch) -> Iterator[str]:
     if epoch.foreign_edges:
-        yield f": {epoch.foreign_edges} edges come from no in-neighbour of their destination"
+        yield (
+            f": {epoch.foreign_edges} edges come from no in-neighbour of their "
+            "destination"
+        )
 
 
 def _stay(seen: Observation, epoch: CheckedEpoch) -> Iterator[str]:
@@ -160,7 +193,10 @@ def _stay(seen: Observation, epoch: CheckedEpoch) -> Iterator[str]:
 
 def _batches(seen: Observation, epoch: CheckedEpoch) -> Iterator[str]:
     if sorted(epoch.indices) != list(range(epoch.expected_batches)):
-        yield f" gave {len(epoch.indices)} batches, {epoch.expected_batches} expected, each once"
+        yield (
+            f" gave {len(epoch.indices)} batches, {epoch.expected_batches} expected, "
+            "each once"
+        )
     elif not epoch.seeds_once:
         yield ": the training nodes are not its seed nodes, each once"
 
@@ -186,19 +222,30 @@ def _counters(seen: Observation, epoch: CheckedEpoch) -> Iterator[str]:
         return
     if counters["misses"] and not counters["io_requests"]:
         yield f": misses {counters['misses']}, but io_requests 0"
-    hits, rows, misses = sum(counters["hits"].values()), counters["rows"], counters["misses"]
+    hits = sum(counters["hits"].values())
+    rows = counters["rows"]
+    misses = counters["misses"]
     if rows != epoch.rows:
         yield f": rows {rows}, its batches have {epoch.rows}"
     elif hits + misses != rows:
         yield f": hits {hits} + misses {misses} are not rows {rows}"
     if counters["bytes_read"] < counters["bytes_useful"]:
-        yield f": {counters['bytes_read']} bytes read, {counters['bytes_useful']} useful"
+        yield (
+            f": {counters['bytes_read']} bytes read, {counters['bytes_useful']} useful"
+        )
     sizes = counters["requests_by_size"]
     if sum(sizes.values()) != counters["io_requests"]:
-        yield f": requests_by_size do not add up to io_requests {counters['io_requests']}"
-    elif sum(int(size) * count for size, count in sizes.items()) < counters["bytes_read"]:
+        yield (
+            f": requests_by_size do not add up to io_requests {counters['io_requests']}"
+        )
+    elif (
+        sum(int(size) * count for size, count in sizes.items()) < counters["bytes_read"]
+    ):
         # A request that reaches past the end of the file returns fewer bytes.
-        yield f": requests_by_size add up to less than bytes_read {counters['bytes_read']}"
+        yield (
+            ": requests_by_size add up to less than bytes_read "
+            f"{counters['bytes_read']}"
+        )
 
 
 def _plan(seen: Observation) -> Iterator[str]:
@@ -223,7 +270,10 @@ def _close(seen: Observation) -> Iterator[str]:
 
 def _damaged(seen: Observation) -> Iterator[str]:
     if not seen.error:
-        right = all(epoch.features in (epoch.expected_features, epoch.own_features) for epoch in seen.epochs)
+        right = all(
+            epoch.features in (epoch.expected_features, epoch.own_features)
+            for epoch in seen.epochs
+        )
         if seen.kind != "cut-late" or not right:
             yield "nothing was raised" + ("" if right else ", and rows were wrong")
     elif not seen.error_file:
@@ -235,9 +285,15 @@ def _damaged(seen: Observation) -> Iterator[str]:
 def _reused(seen: Observation) -> Iterator[str]:
     if seen.unfinished:
         left = ", ".join(seen.unfinished)
-        yield f"{left} in runtime.artefacts is no finished artefact, and removed before a run"
+        yield (
+            f"{left} in runtime.artefacts is no finished artefact, and removed "
+            "before a run"
+        )
     if seen.reused and seen.reused != [False, True, False]:
-        yield f"prepared anew, again, for another seed: reused was {seen.reused}, expected [False, True, False]"
+        yield (
+            f"prepared anew, again, for another seed: reused was {seen.reused}, "
+            "expected [False, True, False]"
+        )
 
 
 #: Growth of prepared files that names and times in them explain.
@@ -248,7 +304,10 @@ def _lengths(seen: Observation) -> Iterator[str]:
     short, *longer = seen.prepared_bytes.items()
     for epochs, nbytes in longer:
         if nbytes > short[1] + _SAME_SIZE:
-            yield f"prepare() left {short[1]} bytes for {short[0]} epoch and {nbytes} bytes for {epochs}"
+            yield (
+                f"prepare() left {short[1]} bytes for {short[0]} epoch and {nbytes} "
+                f"bytes for {epochs}"
+            )
 
 
 def _alive(seen: Observation) -> bool:
@@ -260,7 +319,8 @@ def _has_epochs(seen: Observation) -> bool:
 
 
 def _asks_epochs(seen: Observation) -> bool:
-    """Return whether a case gives epochs of whole files: the others end in mid-epoch, or by a damaged file."""
+    """Return whether a case gives epochs of whole files: the others end in mid-epoch,
+    or by a damaged file."""
     damaged = seen.kind in _DAMAGED and (seen.expected_failure or not seen.epochs)
     return seen.kind != "close" and not damaged
 
@@ -282,20 +342,29 @@ def _no_error(seen: Observation) -> bool:
     return not seen.crashed and not seen.error
 
 
-_BATCHES, _ORDER, _CLOSE = "every batch once an epoch", "order kept when asked", "close() at any moment"
-_STRUCTURE, _FEATURES = "structure equals the oracle's", "features equal the oracle's"
-_OWN_ROWS, _STAY = "rows are those of its nodes", "rows stay until released"
+_BATCHES = "every batch once an epoch"
+_ORDER = "order kept when asked"
+_CLOSE = "close() at any moment"
+_STRUCTURE = "structure equals the oracle's"
+_FEATURES = "features equal the oracle's"
+_OWN_ROWS = "rows are those of its nodes"
+_STAY = "rows stay until released"
 _SAMPLES = (
-    "sample by `make_sampler(workload).sample(k, index, seeds)`; sampling of your own by design: `faithful=False`"
+    "sample by `make_sampler(workload).sample(k, index, seeds)`; sampling of your own "
+    "by design: `faithful=False`"
 )
-_ROWS = "row i of `table[rows]` (without `rows`, of `table`) is the feature row of `sampled.nodes[i]`, in its dtype"
+_ROWS = (
+    "row i of `table[rows]` (without `rows`, of `table`) is the feature row of "
+    "`sampled.nodes[i]`, in its dtype"
+)
 #: In the order in which they are judged: each after those that it rests on.
 RULES = (
     Promise(RUNS, _runs, "the log has the traceback"),
     Promise(
         _BATCHES,
         _each_epoch(_batches),
-        "yield a Batch for each (index, seeds) of `enumerate(make_seed_plan(workload).batches(k))`, and none twice",
+        "yield a Batch for each (index, seeds) of "
+        "`enumerate(make_seed_plan(workload).batches(k))`, and none twice",
         asked=_asks_epochs,
         ran=_has_epochs,
     ),
@@ -353,7 +422,8 @@ RULES = (
     Promise(
         "loss curve equals the oracle's",
         _each_epoch(_loss),
-        "leave rows and labels alone until `Batch.release()`; a copy that may be under way is waited for in `ready`",
+        "leave rows and labels alone until `Batch.release()`; a copy that may be "
+        "under way is waited for in `ready`",
         asked=_of("loss"),
         ran=_has_epochs,
         only="oracle",
@@ -362,7 +432,8 @@ RULES = (
     Promise(
         "counters consistent",
         _each_epoch(_counters),
-        "restart the counts in `epoch(k)`; each row is a hit or a miss, each miss comes by a request; add up the "
+        "restart the counts in `epoch(k)`; each row is a hit or a miss, each miss "
+        "comes by a request; add up the "
         "`ReadStats` of every read for `counters_of(stats, depth, rows=…, misses=…)`",
         asked=_asks_features,
         ran=_has_epochs,
@@ -371,27 +442,31 @@ RULES = (
     Promise(
         "plan within budget",
         _plan,
-        "end `plan()` by `return Plan(items).require(self.info.name, self.budget)`, which raises BudgetError",
+        "end `plan()` by `return Plan(items).require(self.info.name, "
+        "self.budget)`, which raises BudgetError",
         asked=_of("run", "loss", "smallest"),
         ran=lambda seen: bool(seen.plan_bytes),
     ),
     Promise(
         _CLOSE,
         _close,
-        "`close()` may come before `prepare`, in mid-epoch and twice: close each thing if it is there",
+        "`close()` may come before `prepare`, in mid-epoch and twice: close each "
+        "thing if it is there",
         ran=_alive,
     ),
     Promise(
         "threads and files closed",
         _closed,
-        "join threads in `close()`; close readers and files, and drop arrays over memory maps, there too",
+        "join threads in `close()`; close readers and files, and drop arrays over "
+        "memory maps, there too",
         ran=_alive,
         after=(_CLOSE,),
     ),
     Promise(
         "damaged feature file is told",
         _damaged,
-        "raise `DataIOError(message, path=…, offset=…)` whose message names both, as `RowReader` does; before rows of "
+        "raise `DataIOError(message, path=…, offset=…)` whose message names both, "
+        "as `RowReader` does; before rows of "
         "a memory map are used call `DatasetFiles.check()`",
         asked=_of(*_DAMAGED),
         ran=_alive,
@@ -400,14 +475,16 @@ RULES = (
     Promise(
         "what is prepared once does not grow with the epochs",
         _lengths,
-        "do what single epochs need for themselves alone in `prepare_epochs`, which returns how many it serves",
+        "do what single epochs need for themselves alone in `prepare_epochs`, "
+        "which returns how many it serves",
         asked=_of("lengths"),
         ran=_no_error,
     ),
     Promise(
         "prepared artefacts are reused",
         _reused,
-        "make them by `artefacts.prepare(runtime.artefacts, …)`, keyed by `artefacts.identity(workload)`",
+        "make them by `artefacts.prepare(runtime.artefacts, …)`, keyed by "
+        "`artefacts.identity(workload)`",
         asked=_of("artefacts"),
         ran=_no_error,
     ),

@@ -1,4 +1,5 @@
-"""Claims that compare the runs of two sides: a row of `comparisons.csv` for each, and the numbers of such a row."""
+"""Claims that compare the runs of two sides: a row of `comparisons.csv` for each, and
+the numbers of such a row."""
 
 from __future__ import annotations
 
@@ -41,12 +42,16 @@ class Comparison:
     """One row of the file, without its claim.
 
     Attributes:
-        measure: `ratio` of the baseline's quantity to the better side's; the per cent of it that the better side is
-            `saved`, or takes `added`; the `share` of an epoch that the quantity takes; `accuracy` in points more;
-            `time to accuracy`, as a ratio.
-        better, baseline: each a system and values of its runs, like `diskgnn packing=batched`.
-        quantity: columns of the table of epochs, which are added up; empty: the seconds of an epoch.
-        over: the setting: empty where there is only one; the one of `least memory`; or the `mean` or `most` of all.
+        measure: `ratio` of the baseline's quantity to the better side's; the per cent
+            of it that the better side is `saved`, or takes `added`; the `share` of an
+            epoch that the quantity takes; `accuracy` in points more; `time to
+            accuracy`, as a ratio.
+        better, baseline: each a system and values of its runs, like `diskgnn
+            packing=batched`.
+        quantity: columns of the table of epochs, which are added up; empty: the seconds
+            of an epoch.
+        over: the setting: empty where there is only one; the one of `least memory`; or
+            the `mean` or `most` of all.
         free: settings in which the sides may differ, beside system and options.
     """
 

@@ -1,4 +1,5 @@
-"""Comparisons that claims share: the settings in which all sides of a claim ran, and the numbers in one setting."""
+"""Comparisons that claims share: the settings in which all sides of a claim ran, and
+the numbers in one setting."""
 
 from __future__ import annotations
 
@@ -17,7 +18,8 @@ from workloads.units import row_bytes
 Runs = pd.DataFrame
 
 
-#: One side of a comparison: the values of columns, settings, options or `dim` that its runs have.
+#: One side of a comparison: the values of columns, settings, options or `dim` that its
+#: runs have.
 Side = Mapping[str, object]
 
 
@@ -29,7 +31,12 @@ def of(system: str, **where: object) -> Side:
 def runs_of(runs: Runs, side: Side) -> Runs:
     """Return the runs of a side."""
     for name, value in side.items():
-        columns = [name, f"config.{name}", f"config.options.{name}", f"config.dataset.{name}"]
+        columns = [
+            name,
+            f"config.{name}",
+            f"config.options.{name}",
+            f"config.dataset.{name}",
+        ]
         equal = runs.reindex(columns=columns) == value
         runs = runs[equal.any(axis="columns")]
     return runs
@@ -37,7 +44,8 @@ def runs_of(runs: Runs, side: Side) -> Runs:
 
 @dataclass(frozen=True)
 class Setting:
-    """The runs of all sides in one setting: `shared`, the settings and place of all, and a table for each side."""
+    """The runs of all sides in one setting: `shared`, the settings and place of all,
+    and a table for each side."""
 
     shared: Plain
     sides: list[Runs]
@@ -70,8 +78,11 @@ class Setting:
         return Measured(number, list(runs), setting=self.shared, detail=list(detail))
 
 
-def settings(runs: Runs, *sides: Side | str, free: Collection[str] = ()) -> list[Setting]:
-    """Return every setting in which each side has a measured run, newest first, all on the newest one's host.
+def settings(
+    runs: Runs, *sides: Side | str, free: Collection[str] = ()
+) -> list[Setting]:
+    """Return every setting in which each side has a measured run, newest first, all on
+    the newest one's host.
 
     Args:
         runs: table of runs, oldest first.
@@ -110,7 +121,8 @@ def _host(setting: Setting) -> list[object]:
 
 
 def _missing(side: Side, runs: Runs) -> str:
-    """Return the reason why a side has no measured run; empty where another side may be the reason."""
+    """Return the reason why a side has no measured run; empty where another side may be
+    the reason."""
     told = [f"{name} {value}" for name, value in side.items()]
     name = " with ".join(told).removeprefix("system ")
     ended = sorted(set(runs["status"]))
@@ -122,19 +134,24 @@ def _missing(side: Side, runs: Runs) -> str:
 
 
 def one_setting(runs: Runs, *sides: Side | str, free: Collection[str] = ()) -> Setting:
-    """Return the only setting that holds all sides. Raises NotRun: there is none, or several."""
+    """Return the only setting that holds all sides. Raises NotRun: there is none, or
+    several."""
     found = settings(runs, *sides, free=free)
     facts = [setting.shared | {"limits": None} for setting in found]
     if any(other != facts[0] for other in facts):
-        raise NotRun("the profile has runs in several settings, and the claim does not say in which it is judged")
+        raise NotRun(
+            "the profile has runs in several settings, and the claim does not say "
+            "in which it is judged"
+        )
     return found[0]
 
 
 def samples(runs: Runs, *columns: str) -> pd.Series[float]:
-    """Return the sum of columns of the table of runs or of epochs, in each row that has one of them.
+    """Return the sum of columns of the table of runs or of epochs, in each row that has
+    one of them.
 
-    `trained_s` is an epoch without data preparation, `batch_s` the seconds a mini-batch (an epoch that `max_batches`
-    cuts has as many of each process).
+    `trained_s` is an epoch without data preparation, `batch_s` the seconds a mini-batch
+    (an epoch that `max_batches` cuts has as many of each process).
     """
     table = runs if columns[0] in runs else epochs_table(runs)
     if "batch_s" in columns:
@@ -147,7 +164,8 @@ def samples(runs: Runs, *columns: str) -> pd.Series[float]:
 
 
 def ratio(setting: Setting, *columns: str) -> Measured:
-    """Divide the median of the baseline, the second side, by that of the better side; by default of epoch times.
+    """Divide the median of the baseline, the second side, by that of the better side;
+    by default of epoch times.
 
     Raises:
         NotRun: a side has none of the columns, or a zero is divided by.
@@ -167,13 +185,17 @@ def saved(setting: Setting, *columns: str) -> Measured:
 
 
 def added(setting: Setting, *columns: str) -> Measured:
-    """Return the per cent by which the better side takes more than the baseline. Raises NotRun."""
+    """Return the per cent by which the better side takes more than the baseline. Raises
+    NotRun."""
     found = ratio(setting, *columns)
     return replace(found, number=found.number.added)
 
 
-def share(setting: Setting, *columns: str, of: Collection[str] = ("seconds",)) -> Measured:
-    """Return the per cent that columns take of other columns, epoch by epoch, of the only side. Raises NotRun."""
+def share(
+    setting: Setting, *columns: str, of: Collection[str] = ("seconds",)
+) -> Measured:
+    """Return the per cent that columns take of other columns, epoch by epoch, of the
+    only side. Raises NotRun."""
     (side,) = setting.sides
     parts = samples(side, *columns)
     shares = 100 * parts / samples(side, *of)
@@ -183,7 +205,8 @@ def share(setting: Setting, *columns: str, of: Collection[str] = ("seconds",)) -
 
 
 def _described(side: Runs, *columns: str) -> str:
-    """Describe one side in a line: its value, and stages, bytes and requests of its newest run."""
+    """Describe one side in a line: its value, and stages, bytes and requests of its
+    newest run."""
     values = samples(side, *columns)
     record = side["record"].iloc[-1]
     line = f"{record['system']}: median {values.median():.4g} of {len(values)} epochs"
@@ -195,13 +218,20 @@ def _described(side: Runs, *columns: str) -> str:
     if last["device_bytes"] is None:
         return line
     read_mib = last["device_bytes"] / 2**20
-    return f"{line}; {read_mib:.0f} MiB in {last['device_requests']:,} requests from the device"
+    return (
+        f"{line}; {read_mib:.0f} MiB in {last['device_requests']:,} requests from the "
+        "device"
+    )
 
 
 def over_settings(found: Sequence[Setting], *, most: bool = False) -> Measured:
-    """Return the mean of the ratios in all settings, or the greatest. Raises NotRun in one setting only."""
+    """Return the mean of the ratios in all settings, or the greatest. Raises NotRun in
+    one setting only."""
     if len(found) < 2:
-        raise NotRun(f"both ran in one setting only: it is no {'most' if most else 'mean'} of several")
+        raise NotRun(
+            f"both ran in one setting only: it is no {'most' if most else 'mean'} "
+            "of several"
+        )
     ratios = [ratio(setting) for setting in found]
     numbers = sorted(one.number for one in ratios)
     number = numbers[-1]
@@ -220,7 +250,8 @@ def tested(runs: Runs) -> Runs:
 
 
 def accuracy_gap(setting: Setting) -> Measured:
-    """Return the points by which the better side's accuracy over its last three epochs exceeds the baseline's."""
+    """Return the points by which the better side's accuracy over its last three epochs
+    exceeds the baseline's."""
     ours, theirs = map(_accuracy, setting.sides)
     better, baseline = setting.systems
     line = f"{better} {ours.value:.2f} %, {baseline} {theirs.value:.2f} %"
@@ -236,11 +267,14 @@ def _accuracy(side: Runs) -> Number:
 
 
 def time_to_accuracy(setting: Setting) -> Measured:
-    """Divide the seconds to an accuracy that both reach, 99 % of the lower best one: the baseline's by the better's."""
+    """Divide the seconds to an accuracy that both reach, 99 % of the lower best one:
+    the baseline's by the better's."""
     target = 0.99 * min(best_accuracy(record) or 0.0 for record in setting.newest)
     ours, theirs = [at_target(record, target) for record in setting.newest]
     if not target or not ours or not theirs:
-        raise NotRun("one of them has no accuracy on test nodes, or never reaches the other's")
+        raise NotRun(
+            "one of them has no accuracy on test nodes, or never reaches the other's"
+        )
     better, baseline = setting.systems
     line = f"to {100 * target:.1f} %: {better} {ours:.1f} s, {baseline} {theirs:.1f} s"
     return setting.measured(Number.exact(theirs / ours), line)

@@ -1,4 +1,5 @@
-"""Claims of Ginex, measured by runs of their declared setting, by the table of a figure, or by a study of caches."""
+"""Claims of Ginex, measured by runs of their declared setting, by the table of a
+figure, or by a study of caches."""
 
 from __future__ import annotations
 
@@ -15,7 +16,8 @@ from harness.studies.accesses import read_ratios
 
 @claim("gx-05", figure="ginex-fig4")
 def stalled(table: pd.DataFrame) -> Measured:
-    """Return the per cent of pyg+'s epochs in which the device neither computes nor copies."""
+    """Return the per cent of pyg+'s epochs in which the device neither computes nor
+    copies."""
     times = table[table["panel"] == "time"]
     stalls = times[times["part"] == "data preparation"]
     number = Number.exact(stalls["percent"].iloc[0])
@@ -30,21 +32,28 @@ def late_misses(table: pd.DataFrame) -> Measured:
     count = max(1, len(known) // 3)
     last = known.tail(count)
     number = Number(sum(last) / count, last.min(), last.max(), "range")
-    return Measured(number, detail=[f"mean over the last {count} of {len(known)} iterations"])
+    return Measured(
+        number, detail=[f"mean over the last {count} of {len(known)} iterations"]
+    )
 
 
 @claim("gx-09", study="miss-ratios")
 def reads_of_belady(studies: Studies) -> Measured:
-    """Divide belady's reads by those of the static cache of nodes by degree, the greatest over graphs and sizes."""
+    """Divide belady's reads by those of the static cache of nodes by degree, the
+    greatest over graphs and sizes."""
     tables = []
     for study in studies:
         if not {"belady", "degree"} <= set(study.params["policies"]):
             raise NotRun("the study miss-ratios has not both policies")
-        reads = {policy: read_ratios(study.result, policy) for policy in ("belady", "degree")}
+        reads = {
+            policy: read_ratios(study.result, policy) for policy in ("belady", "degree")
+        }
         tables.append(pd.DataFrame({"size": study.result["shares"], **reads}))
     table = pd.concat(tables)
     worst = (table["belady"] / table["degree"]).max()
-    lines = lines_of(100 * table, "{size:g} % of the rows: {belady:.1f} % against {degree:.1f} %")
+    lines = lines_of(
+        100 * table, "{size:g} % of the rows: {belady:.1f} % against {degree:.1f} %"
+    )
     return studied(studies, worst, *lines)
 
 
@@ -58,7 +67,8 @@ def twice_the_superbatch(runs: Runs) -> Measured:
 
 
 def _superbatches(record: Plain) -> float:
-    """Return the superbatch of a run in defaults: half an epoch's mini-batches, or 100 GB of runtime files."""
+    """Return the superbatch of a run in defaults: half an epoch's mini-batches, or 100
+    GB of runtime files."""
     options = record["config"]["options"]
     epoch_batches = record["config"]["max_batches"]
     if options.get("superbatch") and epoch_batches:
@@ -68,12 +78,14 @@ def _superbatches(record: Plain) -> float:
 
 @claim("gx-13")
 def wide_rows(runs: Runs) -> Measured:
-    """Divide the speedup over pyg+ at dimension 768 by that at 512; rows are read as whole pages."""
+    """Divide the speedup over pyg+ at dimension 768 by that at 512; rows are read as
+    whole pages."""
     both = settings(runs, "ginex", "pyg+")
     speedups = {setting.shared["dataset"]["dim"]: ratio(setting) for setting in both}
     if not {512, 768} <= set(speedups):
         raise NotRun("ginex and pyg+ were not both run at dimensions 512 and 768")
-    narrow, wide = speedups[512], speedups[768]
+    narrow = speedups[512]
+    wide = speedups[768]
     lines = [f"dimension 512: {_times(narrow)}", f"dimension 768: {_times(wide)}"]
     return _widened(narrow, wide, lines)
 
@@ -86,9 +98,13 @@ def half_the_memory(runs: Runs) -> Measured:
     least = min(speedups)
     if 2 * least not in speedups or not least:
         raise NotRun("ginex and pyg+ were not both run at a budget and at twice of it")
-    half, whole = speedups[least], speedups[2 * least]
+    half = speedups[least]
+    whole = speedups[2 * least]
     mib = least / 2**20
-    lines = [f"budget {mib:.0f} MiB: {_times(half)}", f"budget {2 * mib:.0f} MiB: {_times(whole)}"]
+    lines = [
+        f"budget {mib:.0f} MiB: {_times(half)}",
+        f"budget {2 * mib:.0f} MiB: {_times(whole)}",
+    ]
     return _widened(whole, half, lines)
 
 
@@ -99,4 +115,6 @@ def _times(speedup: Measured) -> str:
 def _widened(before: Measured, after: Measured, detail: list[str]) -> Measured:
     """Divide one speedup by another."""
     number = after.number.over(before.number)
-    return replace(after, number=number, runs=[*before.runs, *after.runs], detail=detail)
+    return replace(
+        after, number=number, runs=[*before.runs, *after.runs], detail=detail
+    )

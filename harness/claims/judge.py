@@ -1,4 +1,5 @@
-"""The verdict on a claim: published value, our measurement in the declared setting, their distance; explanations."""
+"""The verdict on a claim: published value, our measurement in the declared setting,
+their distance; explanations."""
 
 from __future__ import annotations
 
@@ -7,7 +8,14 @@ from typing import TYPE_CHECKING, Any
 
 from harness.claims.declared import DeclaredRuns
 from harness.claims.measured import Measured, NotRun
-from harness.claims.published import Claim, Verdict, claims, direction, find_claim, verdict_of
+from harness.claims.published import (
+    Claim,
+    Verdict,
+    claims,
+    direction,
+    find_claim,
+    verdict_of,
+)
 from harness.claims.registry import answers
 from harness.compare.verdicts import NotDrawn, with_uncounted
 from harness.figures.draw.captions import graph_size
@@ -58,8 +66,11 @@ class Judged:
         return content
 
 
-def judge_all(evidence: Evidence, profile: Plain | None = None, progress: Notice = silent) -> list[Judged]:
-    """Judge every published claim, in the file's order; the claims declare runs of `profile` (default: `quick`)."""
+def judge_all(
+    evidence: Evidence, profile: Plain | None = None, progress: Notice = silent
+) -> list[Judged]:
+    """Judge every published claim, in the file's order; the claims declare runs of
+    `profile` (default: `quick`)."""
     declared = DeclaredRuns(evidence, profile)
     every = tracked(progress, list(claims().values()), "judging claims", "claims")
     return [_judge(claim, declared) for claim in every]
@@ -76,7 +87,11 @@ def judge_one(id_: str, evidence: Evidence, profile: Plain | None = None) -> Jud
 
 def _judge(claim: Claim, declared: DeclaredRuns) -> Judged:
     own: dict[str, Any] = {name: getattr(claim, name) for name in _COPIED}
-    own |= {"paper_value": claim.published, "profile": declared.name, "setting": declared.setting(claim)}
+    own |= {
+        "paper_value": claim.published,
+        "profile": declared.name,
+        "setting": declared.setting(claim),
+    }
     judged = Judged(**own, verdict="not run", reason=claim.not_run)
     if claim.not_run:
         return judged
@@ -85,7 +100,11 @@ def _judge(claim: Claim, declared: DeclaredRuns) -> Judged:
         found = answers()[claim.id](records)
     except (NotRun, NotDrawn) as reason:
         text = with_uncounted(reason, records.uncounted)
-        hint = "" if records.evidence.records else f"; {declared.how(claim)} makes the runs"
+        hint = (
+            ""
+            if records.evidence.records
+            else f"; {declared.how(claim)} makes the runs"
+        )
         return replace(judged, reason=text + hint)
     number = found.number
     verdict = verdict_of(claim, number.value)
@@ -94,17 +113,29 @@ def _judge(claim: Claim, declared: DeclaredRuns) -> Judged:
         verdict = "emulated"
         certain = True
     words = _reason(claim, verdict, number.value, certain=certain)
-    judged = replace(judged, verdict=verdict, certain=certain, reason=words, found=found)
-    return replace(judged, measured=number.value, interval=[number.low, number.high], interval_kind=number.kind)
+    judged = replace(
+        judged, verdict=verdict, certain=certain, reason=words, found=found
+    )
+    return replace(
+        judged,
+        measured=number.value,
+        interval=[number.low, number.high],
+        interval_kind=number.kind,
+    )
 
 
 def _reason(claim: Claim, verdict: Verdict, seen: float, *, certain: bool) -> str:
     if verdict == "emulated":
-        return "the emulated device's coefficients decide it; on a real one it would be judged"
+        return (
+            "the emulated device's coefficients decide it; on a real one it would be "
+            "judged"
+        )
     unit = "times" if claim.unit == "x" else claim.unit
     measured = f"{number_text(seen)} {unit}".strip()
     paper = f"{claim.published} {unit}".strip()
-    reason = f"measured {measured}, published {paper}: {_compared(claim, verdict, seen)}"
+    reason = (
+        f"measured {measured}, published {paper}: {_compared(claim, verdict, seen)}"
+    )
     return reason if certain else f"{reason}; the interval reaches another verdict"
 
 
@@ -136,7 +167,9 @@ def explain(judged: Judged) -> list[str]:
     source = f"{claim.where}; {claim.condition}; {_READ[claim.read]}"
     tolerance = judged.tolerance or "none"
     lines = [f"{judged.id} ({judged.paper}): {judged.claim}"]
-    lines.append(f"paper: {judged.paper_value} {judged.unit} ({source}; tolerance {tolerance})")
+    lines.append(
+        f"paper: {judged.paper_value} {judged.unit} ({source}; tolerance {tolerance})"
+    )
     lines.append(f"judged in: {judged.setting}")
     lines.append(f"ours: {measured_text(judged)}")
     lines.append(": ".join(filter(None, ["verdict", judged.verdict, judged.reason])))
@@ -158,7 +191,8 @@ def published_text(judged: Judged) -> str:
 
 
 def measured_text(judged: Judged) -> str:
-    """Format the measured number with unit and interval; a dash where nothing was measured."""
+    """Format the measured number with unit and interval; a dash where nothing was
+    measured."""
     if judged.measured is None:
         return "–"
     number = f"{number_text(judged.measured)} {judged.unit}".strip()
@@ -166,7 +200,8 @@ def measured_text(judged: Judged) -> str:
 
 
 def _interval_text(judged: Judged) -> str:
-    """Format the interval of the measured number as ` [11–13, 95 %]`; empty where there is none."""
+    """Format the interval of the measured number as ` [11–13, 95 %]`; empty where there
+    is none."""
     low, high = judged.interval or (0, 0)
     if low == high:
         return ""
@@ -192,10 +227,18 @@ def setting_lines(config: dict[str, Any]) -> list[str]:
         size = f" with {format_bytes(memory)}" if memory else ""
         lines.append(f"device {config['device']}{emulated}{size}")
     if "memory" in config:
-        lines.append("no memory cap" if config["memory"] == "none" else f"memory {config['memory']}")
+        lines.append(
+            "no memory cap"
+            if config["memory"] == "none"
+            else f"memory {config['memory']}"
+        )
     if "disk_class" in config:
         name = config["disk_class"]
-        lines.append("the bare disk of this host" if name == "none" else f"disk limited to the class {name}")
+        lines.append(
+            "the bare disk of this host"
+            if name == "none"
+            else f"disk limited to the class {name}"
+        )
     return [line for line in lines if line]
 
 

@@ -1,4 +1,5 @@
-"""Measured numbers of claims, with intervals and sources, or the reason why there is none."""
+"""Measured numbers of claims, with intervals and sources, or the reason why there is
+none."""
 
 from __future__ import annotations
 
@@ -21,7 +22,8 @@ class NotRun(Exception):
 
 @dataclass(frozen=True, order=True)
 class Number:
-    """One measured number with its interval; `kind` is `bootstrap95`, `range` or `exact`."""
+    """One measured number with its interval; `kind` is `bootstrap95`, `range` or
+    `exact`."""
 
     value: float
     low: float
@@ -36,23 +38,38 @@ class Number:
 
     @classmethod
     def median(cls, *sides: Sequence[float]) -> Number:
-        """Return the median of samples, or the ratio of the medians of two sides, with its interval."""
+        """Return the median of samples, or the ratio of the medians of two sides, with
+        its interval."""
         seen = spread(*sides)
         low, high = sorted(seen.interval)
         return cls(seen.median, low, high, seen.interval_kind)
 
     def over(self, below: Number) -> Number:
-        """Divide by another number; the interval covers every quotient of the two intervals."""
-        return Number(self.value / below.value, self.low / below.high, self.high / below.low, self.kind)
+        """Divide by another number; the interval covers every quotient of the two
+        intervals."""
+        return Number(
+            self.value / below.value,
+            self.low / below.high,
+            self.high / below.low,
+            self.kind,
+        )
 
     def minus(self, other: Number) -> Number:
-        """Subtract another number; the interval covers every difference of the two intervals."""
-        return Number(self.value - other.value, self.low - other.high, self.high - other.low, self.kind)
+        """Subtract another number; the interval covers every difference of the two
+        intervals."""
+        return Number(
+            self.value - other.value,
+            self.low - other.high,
+            self.high - other.low,
+            self.kind,
+        )
 
     @property
     def saved(self) -> Number:
         """A ratio old / new as the per cent that the new one saves."""
-        value, low, high = (100 * (1 - 1 / ratio) for ratio in (self.value, self.low, self.high))
+        value, low, high = (
+            100 * (1 - 1 / ratio) for ratio in (self.value, self.low, self.high)
+        )
         return Number(value, low, high, self.kind)
 
     @property
@@ -86,5 +103,6 @@ def studied(studies: Studies, number: Number | float, *detail: str) -> Measured:
 
 
 def lines_of(table: pd.DataFrame, template: str) -> list[str]:
-    """Return a line for each row of a table: the template, like `{name}: {seconds:.3g} s`, with the row's values."""
+    """Return a line for each row of a table: the template, like `{name}: {seconds:.3g}
+    s`, with the row's values."""
     return [template.format_map(row) for row in table.to_dict("records")]

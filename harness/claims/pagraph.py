@@ -1,4 +1,5 @@
-"""Claims of PaGraph, measured by runs of their declared setting, or by studies of its cache and its partitions."""
+"""Claims of PaGraph, measured by runs of their declared setting, or by studies of its
+cache and its partitions."""
 
 from __future__ import annotations
 
@@ -19,7 +20,8 @@ def hits(studies: Studies) -> Measured:
 
 @claim("pg-05", study="device-cache-hits")
 def hits_over_others(studies: Studies) -> Measured:
-    """Divide the hit ratio of the cache of a fifth of the rows by the best of AliGraph's and random's."""
+    """Divide the hit ratio of the cache of a fifth of the rows by the best of
+    AliGraph's and random's."""
     ratios = _hits(studies)
     best = ratios[["AliGraph", "random"]].max()
     if not best:
@@ -53,12 +55,15 @@ def four_partitions(studies: Studies, column: str) -> Measured:
     one, four = (_partitions(studies, count)[column] for count in (1, 4))
     if not one:
         raise NotRun("the cache of one partition never hits")
-    return studied(studies, four / one, f"one: {100 * one:.1f} %, four: {100 * four:.1f} %")
+    return studied(
+        studies, four / one, f"one: {100 * one:.1f} %, four: {100 * four:.1f} %"
+    )
 
 
 @claim("pg-09", study="partition-quality")
 def redundant_nodes(studies: Studies) -> Measured:
-    """Return the redundant nodes of one of eight partitions, in per cent of all nodes."""
+    """Return the redundant nodes of one of eight partitions, in per cent of all
+    nodes."""
     return studied(studies, 100 * _partitions(studies, 8)["redundant"])
 
 

@@ -1,4 +1,5 @@
-"""The functions that answer claims: each measures the published number of one claim, or of several in a row."""
+"""The functions that answer claims: each measures the published number of one claim, or
+of several in a row."""
 
 from __future__ import annotations
 
@@ -20,8 +21,9 @@ class Answer:
     """The measured number of a claim.
 
     Attributes:
-        function: function from the table of runs of the claim's declared setting, from the records of `study`, or from
-            the table of `figure`, and from `arguments`; raises NotRun where they do not hold what it needs.
+        function: function from the table of runs of the claim's declared setting, from
+            the records of `study`, or from the table of `figure`, and from `arguments`;
+            raises NotRun where they do not hold what it needs.
     """
 
     function: Function
@@ -30,7 +32,8 @@ class Answer:
     figure: str = ""
 
     def __call__(self, declared: Declared) -> Measured:
-        """Compute the number. Raises NotRun or NotDrawn where the records do not hold what the function needs."""
+        """Compute the number. Raises NotRun or NotDrawn where the records do not hold
+        what the function needs."""
         given: Any
         if self.study:
             given = declared.studies(self.study)
@@ -44,8 +47,11 @@ class Answer:
 _ANSWERS: dict[str, Answer] = {}
 
 
-def claim(*ids: str, study: str = "", figure: str = "", **arguments: Any) -> Callable[[Function], Function]:
-    """Return a decorator that makes a function, with `arguments`, the answer to claims; see `Answer`.
+def claim(
+    *ids: str, study: str = "", figure: str = "", **arguments: Any
+) -> Callable[[Function], Function]:
+    """Return a decorator that makes a function, with `arguments`, the answer to claims;
+    see `Answer`.
 
     Claims with one function and equal arguments are judged in different settings.
     """

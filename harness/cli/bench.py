@@ -33,24 +33,49 @@ if TYPE_CHECKING:
 def bench(
     table: Wide,
     call: OnRuns,
-    experiment: Annotated[Path | None, typer.Argument(help="an experiment in YAML or JSON; else a profile")] = None,
-    profile: Annotated[str, typer.Option(help="smoke, quick, systems, standard or paper")] = "quick",
-    figures: Annotated[str, typer.Option(help="headline, all, ids with commas; none: marks stale ones")] = "headline",
-    dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="plan every run; show bytes and time; run nothing")
-    ] = False,
-    fresh: Annotated[bool, typer.Option("--fresh", help="run again what has a record already")] = False,
-    retry: Annotated[
-        bool, typer.Option("--retry/--no-retry", help="run again what other work on this host spoilt")
-    ] = True,
-    isolation: Annotated[str, typer.Option(help="auto, cgroup2, cgroup1, systemd, docker or none")] = "auto",
-    hosts: Annotated[
-        str | None, typer.Option(help="ray://HOST:PORT of a cluster: run on its labelled hosts, collect here")
+    experiment: Annotated[
+        Path | None,
+        typer.Argument(help="an experiment in YAML or JSON; else a profile"),
     ] = None,
-    host_labels: Annotated[str | None, typer.Option(help="only hosts of these labels, separated by commas")] = None,
-    wait_for_hosts: Annotated[str, typer.Option(help="how long a label without a host is waited for")] = "60s",
+    profile: Annotated[
+        str, typer.Option(help="smoke, quick, systems, standard or paper")
+    ] = "quick",
+    figures: Annotated[
+        str, typer.Option(help="headline, all, ids with commas; none: marks stale ones")
+    ] = "headline",
+    dry_run: Annotated[
+        bool,
+        typer.Option(
+            "--dry-run", help="plan every run; show bytes and time; run nothing"
+        ),
+    ] = False,
+    fresh: Annotated[
+        bool, typer.Option("--fresh", help="run again what has a record already")
+    ] = False,
+    retry: Annotated[
+        bool,
+        typer.Option(
+            "--retry/--no-retry", help="run again what other work on this host spoilt"
+        ),
+    ] = True,
+    isolation: Annotated[
+        str, typer.Option(help="auto, cgroup2, cgroup1, systemd, docker or none")
+    ] = "auto",
+    hosts: Annotated[
+        str | None,
+        typer.Option(
+            help="ray://HOST:PORT of a cluster: run on its labelled hosts, collect here"
+        ),
+    ] = None,
+    host_labels: Annotated[
+        str | None, typer.Option(help="only hosts of these labels, separated by commas")
+    ] = None,
+    wait_for_hosts: Annotated[
+        str, typer.Option(help="how long a label without a host is waited for")
+    ] = "60s",
 ) -> None:
-    """Compare systems: every run of the experiment that has no record yet, then figures and the headline table.
+    """Compare systems: every run of the experiment that has no record yet, then figures
+    and the headline table.
 
     Examples:
         outcore bench --profile quick
@@ -61,16 +86,35 @@ def bench(
     from harness.run.sweep import Sweep
 
     base = load_experiment(experiment if experiment is not None else profile)
-    results_root, progress = call.results_root, call.progress()
+    results_root = call.results_root
+    progress = call.progress()
     # What the figures need beyond the profile's own runs.
     requested = [] if figures == "none" else chosen(figures)
     drawn_too = [] if figures == "none" else figures_of(base)
     wanted = [] if figures == "headline" else requested
     plain = base.model_dump()
-    everything = [base, *(experiment for figure in wanted for experiment in figure.experiments(plain))]
+    everything = [
+        base,
+        *(experiment for figure in wanted for experiment in figure.experiments(plain)),
+    ]
     needs = [need for figure in wanted for need in figure.studies(plain)]
-    sweep = Sweep(everything, results_root, call.data_root, progress, fresh=fresh, retry=retry, isolation=isolation)
-    studies = StudySweep(needs, results_root, call.data_root, progress, fresh=fresh, scratch=call.places.scratch)
+    sweep = Sweep(
+        everything,
+        results_root,
+        call.data_root,
+        progress,
+        fresh=fresh,
+        retry=retry,
+        isolation=isolation,
+    )
+    studies = StudySweep(
+        needs,
+        results_root,
+        call.data_root,
+        progress,
+        fresh=fresh,
+        scratch=call.places.scratch,
+    )
     if dry_run:
         _tell_estimate(sweep, studies, call)
         return
@@ -80,11 +124,24 @@ def bench(
         from harness.hosts.ray_fleet import RayFleet
         from harness.hosts.sweep import FleetSweep
 
-        labels = [label.strip() for label in (host_labels or "").split(",") if label.strip()]
-        told = {"experiments": [one.model_dump(mode="json") for one in everything], "isolation": sweep.isolation}
+        labels = [
+            label.strip() for label in (host_labels or "").split(",") if label.strip()
+        ]
+        told = {
+            "experiments": [one.model_dump(mode="json") for one in everything],
+            "isolation": sweep.isolation,
+        }
         wait_s = parse_seconds(wait_for_hosts, "--wait-for-hosts")
         with RayFleet(hosts) as fleet:
-            spread = FleetSweep(fleet, told, results_root, progress.keep, labels=labels, wait_s=wait_s, fresh=fresh)
+            spread = FleetSweep(
+                fleet,
+                told,
+                results_root,
+                progress.keep,
+                labels=labels,
+                wait_s=wait_s,
+                fresh=fresh,
+            )
             with progress.during(spread.reading):
                 outcome = spread.run()
         for label, problem in outcome.problems.items():
@@ -92,7 +149,11 @@ def bench(
         studied = Studied()
     else:
         with Series(
-            results_root, call.data_root, isolation=sweep.isolation, progress=progress, places=call.places
+            results_root,
+            call.data_root,
+            isolation=sweep.isolation,
+            progress=progress,
+            places=call.places,
         ) as series:
             outcome = sweep.run(series, lambda record: progress.keep(_line(record)))
             studied = studies.run()
@@ -130,12 +191,17 @@ def bench(
             print(f"study {name}: {reason}", file=sys.stderr)
 
     call.tell(content, shown)
-    if studied.failed or outcome.problems or any(record.status == "failed" for record in outcome.records):
+    if (
+        studied.failed
+        or outcome.problems
+        or any(record.status == "failed" for record in outcome.records)
+    ):
         raise typer.Exit(1)
 
 
 def _print_rows(base: Experiment, rows: Rows, *, wide: bool) -> None:
-    """Print the headline table of all planned runs, which system is ahead, and the runs without a row."""
+    """Print the headline table of all planned runs, which system is ahead, and the runs
+    without a row."""
     from harness.judge.predict import inversions
     from harness.report.headline import who_is_ahead
 
@@ -144,7 +210,9 @@ def _print_rows(base: Experiment, rows: Rows, *, wide: bool) -> None:
     lines = [f"not run: {_cell_text(run)}" for run in rows.not_run]
     for record in rows.passed_over:
         how = f"{record.status}, {record.verdict}"
-        lines.append(f"{record.run_id} does not count ({how}): the row is of an earlier run")
+        lines.append(
+            f"{record.run_id} does not count ({how}): the row is of an earlier run"
+        )
     lines += who_is_ahead([record.to_json() for record in rows.records], base.name)
     by_id = {record.run_id: record for record in rows.records}
     for _, members in comparable(record.to_json() for record in rows.records):
@@ -155,33 +223,57 @@ def _print_rows(base: Experiment, rows: Rows, *, wide: bool) -> None:
 
 def _where(entry: Rendered) -> str:
     """Return a line on a figure's file, or on the reason why there is none."""
-    return f"figure {entry.id}: {entry.files[0] if entry.status == 'drawn' else f'not drawn: {entry.reason}'}"
+    return (
+        f"figure {entry.id}: "
+        f"{entry.files[0] if entry.status == 'drawn' else f'not drawn: {entry.reason}'}"
+    )
 
 
 def figures_of(experiment: Experiment) -> list[Figure]:
-    """Return the figures that an experiment asks for itself; raise InputError if there is no such figure."""
+    """Return the figures that an experiment asks for itself; raise InputError if there
+    is no such figure."""
     return [figure for name in experiment.figures for figure in chosen(name)]
 
 
 def planned_as_dict(run: PlannedRun) -> dict[str, Any]:
     """Return a planned run as plain data for `--json`."""
-    cell = {"system": run.system, "dataset": run.settings.dataset, "memory": run.settings.memory}
+    cell = {
+        "system": run.system,
+        "dataset": run.settings.dataset,
+        "memory": run.settings.memory,
+    }
     return {**cell, "round": run.round}
 
 
 def _cell_text(run: PlannedRun) -> str:
-    """Return a planned run in words: system, dataset, memory, and its values of the grid."""
-    axes = [f"{name} {value}" for name, value in run.axes.items() if name not in ("dataset", "memory")]
-    parts = [f"{run.system} on {run.settings.dataset}", f"memory {run.settings.memory}", *axes]
+    """Return a planned run in words: system, dataset, memory, and its values of the
+    grid."""
+    axes = [
+        f"{name} {value}"
+        for name, value in run.axes.items()
+        if name not in ("dataset", "memory")
+    ]
+    parts = [
+        f"{run.system} on {run.settings.dataset}",
+        f"memory {run.settings.memory}",
+        *axes,
+    ]
     return ", ".join([*parts, f"round {run.round}"])
 
 
 def drawn_as_dict(entry: Rendered) -> dict[str, Any]:
     """Return a figure's outcome as plain data for `--json`."""
-    return {"id": entry.id, "status": entry.status, "reason": entry.reason, "files": list(map(str, entry.files))}
+    return {
+        "id": entry.id,
+        "status": entry.status,
+        "reason": entry.reason,
+        "files": list(map(str, entry.files)),
+    }
 
 
-def _draw(wanted: Sequence[Figure], results_root: Path, progress: Progress) -> list[Rendered]:
+def _draw(
+    wanted: Sequence[Figure], results_root: Path, progress: Progress
+) -> list[Rendered]:
     """Draw each of the figures once."""
     from harness.compare.evidence import load_evidence
     from harness.figures.render import render
@@ -190,12 +282,20 @@ def _draw(wanted: Sequence[Figure], results_root: Path, progress: Progress) -> l
 
     figures = list({figure.id: figure for figure in wanted}.values())
     if any(figure.id == "outcore-trend" for figure in figures):
-        keep_own(results_root, checkout(Path()))  # without a checkout, commits are ordered by their first runs
-    return render(figures, load_evidence(results_root, progress), results_root / "figures", progress=progress)
+        keep_own(
+            results_root, checkout(Path())
+        )  # without a checkout, commits are ordered by their first runs
+    return render(
+        figures,
+        load_evidence(results_root, progress),
+        results_root / "figures",
+        progress=progress,
+    )
 
 
 def _report(results_root: Path, progress: Progress) -> Path:
-    """Write the HTML report if a record, a study or a figure is newer; return its path."""
+    """Write the HTML report if a record, a study or a figure is newer; return its
+    path."""
     from harness.report.outdated import is_current
     from harness.report.write import NAME, write_report
 
@@ -211,18 +311,32 @@ def _line(record: Record) -> str:
     time = "" if epoch_s is None else with_part(f", {epoch_s:.2f} s an epoch", part)
     told = record.status not in ("ok", "oom") or record.broke_its_plan
     reason = f" ({record.reason})" if told and record.reason else ""
-    return f"{record.system} {record.config.memory}: {record.status}{reason}, {record.verdict}{time}"
+    return (
+        f"{record.system} {record.config.memory}: {record.status}{reason}, "
+        f"{record.verdict}{time}"
+    )
 
 
 def _tell_estimate(sweep: Sweep, studies: StudySweep, call: OnRuns) -> None:
-    estimate, wanted = sweep.estimate(), studies.estimate()
+    estimate = sweep.estimate()
+    wanted = studies.estimate()
     dataset_bytes = sweep.missing_bytes(studies.datasets())
-    runs, lines = [], []
+    runs = []
+    lines = []
     for run, done in zip(sweep.planned, estimate.finished, strict=True):
-        runs.append({**planned_as_dict(run), "figures": list(run.figure_tags), "done": done})
-        drawn = f" ({', '.join(run.figure_tags)})" if run.figure_tags != ("headline",) else ""
+        runs.append(
+            {**planned_as_dict(run), "figures": list(run.figure_tags), "done": done}
+        )
+        drawn = (
+            f" ({', '.join(run.figure_tags)})"
+            if run.figure_tags != ("headline",)
+            else ""
+        )
         mark = ", done" if done else ""
-        line = f"round {run.round}: {run.system} on {run.settings.dataset}, memory {run.settings.memory}{drawn}{mark}"
+        line = (
+            f"round {run.round}: {run.system} on {run.settings.dataset}, memory "
+            f"{run.settings.memory}{drawn}{mark}"
+        )
         lines.append(line)
     content = {
         "runs": estimate.runs,
@@ -238,8 +352,17 @@ def _tell_estimate(sweep: Sweep, studies: StudySweep, call: OnRuns) -> None:
     plans = Plans(estimate.missing, sweep.isolation, call)
     content["plans"] = plans.content
     how = "from earlier records" if estimate.measured else "a rough model"
-    counts = f"{estimate.runs} runs ({estimate.done} done), {wanted.studies} studies ({wanted.done} done)"
-    made = f"{format_bytes(dataset_bytes)} of datasets and about {format_bytes(estimate.artefact_bytes)} of artefacts"
+    counts = (
+        f"{estimate.runs} runs ({estimate.done} done), {wanted.studies} studies "
+        f"({wanted.done} done)"
+    )
+    made = (
+        f"{format_bytes(dataset_bytes)} of datasets and about "
+        f"{format_bytes(estimate.artefact_bytes)} of artefacts"
+    )
     time = f"about {(estimate.seconds + wanted.seconds) / 60:.1f} min ({how})"
-    call.tell(content, [*lines, *studies.lines(), *plans.lines(), f"{counts}, {made} to make, {time}"])
+    call.tell(
+        content,
+        [*lines, *studies.lines(), *plans.lines(), f"{counts}, {made} to make, {time}"],
+    )
     plans.end()

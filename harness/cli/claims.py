@@ -20,15 +20,24 @@ if TYPE_CHECKING:
 def claims(
     table: Wide,
     call: OnResults,
-    explain: Annotated[str | None, typer.Option(help="one claim: its runs, stages, counters, what differs")] = None,
+    explain: Annotated[
+        str | None,
+        typer.Option(help="one claim: its runs, stages, counters, what differs"),
+    ] = None,
     paper: Annotated[str | None, typer.Option(help="only this paper's")] = None,
-    verdict: Annotated[str | None, typer.Option(help="only those with this verdict")] = None,
+    verdict: Annotated[
+        str | None, typer.Option(help="only those with this verdict")
+    ] = None,
     profile: Annotated[
         str | None,
-        typer.Option(help="profile of the runs that are judged; default: quick as it was when they were made"),
+        typer.Option(
+            help="profile of the runs that are judged; default: quick as it was when "
+            "they were made"
+        ),
     ] = None,
 ) -> None:
-    """Hold the papers' numbers against our records: reproduced, direction only, not reproduced, emulated, not run.
+    """Hold the papers' numbers against our records: reproduced, direction only, not
+    reproduced, emulated, not run.
 
     Examples:
         outcore claims --paper gnndrive
@@ -46,10 +55,15 @@ def claims(
     say_bad(evidence.runs.attrs.get("bad", []))
     if explain is not None:
         judged = judge_one(explain, evidence, plain)
-        call.tell({**judged.to_json(), "explanation": lines_of(judged)}, lines_of(judged))
+        call.tell(
+            {**judged.to_json(), "explanation": lines_of(judged)}, lines_of(judged)
+        )
         return
     papers = sorted({claim.paper for claim in published().values()})
-    for what, value, known in (("paper", paper, papers), ("verdict", verdict, VERDICTS)):
+    for what, value, known in (
+        ("paper", paper, papers),
+        ("verdict", verdict, VERDICTS),
+    ):
         if value is not None and value not in known:
             raise unknown_name(what, f"--{what} {value!r}", value, known)
     found = [
@@ -57,7 +71,10 @@ def claims(
         for judged in judge_all(evidence, plain, progress)
         if paper in (None, judged.paper) and verdict in (None, judged.verdict)
     ]
-    call.tell({"claims": [judged.to_json() for judged in found]}, lambda: _print(found, wide=table.wide))
+    call.tell(
+        {"claims": [judged.to_json() for judged in found]},
+        lambda: _print(found, wide=table.wide),
+    )
 
 
 def _print(found: list[Judged], *, wide: bool) -> None:
@@ -66,8 +83,22 @@ def _print(found: list[Judged], *, wide: bool) -> None:
     rows = []
     for judged in found:
         verdict = judged.verdict + ("" if judged.certain else " (not certain)")
-        rows.append((judged.id, judged.claim, published_text(judged), measured_text(judged), verdict, judged.reason))
+        rows.append(
+            (
+                judged.id,
+                judged.claim,
+                published_text(judged),
+                measured_text(judged),
+                verdict,
+                judged.reason,
+            )
+        )
     heads = ("id", "claim", "paper", "ours", "verdict", "why")
-    print_table(heads, rows, prose=("claim", "paper", "ours", "why"), hidden=() if wide else ("why",))
+    print_table(
+        heads,
+        rows,
+        prose=("claim", "paper", "ours", "why"),
+        hidden=() if wide else ("why",),
+    )
     counts = Counter(judged.verdict for judged in found)
     print_lines(", ".join(f"{count} {name}" for name, count in counts.most_common()))

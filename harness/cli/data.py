@@ -1,4 +1,5 @@
-"""`outcore data`: make, import, export, list, describe, trace, verify and remove datasets."""
+"""`outcore data`: make, import, export, list, describe, trace, verify and remove
+datasets."""
 
 from __future__ import annotations
 
@@ -23,28 +24,53 @@ from workloads.making.salt import Salt
 from workloads.manifest import MANIFEST_NAME, OPTIONAL, Manifest
 from workloads.units import format_bytes, format_count, parse_count, parse_memory_bytes
 
-app = Verbs(help="Make, import, export, list, describe, trace, verify and remove datasets.", no_args_is_help=True)
+app = Verbs(
+    help="Make, import, export, list, describe, trace, verify and remove datasets.",
+    no_args_is_help=True,
+)
 app.verb(trace)
 
-Name = Annotated[str, typer.Argument(help="the dataset's name, or the path of its folder")]
+Name = Annotated[
+    str, typer.Argument(help="the dataset's name, or the path of its folder")
+]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Drawn(Options):
     """Options of generated data: splits, labels, features."""
 
-    train_fraction: Annotated[float, typer.Option(help="share of the labelled nodes to train on")] = 0.01
-    valid_fraction: Annotated[float, typer.Option(help="share of the labelled nodes to validate on")] = 0.01
-    test_fraction: Annotated[float, typer.Option(help="share of the labelled nodes to test on")] = 0.01
-    labels: Annotated[str, typer.Option(help="homophilous (alike along edges, the default) or random")] = ""
-    features: Annotated[str, typer.Option(help="learnable (class centre plus noise) or random")] = "learnable"
-    seed: Annotated[int, typer.Option(help="random seed")] = 0
-    max_memory: Annotated[str, typer.Option(help="most memory used, like 1GiB")] = "1GiB"
-    index_dtype: Annotated[str, typer.Option(help="type of the neighbour lists: auto, int32 or int64")] = "auto"
-    salt: Annotated[
-        str, typer.Option(help="salt of generated features: a file or hexadecimal digits (default: the data root's)")
+    train_fraction: Annotated[
+        float, typer.Option(help="share of the labelled nodes to train on")
+    ] = 0.01
+    valid_fraction: Annotated[
+        float, typer.Option(help="share of the labelled nodes to validate on")
+    ] = 0.01
+    test_fraction: Annotated[
+        float, typer.Option(help="share of the labelled nodes to test on")
+    ] = 0.01
+    labels: Annotated[
+        str, typer.Option(help="homophilous (alike along edges, the default) or random")
     ] = ""
-    force: Annotated[bool, typer.Option("--force", help="replace a dataset of that name")] = False
+    features: Annotated[
+        str, typer.Option(help="learnable (class centre plus noise) or random")
+    ] = "learnable"
+    seed: Annotated[int, typer.Option(help="random seed")] = 0
+    max_memory: Annotated[str, typer.Option(help="most memory used, like 1GiB")] = (
+        "1GiB"
+    )
+    index_dtype: Annotated[
+        str, typer.Option(help="type of the neighbour lists: auto, int32 or int64")
+    ] = "auto"
+    salt: Annotated[
+        str,
+        typer.Option(
+            help="salt of generated features: a file or hexadecimal digits (default: "
+            "the data root's)"
+        ),
+    ] = ""
+    force: Annotated[
+        bool, typer.Option("--force", help="replace a dataset of that name")
+    ] = False
 
     @property
     def given_salt(self) -> Salt | None:
@@ -53,7 +79,8 @@ class Drawn(Options):
 
     @property
     def how(self) -> dict[str, Any]:
-        """Arguments of the functions that make a dataset, which are no part of its recipe."""
+        """Arguments of the functions that make a dataset, which are no part of its
+        recipe."""
         limit = parse_memory_bytes(self.max_memory, "--max-memory")
         return {"max_memory": limit, "replace": self.force, "salt": self.given_salt}
 
@@ -67,10 +94,19 @@ def make(
     nodes: Annotated[str, typer.Option(help="number of nodes, like 2M or 1e6")] = "",
     edges: Annotated[str, typer.Option(help="number of edges, like 40M")] = "",
     dim: Annotated[int, typer.Option(help="feature columns")] = 128,
-    dtype: Annotated[str, typer.Option(help="type of the features: float32 or float16")] = "float32",
-    classes: Annotated[int, typer.Option(help="classes of generated labels (default 16)")] = 0,
-    base: Annotated[str, typer.Option(help="base graph: a dataset, an .npz graph or a SNAP edge list")] = "",
-    expand: Annotated[int, typer.Option(help="copies of the base's nodes (kronecker, fractal)")] = 0,
+    dtype: Annotated[
+        str, typer.Option(help="type of the features: float32 or float16")
+    ] = "float32",
+    classes: Annotated[
+        int, typer.Option(help="classes of generated labels (default 16)")
+    ] = 0,
+    base: Annotated[
+        str,
+        typer.Option(help="base graph: a dataset, an .npz graph or a SNAP edge list"),
+    ] = "",
+    expand: Annotated[
+        int, typer.Option(help="copies of the base's nodes (kronecker, fractal)")
+    ] = 0,
 ) -> None:
     """Generate a dataset; one made by the same recipe is kept as it is.
 
@@ -99,7 +135,11 @@ def make(
     spec.check()
     same = _same(target, spec.recipe(call.data_root), drawn.given_salt)
     how = {**drawn.how, "data_root": call.data_root}
-    _tell_made(same if not drawn.force else None, call, lambda stage: make_dataset(target, spec, progress=stage, **how))
+    _tell_made(
+        same if not drawn.force else None,
+        call,
+        lambda stage: make_dataset(target, spec, progress=stage, **how),
+    )
 
 
 @app.verb
@@ -110,23 +150,43 @@ def import_(
     path: Annotated[Path, typer.Argument(help="the file or folder to import")],
     format_: Annotated[
         str,
-        typer.Option("--format", help="npz, snap, ogb, igb, pyg (a saved Data, or .npz), graphbolt, parquet or arrays"),
+        typer.Option(
+            "--format",
+            help="npz, snap, ogb, igb, pyg (a saved Data, or .npz), graphbolt, "
+            "parquet or arrays",
+        ),
     ],
     symmetric: Annotated[
         bool | None,
         typer.Option(
             "--symmetric/--directed",
-            help="take every edge both ways, or as it is (default: as the format or header says)",
+            help="take every edge both ways, or as it is (default: as the format or "
+            "header says)",
         ),
     ] = None,
     keep_duplicates: Annotated[bool, typer.Option(help="keep duplicate edges")] = False,
-    dim: Annotated[int, typer.Option(help="columns of generated features, if the graph has none")] = 128,
-    dtype: Annotated[str, typer.Option(help="type of the features: float32 or float16 (default: as they are)")] = "",
+    dim: Annotated[
+        int, typer.Option(help="columns of generated features, if the graph has none")
+    ] = 128,
+    dtype: Annotated[
+        str,
+        typer.Option(
+            help="type of the features: float32 or float16 (default: as they are)"
+        ),
+    ] = "",
     classes: Annotated[
-        int, typer.Option(help="classes (default: 16 if generated, else those of the labels); for IGB 19 or 2983")
+        int,
+        typer.Option(
+            help="classes (default: 16 if generated, else those of the labels); for "
+            "IGB 19 or 2983"
+        ),
     ] = 0,
     labelled: Annotated[
-        str, typer.Option(help="IGB full, 2983 classes: author (153,383,374 papers) or loader (157,675,969, padded)")
+        str,
+        typer.Option(
+            help="IGB full, 2983 classes: author (153,383,374 papers) or loader "
+            "(157,675,969, padded)"
+        ),
     ] = "author",
 ) -> None:
     """Import a graph; generate features, labels and splits that it lacks.
@@ -145,7 +205,13 @@ def import_(
         keep_duplicates=keep_duplicates,
         index_dtype=drawn.index_dtype,
         feature_dtype=dtype or None,
-        node_data=NodeDataSpec(dim, dtype or "float32", classes or 16, drawn.labels or "homophilous", drawn.features),
+        node_data=NodeDataSpec(
+            dim,
+            dtype or "float32",
+            classes or 16,
+            drawn.labels or "homophilous",
+            drawn.features,
+        ),
         fractions=(drawn.train_fraction, drawn.valid_fraction, drawn.test_fraction),
         classes=classes,
         labelled=labelled,
@@ -157,17 +223,27 @@ def import_(
         there = not drawn.force and target.exists()
         same = _same(target, spec.recipe(path), drawn.given_salt) if there else None
     how = drawn.how
-    _tell_made(same, call, lambda stage: import_dataset(path, target, spec, progress=stage, **how))
+    _tell_made(
+        same,
+        call,
+        lambda stage: import_dataset(path, target, spec, progress=stage, **how),
+    )
 
 
 @app.verb
 def export(
     name: Name,
     call: OnData,
-    format_: Annotated[str, typer.Option("--format", help="graphbolt, ginex, dgl or pyg")],
-    out: Annotated[Path | None, typer.Option(help="folder to make (default: NAME-FORMAT under the data root)")] = None,
+    format_: Annotated[
+        str, typer.Option("--format", help="graphbolt, ginex, dgl or pyg")
+    ],
+    out: Annotated[
+        Path | None,
+        typer.Option(help="folder to make (default: NAME-FORMAT under the data root)"),
+    ] = None,
 ) -> None:
-    """Write a dataset for another program: streamed in little memory, read back and compared, whole or not at all.
+    """Write a dataset for another program: streamed in little memory, read back and
+    compared, whole or not at all.
 
     Examples:
         outcore data export mine --format graphbolt
@@ -176,13 +252,24 @@ def export(
     from workloads.exporters import export_dataset
 
     if out is not None and str(out).startswith("-"):
-        raise InputError(f"--out is {str(out)!r}, which looks like an option", "name a folder, by its whole path")
+        raise InputError(
+            f"--out is {str(out)!r}, which looks like an option",
+            "name a folder, by its whole path",
+        )
     dataset = find_dataset(name, call.data_root)
     target = out or call.data_root / f"{dataset.name}-{format_}"
     with call.progress() as progress:
         made = export_dataset(dataset, target, format_, progress=progress.stage)
-    lines = [f"{made.path} ({format_}, {format_bytes(made.nbytes)}, read back)", *(f"note: {n}" for n in made.notes)]
-    content = {"path": str(made.path), "format": format_, "bytes": made.nbytes, "notes": made.notes}
+    lines = [
+        f"{made.path} ({format_}, {format_bytes(made.nbytes)}, read back)",
+        *(f"note: {n}" for n in made.notes),
+    ]
+    content = {
+        "path": str(made.path),
+        "format": format_,
+        "bytes": made.nbytes,
+        "notes": made.notes,
+    }
     call.tell({"export": content}, [] if call.quiet else lines)
 
 
@@ -203,7 +290,8 @@ def list_(call: OnData) -> None:
 
 @app.verb
 def info(name: Name, call: OnData) -> None:
-    """Describe a dataset: counts, bytes, how it was made, and its skew beside that of its base graph.
+    """Describe a dataset: counts, bytes, how it was made, and its skew beside that of
+    its base graph.
 
     Examples:
         outcore data info kron-2m
@@ -215,26 +303,38 @@ def info(name: Name, call: OnData) -> None:
 
 @app.verb
 def verify(
-    call: OnData, names: Annotated[list[str] | None, typer.Argument(help="datasets (default: all)")] = None
+    call: OnData,
+    names: Annotated[
+        list[str] | None, typer.Argument(help="datasets (default: all)")
+    ] = None,
 ) -> None:
-    """Read every byte and name each truncated, swapped or corrupted file; exit code 1 if there is one.
+    """Read every byte and name each truncated, swapped or corrupted file; exit code 1
+    if there is one.
 
     Examples:
         outcore data verify
         outcore data verify kron-2m
     """
     root = call.data_root
-    there = (file.parent.name for file in root.glob(f"[!.]*/{MANIFEST_NAME}") if file.is_file())
+    there = (
+        file.parent.name
+        for file in root.glob(f"[!.]*/{MANIFEST_NAME}")
+        if file.is_file()
+    )
     results: list[dict[str, Any]] = []
     for name in names or sorted(there):
         try:
             dataset = find_dataset(name, root)
             with call.progress() as progress:
                 faults = dataset.verify(
-                    lambda part, share, name=dataset.name: progress.stage(f"verifying {name}", share)  # type: ignore[misc]
+                    lambda part, share, name=dataset.name: progress.stage(
+                        f"verifying {name}", share
+                    )  # type: ignore[misc]
                 )
         except DatasetError as error:
-            folder = root / name if (root / name / MANIFEST_NAME).is_file() else Path(name)
+            folder = (
+                root / name if (root / name / MANIFEST_NAME).is_file() else Path(name)
+            )
             if names is not None and not (folder / MANIFEST_NAME).is_file():
                 raise
             faults = []
@@ -259,7 +359,8 @@ def rm(
     call: OnData,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="do not ask")] = False,
 ) -> None:
-    """Remove datasets, whole or broken; a folder that is none, or holds other files too, is refused.
+    """Remove datasets, whole or broken; a folder that is none, or holds other files
+    too, is refused.
 
     Examples:
         outcore data rm kron-2m --yes
@@ -267,11 +368,14 @@ def rm(
     folders = [_removable(name, call.data_root) for name in names]
     if not yes:
         if call.json or not sys.stdin.isatty():
-            raise InputError("there is no terminal on which to confirm the removal", "say --yes")
+            raise InputError(
+                "there is no terminal on which to confirm the removal", "say --yes"
+            )
         if not typer.confirm(f"Remove {', '.join(str(folder) for folder in folders)}?"):
             raise typer.Exit(1)
     for folder in folders:
-        # Rename first: an interrupted removal leaves no incomplete dataset, and the next writer removes the rest.
+        # Rename first: an interrupted removal leaves no incomplete dataset, and the
+        # next writer removes the rest.
         doomed = folder.with_name(f".{folder.name}.outcore-tmp-removed")
         shutil.rmtree(doomed, ignore_errors=True)
         folder.rename(doomed)
@@ -282,30 +386,43 @@ def rm(
 
 def _target(name: str, root: Path) -> Path:
     if not re.fullmatch(r"[A-Za-z0-9_][A-Za-z0-9._+-]{0,199}", name):
-        fix = "use up to 200 letters, digits, '.', '_', '+' and '-'; --data-root gives the folder"
+        fix = (
+            "use up to 200 letters, digits, '.', '_', '+' and '-'; --data-root gives "
+            "the folder"
+        )
         raise InputError(f"{name!r} cannot be a dataset's name", fix)
     try:
         (root / name).exists()
     except OSError as error:
-        raise DatasetError.from_os(error, f"{root} cannot be read", "choose another --data-root") from None
+        raise DatasetError.from_os(
+            error, f"{root} cannot be read", "choose another --data-root"
+        ) from None
     return root / name
 
 
 def _same(target: Path, recipe: dict[str, Any], salt: Salt | None) -> Dataset | None:
-    """Return the dataset at `target` if it is complete and was made by this recipe, with this salt where one is given,
-    else None (also where an older import did not keep the original ids)."""
+    """Return the dataset at `target` if it is complete and was made by this recipe,
+    with this salt where one is given, else None (also where an older import did not
+    keep the original ids)."""
     with suppress(DatasetError):
         dataset = Dataset.open(target)
         same_recipe = dataset.manifest.settings == json.loads(json.dumps(recipe))
         generated = dataset.manifest.generates_features
-        same_salt = salt is None or not generated or salt.digest == dataset.manifest.salt
+        same_salt = (
+            salt is None or not generated or salt.digest == dataset.manifest.salt
+        )
         if same_recipe and same_salt and not dataset.manifest.lost_ids:
             return dataset
     return None
 
 
-def _tell_made(same: Dataset | None, call: OnData, make: Callable[[Callable[[str, float], None]], Dataset]) -> None:
-    """Print the dataset of the same recipe, or, without one, the dataset that `make` makes."""
+def _tell_made(
+    same: Dataset | None,
+    call: OnData,
+    make: Callable[[Callable[[str, float], None]], Dataset],
+) -> None:
+    """Print the dataset of the same recipe, or, without one, the dataset that `make`
+    makes."""
     with call.progress() as progress:
         dataset = same or make(progress.stage)
 
@@ -315,44 +432,70 @@ def _tell_made(same: Dataset | None, call: OnData, make: Callable[[Callable[[str
         if not call.quiet:
             _print_dataset(dataset)
 
-    call.tell({"dataset": _dataset_as_dict(dataset, full=True), "reused": same is not None}, shown)
+    call.tell(
+        {"dataset": _dataset_as_dict(dataset, full=True), "reused": same is not None},
+        shown,
+    )
 
 
 def _removable(name: str, root: Path) -> Path:
-    """Return a dataset's folder, complete or broken; raise DatasetError if it is none, a link, or holds other files."""
+    """Return a dataset's folder, complete or broken; raise DatasetError if it is none,
+    a link, or holds other files."""
     folder = root / name if (root / name).is_dir() else Path(name)
     try:
         content = json.loads((folder / MANIFEST_NAME).read_text(encoding="utf-8"))
-        is_dataset = isinstance(content, dict) and content.get("format") == "outcore-dataset"
+        is_dataset = (
+            isinstance(content, dict) and content.get("format") == "outcore-dataset"
+        )
     except (OSError, ValueError):
         is_dataset = False
     if not is_dataset:
         find_dataset(name, root)  # raises DatasetError with the nearest name
-        raise DatasetError(f"{folder} is not a dataset", "remove it by hand if it has to go")
+        raise DatasetError(
+            f"{folder} is not a dataset", "remove it by hand if it has to go"
+        )
     if folder.is_symlink():
-        raise DatasetError(f"{folder} is a link to another folder", "remove the link by hand")
+        raise DatasetError(
+            f"{folder} is a link to another folder", "remove the link by hand"
+        )
     known = {MANIFEST_NAME, *(f"{part}.npy" for part in (*PARTS, *OPTIONAL))}
     strange = sorted(path.name for path in folder.iterdir() if path.name not in known)
     if strange:
-        raise DatasetError(f"{folder} holds other files too ({', '.join(strange[:3])})", "move them away first")
+        raise DatasetError(
+            f"{folder} holds other files too ({', '.join(strange[:3])})",
+            "move them away first",
+        )
     return folder
 
 
 def _dataset_as_dict(dataset: Dataset, full: bool = False) -> dict[str, Any]:
-    """Return a dataset as plain data for `--json`; `full` adds files, recipe, notes and statistics."""
+    """Return a dataset as plain data for `--json`; `full` adds files, recipe, notes and
+    statistics."""
     content: dict[str, Any] = {
         "name": dataset.name,
         "path": str(dataset.path),
-        **{name: getattr(dataset, name) for name in ("fingerprint", "num_nodes", "num_edges", "dim")},
+        **{
+            name: getattr(dataset, name)
+            for name in ("fingerprint", "num_nodes", "num_edges", "dim")
+        },
         "feature_dtype": dataset.feature_dtype.name,
         "index_dtype": dataset.index_dtype.name,
         "num_classes": dataset.num_classes,
-        **{f"num_{part}": dataset.manifest.files[part].shape[0] for part in ("train", "valid", "test")},
-        **{name: getattr(dataset, name) for name in ("feature_bytes", "topology_bytes", "total_bytes")},
+        **{
+            f"num_{part}": dataset.manifest.files[part].shape[0]
+            for part in ("train", "valid", "test")
+        },
+        **{
+            name: getattr(dataset, name)
+            for name in ("feature_bytes", "topology_bytes", "total_bytes")
+        },
     }
     if full:
         manifest = dataset.manifest.model_dump(mode="json")
-        content |= {key: manifest[key] for key in ("files", "recipe", "notes", "stats", "created")}
+        content |= {
+            key: manifest[key]
+            for key in ("files", "recipe", "notes", "stats", "created")
+        }
         content["salt"] = dataset.salt
     return content
 
@@ -362,31 +505,49 @@ def _print_list(datasets: list[Dataset]) -> None:
     rows = []
     for dataset in datasets:
         made = dataset.manifest.recipe
-        by = next((made[key] for key in ("kind", "format", "source") if made.get(key)), "")
+        by = next(
+            (made[key] for key in ("kind", "format", "source") if made.get(key)), ""
+        )
         counts = (format_count(dataset.num_nodes), format_count(dataset.num_edges))
         features = f"{dataset.dim} x {dataset.feature_dtype}"
-        rows.append((dataset.name, *counts, features, format_bytes(dataset.total_bytes), by))
+        rows.append(
+            (dataset.name, *counts, features, format_bytes(dataset.total_bytes), by)
+        )
     print_table(("name", "nodes", "edges", "features", "size", "made by"), rows)
 
 
 def _print_dataset(dataset: Dataset, verbose: bool = False) -> None:
-    """Print counts, bytes, notes, and the statistics of base and result side by side."""
+    """Print counts, bytes, notes, and the statistics of base and result side by
+    side."""
     manifest = dataset.manifest
-    generator = [f"{key.replace('_', ' ')} {_number(one)}" for key, one in manifest.stats.get("generator", {}).items()]
-    train, valid, test = (manifest.files[part].shape[0] for part in ("train", "valid", "test"))
+    generator = [
+        f"{key.replace('_', ' ')} {_number(one)}"
+        for key, one in manifest.stats.get("generator", {}).items()
+    ]
+    train, valid, test = (
+        manifest.files[part].shape[0] for part in ("train", "valid", "test")
+    )
     rows = [
         ("path", str(dataset.path)),
         ("fingerprint", dataset.fingerprint),
         ("nodes", f"{dataset.num_nodes:,}"),
         ("edges", f"{dataset.num_edges:,} ({dataset.index_dtype})"),
-        ("features", f"{dataset.dim} x {dataset.feature_dtype}, {format_bytes(dataset.feature_bytes)}"),
+        (
+            "features",
+            f"{dataset.dim} x {dataset.feature_dtype}, "
+            f"{format_bytes(dataset.feature_bytes)}",
+        ),
         ("topology", format_bytes(dataset.topology_bytes)),
         *([("salt", dataset.salt)] if dataset.salt else []),
         ("classes", str(dataset.num_classes)),
         ("train / valid / test", f"{train:,} / {valid:,} / {test:,}"),
         *([("original ids", "ids.npy")] if "ids" in manifest.files else []),
         ("on disk", format_bytes(dataset.total_bytes)),
-        *([("generator", ", ".join(generator))] if "generator" in manifest.stats else []),
+        *(
+            [("generator", ", ".join(generator))]
+            if "generator" in manifest.stats
+            else []
+        ),
         *(("note", note) for note in manifest.notes),
     ]
     if verbose:
@@ -396,7 +557,10 @@ def _print_dataset(dataset: Dataset, verbose: bool = False) -> None:
     names = [name for name in ("base", "result") if name in manifest.stats]
     if names:
         kept = [manifest.stats[name] for name in names]
-        stats = [(key.replace("_", " "), *(_number(one.get(key)) for one in kept)) for key in kept[-1]]
+        stats = [
+            (key.replace("_", " "), *(_number(one.get(key)) for one in kept))
+            for key in kept[-1]
+        ]
         print_table(("", *names), stats)
 
 

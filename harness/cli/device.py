@@ -1,4 +1,5 @@
-"""`outcore device`: list the accelerators and the coefficients of emulated ones, or measure a real one."""
+"""`outcore device`: list the accelerators and the coefficients of emulated ones, or
+measure a real one."""
 
 from __future__ import annotations
 
@@ -12,14 +13,24 @@ from harness.cli.common import Call, Verbs
 from harness.cli.table import print_table
 from workloads.errors import InputError
 
-app = Verbs(help="List accelerators and their coefficients, or measure a real one.", no_args_is_help=True)
+app = Verbs(
+    help="List accelerators and their coefficients, or measure a real one.",
+    no_args_is_help=True,
+)
 
-_UNITS = {"step_s": "s", "kernel_s": "s", "copy_s": "s", "edge_s": "s/edge/float", "flops": "1/s"}
+_UNITS = {
+    "step_s": "s",
+    "kernel_s": "s",
+    "copy_s": "s",
+    "edge_s": "s/edge/float",
+    "flops": "1/s",
+}
 
 
 @app.verb
 def list_(call: Call) -> None:
-    """Every device: `cpu`, `cuda` where there is one, and each profile with its coefficients and their sources.
+    """Every device: `cpu`, `cuda` where there is one, and each profile with its
+    coefficients and their sources.
 
     Examples:
         outcore device list
@@ -28,7 +39,9 @@ def list_(call: Call) -> None:
 
     from workloads.accelerators.profile import load_profile, profile_names
 
-    cuda = [torch.cuda.get_device_name(index) for index in range(torch.cuda.device_count())]
+    cuda = [
+        torch.cuda.get_device_name(index) for index in range(torch.cuda.device_count())
+    ]
     profiles = [load_profile(name) for name in profile_names()]
 
     def shown() -> None:
@@ -37,12 +50,25 @@ def list_(call: Call) -> None:
         for profile in profiles:
             print(f"\nemulated:{profile.name}: {profile.summary}")
             rows = [
-                (name, f"{one.value:.4g}", _UNITS.get(name, "bytes/s"), "assumed" if one.assumed else "", one.source)
+                (
+                    name,
+                    f"{one.value:.4g}",
+                    _UNITS.get(name, "bytes/s"),
+                    "assumed" if one.assumed else "",
+                    one.source,
+                )
                 for name, one in profile.coefficients().items()
             ]
-            print_table(("coefficient", "value", "unit", "assumed", "source"), rows, prose=("source",))
+            print_table(
+                ("coefficient", "value", "unit", "assumed", "source"),
+                rows,
+                prose=("source",),
+            )
 
-    real = [{"name": name, "kind": name, "present": there} for name, there in (("cpu", True), ("cuda", bool(cuda)))]
+    real = [
+        {"name": name, "kind": name, "present": there}
+        for name, there in (("cpu", True), ("cuda", bool(cuda)))
+    ]
     call.tell({"devices": [*real, *map(_emulated, profiles)]}, shown)
 
 
@@ -51,9 +77,12 @@ def calibrate(
     name: Annotated[str, typer.Argument(help="name of the profile to write")],
     call: Call,
     device: Annotated[str, typer.Option(help="cuda or cuda:1")] = "cuda",
-    out: Annotated[Path | None, typer.Option(help="file to write; NAME.toml here without it")] = None,
+    out: Annotated[
+        Path | None, typer.Option(help="file to write; NAME.toml here without it")
+    ] = None,
 ) -> None:
-    """Measure every coefficient on a CUDA device and write them as a profile for `--device emulated:FILE.toml`.
+    """Measure every coefficient on a CUDA device and write them as a profile for
+    `--device emulated:FILE.toml`.
 
     Examples:
         outcore device calibrate mygpu --device cuda:1
@@ -63,11 +92,16 @@ def calibrate(
     from workloads.accelerators.make import make_accelerator
 
     if not device.startswith("cuda"):
-        raise InputError(f"device {device!r} cannot be calibrated", "give cuda or cuda:1")
+        raise InputError(
+            f"device {device!r} cannot be calibrated", "give cuda or cuda:1"
+        )
     target = out or Path(f"{name}.toml")
     if target.exists():
         raise InputError(f"{target} exists already", "give another --out, or remove it")
-    with call.working("measuring the device"), closing(make_accelerator(device)) as accelerator:
+    with (
+        call.working("measuring the device"),
+        closing(make_accelerator(device)) as accelerator,
+    ):
         profile = measure(accelerator, name)
     target.write_text(to_toml(profile))
     content = {"path": str(target), **_emulated(profile)}
@@ -80,6 +114,10 @@ def _emulated(profile: Any) -> dict[str, Any]:
         "kind": "emulated",
         "present": True,
         "summary": profile.summary,
-        "derived_from": profile.derived_from.model_dump() if profile.derived_from else None,
-        "coefficients": {key: value.model_dump() for key, value in profile.coefficients().items()},
+        "derived_from": profile.derived_from.model_dump()
+        if profile.derived_from
+        else None,
+        "coefficients": {
+            key: value.model_dump() for key, value in profile.coefficients().items()
+        },
     }

@@ -1,4 +1,5 @@
-"""`outcore doctor`: capabilities of this host, one line each, with a fix for each missing one."""
+"""`outcore doctor`: capabilities of this host, one line each, with a fix for each
+missing one."""
 
 from __future__ import annotations
 
@@ -9,7 +10,8 @@ from harness.cli.table import print_table
 
 
 def doctor(call: OnPlaces) -> None:
-    """What this host can do: memory caps, direct I/O, io_uring, fio, GPU; each ok, degraded or missing with the fix.
+    """What this host can do: memory caps, direct I/O, io_uring, fio, GPU; each ok,
+    degraded or missing with the fix.
 
     Exits with 3 where something is missing that no fallback replaces.
 
@@ -25,7 +27,10 @@ def doctor(call: OnPlaces) -> None:
         findings = diagnose(call.data_root, call.places)
     report = as_dict(findings)
     colours = {"ok": "green", "degraded": "yellow", "missing": "red"}
-    rows = [(found.name, Text(found.status, colours[found.status]), found.detail, found.fix) for found in findings]
+    rows = [
+        (found.name, Text(found.status, colours[found.status]), found.detail, found.fix)
+        for found in findings
+    ]
     heads = ("check", "state", "what", "fix")
     call.tell(report, lambda: print_table(heads, rows, prose=("what", "fix")))
     if report["status"] == "missing":

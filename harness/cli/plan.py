@@ -1,4 +1,5 @@
-"""`outcore plan`: the buffers of a run or a loader under a memory, the least memory that it accepts; nothing is run."""
+"""`outcore plan`: the buffers of a run or a loader under a memory, the least memory
+that it accepts; nothing is run."""
 
 from __future__ import annotations
 
@@ -26,14 +27,20 @@ _OF_RUNS = (
 
 @takes_settings(*SETTINGS, required=("dataset",), pairs=True)
 def plan(
-    system: Annotated[str, typer.Argument(help="a system of `outcore systems`, or module:Class")],
+    system: Annotated[
+        str, typer.Argument(help="a system of `outcore systems`, or module:Class")
+    ],
     settings: RunSettings,
     call: OnRuns,
     loader: Annotated[
-        bool, typer.Option("--loader", help="plan outcore.loader, which hands rows out to a loop")
+        bool,
+        typer.Option(
+            "--loader", help="plan outcore.loader, which hands rows out to a loop"
+        ),
     ] = False,
 ) -> None:
-    """Print a system's plan, the least memory that it accepts, and the values of options at `auto`; nothing is run.
+    """Print a system's plan, the least memory that it accepts, and the values of
+    options at `auto`; nothing is run.
 
     Examples:
         outcore plan gnndrive --dataset small --memory +64MiB
@@ -46,8 +53,16 @@ def plan(
     from workloads.accelerators.make import make_accelerator
 
     check_settings(settings)
-    require(not is_foreign(system), f"{system} plans in its own worker", "run it: the record holds the plan")
-    require(settings.ranks == 1, f"a plan is of one process, and ranks is {settings.ranks}", "leave ranks out")
+    require(
+        not is_foreign(system),
+        f"{system} plans in its own worker",
+        "run it: the record holds the plan",
+    )
+    require(
+        settings.ranks == 1,
+        f"a plan is of one process, and ranks is {settings.ranks}",
+        "leave ranks out",
+    )
     check_options(system, settings.options)
     unwind_on_signals()
     if loader:
@@ -55,25 +70,39 @@ def plan(
         call.tell(content, lambda: _print(content, system_info(system).options))
         return
     with Series(
-        call.results_root, call.data_root, isolation=settings.isolation, progress=call.progress(), places=call.places
+        call.results_root,
+        call.data_root,
+        isolation=settings.isolation,
+        progress=call.progress(),
+        places=call.places,
     ) as series:
-        config = resolve(PlannedRun(system, settings), call.data_root, series.isolation.name)
+        config = resolve(
+            PlannedRun(system, settings), call.data_root, series.isolation.name
+        )
         opened = find_dataset(str(settings.dataset), call.data_root)
         if reason := series.unsupported(config):
             raise HostError(reason, "choose another device, or another system")
         series.prepare([config], opened)
-        given, found = config.device_memory_bytes, budgets_of(series, config, opened)
-        host, rest, training = found.host, found.rest, found.training_device
+        given = config.device_memory_bytes
+        found = budgets_of(series, config, opened)
+        host = found.host
+        rest = found.rest
+        training = found.training_device
         # The planned device may have more memory than this host: none of it is used.
         with closing(
-            make_accelerator(config.device, memory_bytes=given, training_bytes=training, touch=False)
+            make_accelerator(
+                config.device, memory_bytes=given, training_bytes=training, touch=False
+            )
         ) as accelerator:
             device = accelerator.memory_bytes
             planner = planner_of(series, config, opened, accelerator, rest)
             with closing(planner.planned(host, device)) as planned:
                 held = [*planned.plan().items, *planned.budget.held]
-                chosen, least = planner.chosen(planned), planner.least(device)
-    items = [{"name": item.name, "bytes": item.bytes, "tier": item.tier} for item in held]
+                chosen = planner.chosen(planned)
+                least = planner.least(device)
+    items = [
+        {"name": item.name, "bytes": item.bytes, "tier": item.tier} for item in held
+    ]
     content = {
         "system": system,
         "of_loader": False,
@@ -87,12 +116,17 @@ def plan(
         "least_memory": None if least is None else planner.written(least),
         "least_budget_bytes": least,
         "auto": chosen,
-        "lowered": {name: {"value": value, "wanted": wanted} for name, (value, wanted) in planned.lowered.items()},
+        "lowered": {
+            name: {"value": value, "wanted": wanted}
+            for name, (value, wanted) in planned.lowered.items()
+        },
     }
     call.tell(content, lambda: _print(content, type(planner.options)))
 
 
-def _of_loader(system: str, settings: RunSettings, data_root: Path, progress: Progress) -> dict[str, Any]:
+def _of_loader(
+    system: str, settings: RunSettings, data_root: Path, progress: Progress
+) -> dict[str, Any]:
     """Return the plan of the loader itself, which is made and not prepared.
 
     Raises:
@@ -104,7 +138,11 @@ def _of_loader(system: str, settings: RunSettings, data_root: Path, progress: Pr
     for name in _OF_RUNS:
         value = getattr(settings, name)
         default = RunSettings.model_fields[name].default
-        require(value == default, f"{name} is {value}, a setting of runs, and --loader plans a loader", "leave it out")
+        require(
+            value == default,
+            f"{name} is {value}, a setting of runs, and --loader plans a loader",
+            "leave it out",
+        )
     dataset = find_dataset(str(settings.dataset), data_root)
     with (
         progress,
@@ -131,7 +169,10 @@ def _of_loader(system: str, settings: RunSettings, data_root: Path, progress: Pr
         ) as made,
     ):
         least = made.least_memory()
-        items = [{"name": item.name, "bytes": item.bytes, "tier": item.tier} for item in made.plan.items]
+        items = [
+            {"name": item.name, "bytes": item.bytes, "tier": item.tier}
+            for item in made.plan.items
+        ]
         host, device = made.memory_bytes
         return {
             "system": system,
@@ -146,14 +187,22 @@ def _of_loader(system: str, settings: RunSettings, data_root: Path, progress: Pr
             "least_memory": None if least is None else f"{least // MIB}MiB",
             "least_budget_bytes": least,
             "auto": made.chosen,
-            "lowered": {name: {"value": value, "wanted": wanted} for name, (value, wanted) in made.lowered.items()},
+            "lowered": {
+                name: {"value": value, "wanted": wanted}
+                for name, (value, wanted) in made.lowered.items()
+            },
         }
 
 
 def _print(content: dict[str, Any], options: Any) -> None:
     of = "a loader by " if content["of_loader"] else ""
-    title = f"{of}{content['system']} on {content['dataset']}, memory {content['memory']}"
-    rows = [(item["tier"], item["name"], format_bytes(item["bytes"])) for item in content["plan"]]
+    title = (
+        f"{of}{content['system']} on {content['dataset']}, memory {content['memory']}"
+    )
+    rows = [
+        (item["tier"], item["name"], format_bytes(item["bytes"]))
+        for item in content["plan"]
+    ]
     totals: dict[str, int] = {}
     for item in content["plan"]:
         totals[item["tier"]] = totals.get(item["tier"], 0) + item["bytes"]
@@ -161,17 +210,30 @@ def _print(content: dict[str, Any], options: Any) -> None:
     print_table(("tier", "buffer", "size"), rows, title)
     if (budget := content["budget_bytes"]) is not None:
         cap = content["cap_bytes"]
-        beside = "" if cap is None else f" (of {format_bytes(cap)}, beside interpreter, torch and a training step)"
+        beside = (
+            ""
+            if cap is None
+            else f" (of {format_bytes(cap)}, beside interpreter, torch and a training "
+            "step)"
+        )
         print_lines(f"budget {format_bytes(budget)}{beside}")
     if training := content["training_device_bytes"]:
         device = format_bytes(content["device_budget_bytes"])
-        print_lines(f"device memory for buffers {device}, beside {format_bytes(training)} of training")
+        print_lines(
+            f"device memory for buffers {device}, beside {format_bytes(training)} "
+            "of training"
+        )
     if content["least_memory"] is not None:
         print_lines(f"least memory that it accepts: {content['least_memory']}")
     if not content["of_loader"]:
-        print_lines("outcore.loader also holds the mini-batches that it hands out: --loader plans it")
+        print_lines(
+            "outcore.loader also holds the mini-batches that it hands out: "
+            "--loader plans it"
+        )
     for name, value in content["auto"].items():
-        of_size = isinstance(value, int) and options.model_fields[name].annotation is str
+        of_size = (
+            isinstance(value, int) and options.model_fields[name].annotation is str
+        )
         lowered = content["lowered"].get(name)
         fewer = "" if lowered is None else f", {lowered['wanted']} with more memory"
         print_lines(f"auto: {name} {format_bytes(value) if of_size else value}{fewer}")

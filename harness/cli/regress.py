@@ -1,4 +1,5 @@
-"""`outcore regress`: compare two commits or two folders, keep baselines, find steps in a history."""
+"""`outcore regress`: compare two commits or two folders, keep baselines, find steps in
+a history."""
 
 from __future__ import annotations
 
@@ -10,12 +11,25 @@ from typing import Annotated
 
 import typer
 
-from harness.cli.common import Call, OnBoth, OnResults, Options, Verbs, unwind_on_signals
+from harness.cli.common import (
+    Call,
+    OnBoth,
+    OnResults,
+    Options,
+    Verbs,
+    unwind_on_signals,
+)
 from harness.cli.table import print_lines, print_table
 from harness.plan.experiment import Experiment, load_experiment
 from harness.regress.decision import Comparison, Rules
 from harness.regress.git import Repository, checkout
-from harness.regress.history import History, compare_folders, compare_history, load, read_runs
+from harness.regress.history import (
+    History,
+    compare_folders,
+    compare_history,
+    load,
+    read_runs,
+)
 from harness.regress.history import record as keep_runs
 from harness.regress.outputs import HEADS, KINDS, percent, row, shown_first, write
 from harness.regress.store import BranchStore, FolderStore, Store
@@ -24,11 +38,17 @@ from harness.settings import parse_seconds, unknown_name
 from workloads.errors import InputError
 
 app = Verbs(
-    help="Epoch-time regressions: exit code 1 only for *regressed*, 3 where a side cannot be built.",
+    help="Epoch-time regressions: exit code 1 only for *regressed*, 3 where a side "
+    "cannot be built.",
     no_args_is_help=True,
 )
 
-_STYLE = {"regressed": "bold red", "improved": "green", "same": "", "undecided": "yellow"}
+_STYLE = {
+    "regressed": "bold red",
+    "improved": "green",
+    "same": "",
+    "undecided": "yellow",
+}
 Checkout = Annotated[Path, typer.Option("--repository", help="the git checkout")]
 
 
@@ -36,22 +56,42 @@ Checkout = Annotated[Path, typer.Option("--repository", help="the git checkout")
 class Judging(Options):
     """Options of the decisions and of their outputs."""
 
-    min_effect: Annotated[float, typer.Option(help="least relative change of a time", min=0.0, max=10.0)] = 0.03
+    min_effect: Annotated[
+        float, typer.Option(help="least relative change of a time", min=0.0, max=10.0)
+    ] = 0.03
     alpha: Annotated[
-        float, typer.Option(help="chance of one false decision over all metrics together", min=1e-6, max=0.5)
+        float,
+        typer.Option(
+            help="chance of one false decision over all metrics together",
+            min=1e-6,
+            max=0.5,
+        ),
     ] = 0.02
-    gate: Annotated[str, typer.Option(help="all, or exact: times are shown and decide nothing")] = "all"
+    gate: Annotated[
+        str, typer.Option(help="all, or exact: times are shown and decide nothing")
+    ] = "all"
     seed: Annotated[int, typer.Option(help="of the order and the resampling")] = 0
     output: Annotated[
         list[str] | None,
-        typer.Option("--output", "-o", help="KIND=FILE: markdown, junit, json, github-benchmark, bmf, asv (a folder)"),
+        typer.Option(
+            "--output",
+            "-o",
+            help="KIND=FILE: markdown, junit, json, github-benchmark, bmf, asv (a "
+            "folder)",
+        ),
     ] = None
 
     def rules(self) -> Rules:
-        """Return the parameters of the decisions; raise InputError for an unknown gate."""
+        """Return the parameters of the decisions; raise InputError for an unknown
+        gate."""
         if self.gate not in ("all", "exact"):
             raise InputError(f"--gate is {self.gate!r}", "choose all or exact")
-        return Rules(min_effect=self.min_effect, alpha=self.alpha, seed=self.seed, gate_times=self.gate == "all")
+        return Rules(
+            min_effect=self.min_effect,
+            alpha=self.alpha,
+            seed=self.seed,
+            gate_times=self.gate == "all",
+        )
 
     def outputs(self) -> list[tuple[str, Path]]:
         """Return (kind, path) of each output; raise InputError for an unknown kind."""
@@ -59,7 +99,10 @@ class Judging(Options):
         for text in self.output or []:
             kind, sign, file = text.partition("=")
             if not sign or not file or kind not in KINDS:
-                raise InputError(f"--output {text!r} is not KIND=FILE", f"KIND is one of {', '.join(KINDS)}")
+                raise InputError(
+                    f"--output {text!r} is not KIND=FILE",
+                    f"KIND is one of {', '.join(KINDS)}",
+                )
             found.append((kind, Path(file)))
         return found
 
@@ -68,40 +111,77 @@ class Judging(Options):
 class OnBaselines(OnResults):
     """Options of a verb that uses baselines."""
 
-    baselines: Annotated[Path | None, typer.Option(help="folder of baselines; default RESULTS/baselines")] = None
-    branch: Annotated[str, typer.Option(help="keep baselines on this branch instead, like outcore-baselines")] = ""
+    baselines: Annotated[
+        Path | None, typer.Option(help="folder of baselines; default RESULTS/baselines")
+    ] = None
+    branch: Annotated[
+        str,
+        typer.Option(
+            help="keep baselines on this branch instead, like outcore-baselines"
+        ),
+    ] = ""
     repository: Checkout = Path()
 
     def store(self) -> Store:
         """Return the store of baselines; raise InputError where two are given."""
         if self.branch and self.baselines is not None:
-            raise InputError("--baselines and --branch are two places for one history", "give one of them")
+            raise InputError(
+                "--baselines and --branch are two places for one history",
+                "give one of them",
+            )
         if self.branch:
             return BranchStore(Repository(self.repository), self.branch)
         return FolderStore(self.baselines or self.results_root / "baselines")
 
     def history(self) -> History:
-        """Return the baselines in the order of their commits; without a checkout, by date."""
+        """Return the baselines in the order of their commits; without a checkout, by
+        date."""
         return load(self.store(), checkout(self.repository))
 
 
 @app.verb
 def check(
-    base: Annotated[str, typer.Option("--base", help="commit to hold HEAD against, like origin/main or HEAD~1")],
+    base: Annotated[
+        str,
+        typer.Option(
+            "--base", help="commit to hold HEAD against, like origin/main or HEAD~1"
+        ),
+    ],
     judging: Judging,
     call: OnBoth,
     head: Annotated[str, typer.Option(help="commit that is checked")] = "HEAD",
-    profile: Annotated[str, typer.Option(help="a profile, or an experiment in YAML")] = "ci",
-    systems: Annotated[str, typer.Option(help="only these systems, separated by commas")] = "",
-    time_budget: Annotated[str, typer.Option(help="measure no longer than this, like 600s or 20min")] = "600s",
-    pairs: Annotated[int, typer.Option(help="pairs of runs a system at most", min=1)] = 60,
-    chunk: Annotated[int, typer.Option(help="systems in one call; fewer bring both sides nearer", min=1)] = 4,
+    profile: Annotated[
+        str, typer.Option(help="a profile, or an experiment in YAML")
+    ] = "ci",
+    systems: Annotated[
+        str, typer.Option(help="only these systems, separated by commas")
+    ] = "",
+    time_budget: Annotated[
+        str, typer.Option(help="measure no longer than this, like 600s or 20min")
+    ] = "600s",
+    pairs: Annotated[
+        int, typer.Option(help="pairs of runs a system at most", min=1)
+    ] = 60,
+    chunk: Annotated[
+        int,
+        typer.Option(help="systems in one call; fewer bring both sides nearer", min=1),
+    ] = 4,
     repository: Checkout = Path(),
-    work: Annotated[Path | None, typer.Option(help="records and logs of the check; default RESULTS/regress")] = None,
-    cache: Annotated[Path | None, typer.Option(help="builds, kept; default build/regress in the checkout")] = None,
-    allow_dirty: Annotated[bool, typer.Option("--allow-dirty", help="measure HEAD without the tree's changes")] = False,
+    work: Annotated[
+        Path | None,
+        typer.Option(help="records and logs of the check; default RESULTS/regress"),
+    ] = None,
+    cache: Annotated[
+        Path | None,
+        typer.Option(help="builds, kept; default build/regress in the checkout"),
+    ] = None,
+    allow_dirty: Annotated[
+        bool,
+        typer.Option("--allow-dirty", help="measure HEAD without the tree's changes"),
+    ] = False,
 ) -> None:
-    """Build two commits, run the same experiment on both in turns, and decide each metric.
+    """Build two commits, run the same experiment on both in turns, and decide each
+    metric.
 
     Examples:
         outcore regress check --base origin/main
@@ -137,15 +217,20 @@ def check(
 def compare(
     judging: Judging,
     call: OnBaselines,
-    base: Annotated[Path | None, typer.Option(help="results root to hold it against; else the baselines")] = None,
+    base: Annotated[
+        Path | None,
+        typer.Option(help="results root to hold it against; else the baselines"),
+    ] = None,
 ) -> None:
-    """Hold the runs of a results root against another root's, or against the baselines of this machine.
+    """Hold the runs of a results root against another root's, or against the baselines
+    of this machine.
 
     Examples:
         outcore regress compare --base other/results
         outcore regress compare --branch outcore-baselines --gate exact
     """
-    outputs, rules = judging.outputs(), judging.rules()
+    outputs = judging.outputs()
+    rules = judging.rules()
     with call.working("comparing"):
         if base is not None:
             found = compare_folders(base, call.results_root, rules)
@@ -166,16 +251,25 @@ def record(call: OnBaselines) -> None:
     with call.working("keeping the runs"):
         records = read_runs(call.results_root, notes)
         kept = keep_runs(records, call.store(), Repository(call.repository))
-    call.tell({"kept": kept, "runs": len(records), "notes": notes}, [*notes, *(f"kept {place}" for place in kept)])
+    call.tell(
+        {"kept": kept, "runs": len(records), "notes": notes},
+        [*notes, *(f"kept {place}" for place in kept)],
+    )
 
 
 @app.verb
 def trend(
     call: OnBaselines,
-    host: Annotated[str, typer.Option(help="fingerprint of a machine; else the one with most entries")] = "",
-    min_effect: Annotated[float, typer.Option(help="least relative change of a time", min=0.0, max=10.0)] = 0.03,
+    host: Annotated[
+        str,
+        typer.Option(help="fingerprint of a machine; else the one with most entries"),
+    ] = "",
+    min_effect: Annotated[
+        float, typer.Option(help="least relative change of a time", min=0.0, max=10.0)
+    ] = 0.03,
 ) -> None:
-    """Find steps in the baselines of one machine, name the commits they lie between, and draw `outcore-trend`.
+    """Find steps in the baselines of one machine, name the commits they lie between,
+    and draw `outcore-trend`.
 
     Examples:
         outcore regress trend
@@ -189,32 +283,71 @@ def trend(
     kept = call.history()
     counts = {entry.host: len(kept.of(entry.host)) for entry in kept.entries}
     if not counts:
-        raise InputError("there is no history", "keep baselines with `outcore regress record`")
+        raise InputError(
+            "there is no history", "keep baselines with `outcore regress record`"
+        )
     if host and host not in counts:
-        raise InputError(f"there is no history of machine {host!r}", f"there is {', '.join(sorted(counts))}")
+        raise InputError(
+            f"there is no history of machine {host!r}",
+            f"there is {', '.join(sorted(counts))}",
+        )
     with call.working("finding steps"):
-        series = trends(kept, min_effect=min_effect, hosts=[host or max(counts, key=lambda name: counts[name])])
+        series = trends(
+            kept,
+            min_effect=min_effect,
+            hosts=[host or max(counts, key=lambda name: counts[name])],
+        )
         keep(call.results_root, series, min_effect, time.monotonic() - began)
-        drawn = render(chosen("outcore-trend"), load_evidence(call.results_root), call.results_root / "figures")[0]
-    figure = {"status": drawn.status, "reason": drawn.reason, "files": list(map(str, drawn.files))}
+        drawn = render(
+            chosen("outcore-trend"),
+            load_evidence(call.results_root),
+            call.results_root / "figures",
+        )[0]
+    figure = {
+        "status": drawn.status,
+        "reason": drawn.reason,
+        "files": list(map(str, drawn.files)),
+    }
 
     def shown() -> None:
         print_trend(series, kept.notes)
-        print(f"figure outcore-trend: {drawn.files[0] if drawn.files else drawn.reason}")
+        print(
+            f"figure outcore-trend: {drawn.files[0] if drawn.files else drawn.reason}"
+        )
 
-    call.tell({"series": [one.to_json() for one in series], "notes": kept.notes, "figure": figure}, shown)
+    call.tell(
+        {
+            "series": [one.to_json() for one in series],
+            "notes": kept.notes,
+            "figure": figure,
+        },
+        shown,
+    )
 
 
 def _only(experiment: Experiment, systems: str) -> Experiment:
-    """Return the experiment with the named systems only; with all of its systems if none is named."""
+    """Return the experiment with the named systems only; with all of its systems if
+    none is named."""
     wanted = [name.strip() for name in systems.split(",") if name.strip()]
     if not wanted:
         return experiment
-    named = [entry if isinstance(entry, str) else str(entry.get("name")) for entry in experiment.systems]
+    named = [
+        entry if isinstance(entry, str) else str(entry.get("name"))
+        for entry in experiment.systems
+    ]
     for name in wanted:
         if name not in named:
-            raise unknown_name("system of this experiment", f"system {name!r}", name, sorted(set(named)))
-    kept = [entry for entry, name in zip(experiment.systems, named, strict=True) if name in wanted]
+            raise unknown_name(
+                "system of this experiment",
+                f"system {name!r}",
+                name,
+                sorted(set(named)),
+            )
+    kept = [
+        entry
+        for entry, name in zip(experiment.systems, named, strict=True)
+        if name in wanted
+    ]
     return experiment.model_copy(update={"systems": kept})
 
 
@@ -232,22 +365,41 @@ def print_comparison(found: Comparison) -> None:
 
     shown = shown_first(found.metrics)
     styles = [_STYLE[metric.decision] if metric.gates else "dim" for metric in shown]
-    print_table(HEADS, map(row, shown), f"{found.base} → {found.head}", prose=("metric", "change", ""), styles=styles)
+    print_table(
+        HEADS,
+        map(row, shown),
+        f"{found.base} → {found.head}",
+        prose=("metric", "change", ""),
+        styles=styles,
+    )
     hidden = len(found.metrics) - len(shown)
-    print_lines(*([f"{hidden} exact facts and statuses are the same"] if hidden else []), *found.notes)
+    print_lines(
+        *([f"{hidden} exact facts and statuses are the same"] if hidden else []),
+        *found.notes,
+    )
     print_lines(Text(f"decision: {found.decision}", _STYLE[found.decision]))
 
 
 def print_trend(series: Sequence[Series], notes: Sequence[str]) -> None:
-    """Print one line per step, oldest first within a series, and the number of series without a step."""
+    """Print one line per step, oldest first within a series, and the number of series
+    without a step."""
     rows = []
     for entry, step in ((one, step) for one in series for step in one.steps):
         values = (f"{step.before_value:,.4g}", f"{step.value:,.4g}")
-        rows.append((f"{entry.cell} / {entry.name}", step.commits, *values, percent(step.ratio)))
+        rows.append(
+            (f"{entry.cell} / {entry.name}", step.commits, *values, percent(step.ratio))
+        )
     if rows:
         print_table(
-            ("metric", "commits", "before", "after", "change"), rows, f"machine {series[0].host}", prose=("metric",)
+            ("metric", "commits", "before", "after", "change"),
+            rows,
+            f"machine {series[0].host}",
+            prose=("metric",),
         )
     quiet = sum(not entry.steps for entry in series)
     longest = max(len(entry.points) for entry in series)
-    print_lines(*notes, f"{quiet} of {len(series)} series have no step; the longest has {longest} entries")
+    print_lines(
+        *notes,
+        f"{quiet} of {len(series)} series have no step; the longest has {longest} "
+        "entries",
+    )

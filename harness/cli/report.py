@@ -18,13 +18,24 @@ if TYPE_CHECKING:
 
 def report(
     call: OnResults,
-    out: Annotated[Path | None, typer.Option(help="the file to write (default: RESULTS/report.html)")] = None,
-    figures: Annotated[str, typer.Option(help="all; or none: draw none, and mark those of older records")] = "all",
+    out: Annotated[
+        Path | None,
+        typer.Option(help="the file to write (default: RESULTS/report.html)"),
+    ] = None,
+    figures: Annotated[
+        str,
+        typer.Option(help="all; or none: draw none, and mark those of older records"),
+    ] = "all",
     reference: Annotated[
-        Path | None, typer.Option(help="reference results to draw and judge in their own folder, not your runs")
+        Path | None,
+        typer.Option(
+            help="reference results to draw and judge in their own folder, not "
+            "your runs"
+        ),
     ] = None,
 ) -> None:
-    """Write the report from records alone: headline, claims, gallery, charts and a page for each run; no network.
+    """Write the report from records alone: headline, claims, gallery, charts and a page
+    for each run; no network.
 
     Examples:
         outcore report
@@ -36,12 +47,17 @@ def report(
         raise InputError(f"--figures is {figures!r}", "choose all or none")
     if reference is not None:
         if out is not None or figures != "all":
-            raise InputError("--reference draws all figures, beside the archive", "leave out --out and --figures")
+            raise InputError(
+                "--reference draws all figures, beside the archive",
+                "leave out --out and --figures",
+            )
         _report_reference(reference, call)
         return
     begin = time.perf_counter()
     with call.progress() as progress:
-        written = write_report(call.results_root, out, draw=figures == "all", progress=progress)
+        written = write_report(
+            call.results_root, out, draw=figures == "all", progress=progress
+        )
     call.tell(_content(written, begin), [f"report: {written.path}"])
 
 
@@ -50,18 +66,29 @@ def _report_reference(place: Path, call: OnResults) -> None:
     from harness.report import write_report
     from harness.results.reference import MANIFEST, references, unpacked
 
-    contents, lines = [], []
+    contents = []
+    lines = []
     if not (folders := references(place)):
-        raise InputError(f"{place} holds no reference results ({MANIFEST})", "name a folder that does")
+        raise InputError(
+            f"{place} holds no reference results ({MANIFEST})",
+            "name a folder that does",
+        )
     with call.progress() as progress:
         for folder in folders:
             begin = time.perf_counter()
             progress(f"unpacking {folder}")
             told = unpacked(folder)
             written = write_report(folder, progress=progress)
-            contents.append({"reference": told.model_dump(mode="json"), **_content(written, begin)})
-            drawn = f"{written.figures} figures and tables drawn, {written.not_drawn} not"
-            judged = f"{written.judged} of {written.claims} claims judged, from {written.runs} runs"
+            contents.append(
+                {"reference": told.model_dump(mode="json"), **_content(written, begin)}
+            )
+            drawn = (
+                f"{written.figures} figures and tables drawn, {written.not_drawn} not"
+            )
+            judged = (
+                f"{written.judged} of {written.claims} claims judged, from "
+                f"{written.runs} runs"
+            )
             lines += [told.label, f"{drawn}; {judged}", f"report: {written.path}"]
     call.tell({"references": contents}, lambda: print_lines(*lines))
 

@@ -14,22 +14,31 @@ from harness.plan.experiment import PlannedRun, resolve
 from harness.settings import RunSettings, check_options, check_settings
 from workloads.dataset import find_dataset
 
-#: Settings that are options of `outcore run` and `outcore plan`, in the order of `--help`.
+#: Settings that are options of `outcore run` and `outcore plan`, in the order of
+#: `--help`.
 SETTINGS = (
-    *"dataset memory model layers hidden fanout sampler batch_size max_batches epochs warmup device".split(),
-    *"device_memory isolation disk_class stages verify test_nodes keep_order timeout".split(),
+    *(
+        "dataset memory model layers hidden fanout sampler batch_size max_batches "
+        "epochs warmup device"
+    ).split(),
+    *(
+        "device_memory isolation disk_class stages verify test_nodes keep_order timeout"
+    ).split(),
     *"cores ranks partition seed".split(),
 )
 
 
 @takes_settings(*SETTINGS, required=("dataset",), pairs=True)
 def run(
-    system: Annotated[str, typer.Argument(help="a system of `outcore systems`, or module:Class")],
+    system: Annotated[
+        str, typer.Argument(help="a system of `outcore systems`, or module:Class")
+    ],
     settings: RunSettings,
     table: Wide,
     call: OnRuns,
 ) -> None:
-    """Run one system on one dataset under a memory cap; print its epochs, memory and verdict.
+    """Run one system on one dataset under a memory cap; print its epochs, memory and
+    verdict.
 
     Examples:
         outcore run gnndrive --dataset kron-2m --memory +64MiB
@@ -43,9 +52,15 @@ def run(
     unwind_on_signals()
     progress = call.progress()
     with Series(
-        call.results_root, call.data_root, isolation=settings.isolation, progress=progress, places=call.places
+        call.results_root,
+        call.data_root,
+        isolation=settings.isolation,
+        progress=progress,
+        places=call.places,
     ) as series:
-        config = resolve(PlannedRun(system, settings), call.data_root, series.isolation.name)
+        config = resolve(
+            PlannedRun(system, settings), call.data_root, series.isolation.name
+        )
         opened = find_dataset(str(settings.dataset), call.data_root)
         series.prepare([config], opened)
         record = execute(series, config, opened, progress, refuse=True)

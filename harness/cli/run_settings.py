@@ -1,4 +1,5 @@
-"""Settings in which listed runs differ, so that no two runs with different settings look equal in a table."""
+"""Settings in which listed runs differ, so that no two runs with different settings
+look equal in a table."""
 
 from __future__ import annotations
 
@@ -31,7 +32,8 @@ class Differing:
 
     @property
     def texts(self) -> list[str]:
-        """Text for each row, like `batch_size 50, disk_class none`; empty where a row has the usual values."""
+        """Text for each row, like `batch_size 50, disk_class none`; empty where a row
+        has the usual values."""
         return [_joined(row) for row in self.rows]
 
     @property
@@ -45,9 +47,13 @@ def _joined(values: Mapping[str, str]) -> str:
 
 
 def settings_of(record: Record) -> dict[str, str]:
-    """Return a run's settings, and its dataset's content and host, as text by name; without those of a column."""
-    config, found = record.config, {}
-    for name, value in config.model_dump(mode="json", exclude={*LABELS, *_COLUMNS}).items():
+    """Return a run's settings, and its dataset's content and host, as text by name;
+    without those of a column."""
+    config = record.config
+    found = {}
+    for name, value in config.model_dump(
+        mode="json", exclude={*LABELS, *_COLUMNS}
+    ).items():
         if name == "layers" and value == len(config.fanout):
             continue  # as the fan-out shows
         if name == "device_memory_bytes":
@@ -63,7 +69,8 @@ def settings_of(record: Record) -> dict[str, str]:
 
 
 def text_of(value: Any) -> str:
-    """Return a setting's value as a user writes it: `10,10` for a list, `none` for nothing."""
+    """Return a setting's value as a user writes it: `10,10` for a list, `none` for
+    nothing."""
     if isinstance(value, list | tuple):
         return ",".join(map(text_of, value))
     if isinstance(value, bool):
@@ -71,11 +78,14 @@ def text_of(value: Any) -> str:
     return "none" if value is None else str(value)
 
 
-def differing(rows: Sequence[Mapping[str, str]], besides: Sequence[str] = ()) -> Differing:
+def differing(
+    rows: Sequence[Mapping[str, str]], besides: Sequence[str] = ()
+) -> Differing:
     """Return the settings in which rows differ.
 
     Args:
-        rows: settings of each row by name; a name that a row lacks is no difference for it.
+        rows: settings of each row by name; a name that a row lacks is no difference for
+            it.
         besides: names that are shown elsewhere.
     """
     usual: dict[str, str] = {}

@@ -1,4 +1,5 @@
-"""Tables of runs: of one run's epochs and stages, and of several runs, fastest first."""
+"""Tables of runs: of one run's epochs and stages, and of several runs, fastest
+first."""
 
 from __future__ import annotations
 
@@ -20,7 +21,8 @@ if TYPE_CHECKING:
     from harness.judge.metrics import Metric
 # Number of columns of measurements that every table of runs has.
 _FIRST = 5
-#: Mark of a system whose epochs train on samples of an earlier one: another workload, ranked apart.
+#: Mark of a system whose epochs train on samples of an earlier one: another workload,
+#: ranked apart.
 REUSED = " (samples reused)"
 
 
@@ -53,62 +55,119 @@ def _shown() -> list[Metric]:
 
 
 def print_epochs(record: Record, *, wide: bool) -> None:
-    """Print the table of a run's epochs (`wide`: with one column per stage), then that of its stages."""
+    """Print the table of a run's epochs (`wide`: with one column per stage), then that
+    of its stages."""
     if not record.epochs:
         return
-    stages = list(dict.fromkeys(stage for epoch in record.epochs for stage in epoch.stages_s))
+    stages = list(
+        dict.fromkeys(stage for epoch in record.epochs for stage in epoch.stages_s)
+    )
     rows = []
     for epoch in record.epochs:
         name = f"{epoch.epoch}{' (warm-up)' if epoch.warmup else ''}"
-        times = (number(value, ".3f") for value in (epoch.seconds, *map(epoch.stages_s.get, stages)))
-        counts = (str(epoch.batches), size(epoch.device_bytes), number(epoch.device_requests, "d"))
-        learned = (number(value, ".4f") for value in (epoch.shown_loss, epoch.accuracy, epoch.test_accuracy))
+        times = (
+            number(value, ".3f")
+            for value in (epoch.seconds, *map(epoch.stages_s.get, stages))
+        )
+        counts = (
+            str(epoch.batches),
+            size(epoch.device_bytes),
+            number(epoch.device_requests, "d"),
+        )
+        learned = (
+            number(value, ".4f")
+            for value in (epoch.shown_loss, epoch.accuracy, epoch.test_accuracy)
+        )
         rows.append((name, *times, *counts, *learned))
     part = part_of_epoch(record.config.model_dump())
     title = f"{record.system} on {record.config.dataset.name} ({record.run_id})"
     title += f", epochs of the {part}" if part else ""
-    heads = ("epoch", "s", *stages, "batches", "device read", "requests", "loss", "accuracy", "test accuracy")
+    heads = (
+        "epoch",
+        "s",
+        *stages,
+        "batches",
+        "device read",
+        "requests",
+        "loss",
+        "accuracy",
+        "test accuracy",
+    )
     tested = any(epoch.test_accuracy is not None for epoch in record.epochs)
-    print_table(heads, rows, title, hidden=[*(() if wide else stages), *(() if tested else ("test accuracy",))])
+    print_table(
+        heads,
+        rows,
+        title,
+        hidden=[*(() if wide else stages), *(() if tested else ("test accuracy",))],
+    )
     if record.measured:
         print_lines("")
         _print_stages(record)
 
 
 def _print_stages(record: Record) -> None:
-    """Print the table of stages: median seconds per measured epoch in which a stage was open, and their share of it.
+    """Print the table of stages: median seconds per measured epoch in which a stage was
+    open, and their share of it.
 
-    Stages of different mini-batches overlap, so shares may add up to more than the epoch.
+    Stages of different mini-batches overlap, so shares may add up to more than the
+    epoch.
     """
     whole = statistics.median(epoch.seconds for epoch in record.measured)
     rows = []
-    for stage in dict.fromkeys(stage for epoch in record.measured for stage in epoch.stages_s):
-        spent = statistics.median(epoch.stages_s.get(stage, 0.0) for epoch in record.measured)
+    for stage in dict.fromkeys(
+        stage for epoch in record.measured for stage in epoch.stages_s
+    ):
+        spent = statistics.median(
+            epoch.stages_s.get(stage, 0.0) for epoch in record.measured
+        )
         share = spent / whole if whole else 0.0
-        rows.append((stage, f"{spent:.3f}", f"{100 * share:5.1f} % {'█' * round(20 * min(1.0, share))}"))
+        rows.append(
+            (
+                stage,
+                f"{spent:.3f}",
+                f"{100 * share:5.1f} % {'█' * round(20 * min(1.0, share))}",
+            )
+        )
     title = "where a measured epoch went (stages overlap)"
     print_table(("stage", "s an epoch", "share of the epoch"), rows, title)
 
 
 def summary_lines(record: Record) -> list[str]:
     """Return the lines on a run's status, memory, metrics, verdict and broken rules."""
-    memory, summary = record.memory, record.summary
+    memory = record.memory
+    summary = record.summary
     lines = [f"status {record.status}{f': {record.reason}' if record.reason else ''}"]
     cap = "no cap"
     if memory.cap_bytes is not None:
-        parts = f"floor {size(memory.floor_bytes)} + training {size(memory.training_bytes)}"
-        cap = f"cap {size(memory.cap_bytes)} = {parts} + budget {size(memory.budget_bytes)}"
+        parts = (
+            f"floor {size(memory.floor_bytes)} + training {size(memory.training_bytes)}"
+        )
+        cap = (
+            f"cap {size(memory.cap_bytes)} = {parts} + budget "
+            f"{size(memory.budget_bytes)}"
+        )
     lines.append(f"memory: {cap}; peak {size(memory.peak_bytes)}")
     sizes = f"working set {number(summary.working_set_over_budget)} x memory"
     sizes += f", topology {number(summary.topology_over_budget)} x host budget"
-    values = [f"{metric.label} {metric_text(metric, getattr(summary, metric.name, None))}" for metric in _shown()]
-    lines += [f"class {record.class_label} ({sizes}); {'; '.join(values)}", f"verdict {record.verdict}"]
-    lines += [f"  rule {rule.rule} {rule.name}: {rule.detail}" for rule in record.verdict_rules if not rule.ok]
+    values = [
+        f"{metric.label} {metric_text(metric, getattr(summary, metric.name, None))}"
+        for metric in _shown()
+    ]
+    lines += [
+        f"class {record.class_label} ({sizes}); {'; '.join(values)}",
+        f"verdict {record.verdict}",
+    ]
+    lines += [
+        f"  rule {rule.rule} {rule.name}: {rule.detail}"
+        for rule in record.verdict_rules
+        if not rule.ok
+    ]
     return lines
 
 
 def print_headline(records: Sequence[Record], title: str, *, wide: bool) -> None:
-    """Print the table with one row per configuration, over all rounds and seeds: fastest first in each setting."""
+    """Print the table with one row per configuration, over all rounds and seeds:
+    fastest first in each setting."""
     rounds: dict[str, list[Record]] = {}
     for record in records:
         rounds.setdefault(_configuration(record), []).append(record)
@@ -119,11 +178,19 @@ def print_headline(records: Sequence[Record], title: str, *, wide: bool) -> None
     print_runs([group for groups in ranked for group in groups], title, wide=wide)
 
 
-def print_runs(groups: Sequence[Sequence[Record]], title: str, *, names: Sequence[str] = (), wide: bool) -> None:
-    """Print a table with one row per group of runs of one configuration: medians over their measured epochs.
+def print_runs(
+    groups: Sequence[Sequence[Record]],
+    title: str,
+    *,
+    names: Sequence[str] = (),
+    wide: bool,
+) -> None:
+    """Print a table with one row per group of runs of one configuration: medians over
+    their measured epochs.
 
     Args:
-        names: run id of each group; without it, the values of an experiment's grid have columns.
+        names: run id of each group; without it, the values of an experiment's grid have
+            columns.
         wide: whether to print every column.
     """
     if not groups:
@@ -133,14 +200,28 @@ def print_runs(groups: Sequence[Sequence[Record]], title: str, *, names: Sequenc
     best: dict[str, Sequence[Record]] = {}
     for setting, group in zip(settings, groups, strict=True):
         best[setting] = min(best.get(setting, group), group, key=_place)
-    rows = [_row(group, best[setting]) for setting, group in zip(settings, groups, strict=True)]
+    rows = [
+        _row(group, best[setting])
+        for setting, group in zip(settings, groups, strict=True)
+    ]
     configs = [group[0].config for group in groups]
-    axes = [] if names and not wide else [axis for config in configs for axis in config.axes if "options." not in axis]
-    # Repetitions with other random draws share a row, so that they are no setting of it.
+    axes = (
+        []
+        if names and not wide
+        else [
+            axis for config in configs for axis in config.axes if "options." not in axis
+        ]
+    )
+    # Repetitions with other random draws share a row, so that they are no setting of
+    # it.
     repeats = () if names else of_role(RunConfig, "repeat")
     axes = [axis for axis in axes if axis not in repeats]
-    settings_shown = differing([settings_of(group[0]) for group in groups], [*axes, *repeats])
-    told = {axis: [str(config.axes.get(axis, "")) for config in configs] for axis in axes}
+    settings_shown = differing(
+        [settings_of(group[0]) for group in groups], [*axes, *repeats]
+    )
+    told = {
+        axis: [str(config.axes.get(axis, "")) for config in configs] for axis in axes
+    }
     told["dataset"] = [config.dataset.name for config in configs]
     told["memory"] = [config.memory for config in configs]
     parts = [part_of_epoch(config.model_dump()) for config in configs]
@@ -150,7 +231,9 @@ def print_runs(groups: Sequence[Sequence[Record]], title: str, *, names: Sequenc
     systems = zip(_with_options(configs), settings_shown.texts, strict=True)
     columns["system"] = ["; ".join(filter(None, parts)) for parts in systems]
     reused = [REUSED if _replays(group) else "" for group in groups]
-    columns["system"] = [text + mark for text, mark in zip(columns["system"], reused, strict=True)]
+    columns["system"] = [
+        text + mark for text, mark in zip(columns["system"], reused, strict=True)
+    ]
     columns |= {head: values for head, values in told.items() if len(set(values)) > 1}
     if len(best) > 1:
         title = f"{title} (× fastest: within the setting whose number is in brackets)"
@@ -158,29 +241,48 @@ def print_runs(groups: Sequence[Sequence[Record]], title: str, *, names: Sequenc
             place = list(best).index(setting) + 1
             row["× fastest"] += f" ({place})"
     columns |= {head: [row[head] for row in rows] for head in rows[0]}
-    seen = zip(*(values for head, values in columns.items() if head != "run"), strict=True)
+    seen = zip(
+        *(values for head, values in columns.items() if head != "run"), strict=True
+    )
     if len(set(seen)) < len(groups):
-        columns["started"] = [group[0].started_at[:19].replace("T", " ") for group in groups]
+        columns["started"] = [
+            group[0].started_at[:19].replace("T", " ") for group in groups
+        ]
     hidden = [] if wide else [*list(rows[0])[_FIRST:], *(["range"] if names else [])]
-    shared = [f"{head} {values[0]}" for head, values in told.items() if len(set(values)) == 1]
+    shared = [
+        f"{head} {values[0]}" for head, values in told.items() if len(set(values)) == 1
+    ]
     if settings_shown.usual:
         shared.append(f"mostly {settings_shown.mostly}")
     cells = zip(*columns.values(), strict=True)
-    print_table(list(columns), cells, ", ".join([title, *shared]), prose=("system",), hidden=hidden)
+    print_table(
+        list(columns),
+        cells,
+        ", ".join([title, *shared]),
+        prose=("system",),
+        hidden=hidden,
+    )
 
 
 def _row(group: Sequence[Record], best: Sequence[Record]) -> dict[str, str]:
-    """Return the cells of a group of runs by head; `best` is the fastest group of its setting.
+    """Return the cells of a group of runs by head; `best` is the fastest group of its
+    setting.
 
-    Only runs that count have times: those of an invalid or spoilt one stand in its record (`outcore results show`).
+    Only runs that count have times: those of an invalid or spoilt one stand in its
+    record (`outcore results show`).
     """
     records = [record.to_json() for record in group]
     cost = TrainingCost.of_runs(records)
     found = spread(fresh_epochs_s(records), of="mean") if cost else None
     least = fresh_epoch_s(best) if _replays(best) == _replays(group) else None
     times = cost.fresh_epoch_s / least if cost and least else None
-    labels = ((one.status, one.verdict, one.class_label if one.class_ else "–") for one in group)
-    status, verdict, storage = ("/".join(dict.fromkeys(told)) for told in zip(*labels, strict=True))
+    labels = (
+        (one.status, one.verdict, one.class_label if one.class_ else "–")
+        for one in group
+    )
+    status, verdict, storage = (
+        "/".join(dict.fromkeys(told)) for told in zip(*labels, strict=True)
+    )
     if any(epoch.losses_not_finite for record in group for epoch in record.epochs):
         verdict += ", loss nan"
     medians: dict[str, float | None] = {}
@@ -196,27 +298,45 @@ def _row(group: Sequence[Record], best: Sequence[Record]) -> dict[str, str]:
         "verdict": verdict,
         "status": status,
         "class": storage,
-        **{metric.heading or metric.label: metric_text(metric, medians[metric.name]) for metric in _shown()},
+        **{
+            metric.heading or metric.label: metric_text(metric, medians[metric.name])
+            for metric in _shown()
+        },
     }
 
 
 def _with_options(configs: Sequence[RunConfig]) -> list[str]:
-    """Return the system of each configuration, with those options in which configurations of one system differ."""
+    """Return the system of each configuration, with those options in which
+    configurations of one system differ."""
     values: dict[tuple[str, str], set[str]] = {}
     for config in configs:
         for key, value in config.options.items():
             values.setdefault((config.system, key), set()).add(str(value))
     differ = {place for place, found in values.items() if len(found) > 1}
     return [
-        " ".join([config.system, *(f"{k}={v}" for k, v in config.options.items() if (config.system, k) in differ)])
+        " ".join(
+            [
+                config.system,
+                *(
+                    f"{k}={v}"
+                    for k, v in config.options.items()
+                    if (config.system, k) in differ
+                ),
+            ]
+        )
         for config in configs
     ]
 
 
 def without_time(group: Sequence[Record]) -> str:
-    """Return the reason why a group has no time: the status of its newest run, or its verdict where it ended well."""
+    """Return the reason why a group has no time: the status of its newest run, or its
+    verdict where it ended well."""
     newest = max(group, key=lambda record: record.run_id)
-    return newest.status if newest.status != "ok" or newest.verdict in COUNTED else newest.verdict.lower()
+    return (
+        newest.status
+        if newest.status != "ok" or newest.verdict in COUNTED
+        else newest.verdict.lower()
+    )
 
 
 def _setting(group: Sequence[Record]) -> str:
@@ -225,23 +345,31 @@ def _setting(group: Sequence[Record]) -> str:
 
 
 def fresh_epoch_s(group: Sequence[Record]) -> float | None:
-    """Return the mean seconds of an epoch with all of its work; None without a run that counts."""
+    """Return the mean seconds of an epoch with all of its work; None without a run that
+    counts."""
     cost = TrainingCost.of_runs([record.to_json() for record in group])
     return cost.fresh_epoch_s if cost else None
 
 
 def _replays(group: Sequence[Record]) -> bool:
-    """Return whether epochs of a group's runs train on samples of an earlier epoch, which is another workload."""
+    """Return whether epochs of a group's runs train on samples of an earlier epoch,
+    which is another workload."""
     return any(record.facts.samples_reused for record in group)
 
 
 def _place(group: Sequence[Record]) -> tuple[bool, bool, float]:
-    """Return the order of a group in its setting: runs without a time last, before them those that reuse samples."""
+    """Return the order of a group in its setting: runs without a time last, before them
+    those that reuse samples."""
     seconds = fresh_epoch_s(group)
     return (seconds is None, _replays(group), seconds or 0.0)
 
 
 def _configuration(record: Record) -> str:
-    """Return a text that is equal for rounds of one configuration, whatever their random draws, as in the headline."""
+    """Return a text that is equal for rounds of one configuration, whatever their
+    random draws, as in the headline."""
     config = record.config.model_dump(mode="json", include={"options"})
-    return json.dumps([record.system, config, shared_setting(record.to_json())], sort_keys=True, default=str)
+    return json.dumps(
+        [record.system, config, shared_setting(record.to_json())],
+        sort_keys=True,
+        default=str,
+    )

@@ -1,4 +1,5 @@
-"""`outcore systems`: every system, its paper, devices, whether it is faithful, and its options; environments."""
+"""`outcore systems`: every system, its paper, devices, whether it is faithful, and its
+options; environments."""
 
 from __future__ import annotations
 
@@ -14,24 +15,33 @@ _LINE = 100  # characters of an installer's line that are shown
 
 
 class _Listing(TyperGroup):
-    """A group whose first verb may be left out: `outcore systems gnndrive` lists one system."""
+    """A group whose first verb may be left out: `outcore systems gnndrive` lists one
+    system."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Insert `list` unless a verb or help is asked for."""
-        named = bool(args) and (args[0] in self.commands or args[0] in ctx.help_option_names)
+        named = bool(args) and (
+            args[0] in self.commands or args[0] in ctx.help_option_names
+        )
         return super().parse_args(ctx, args if named else ["list", *args])
 
 
-app = Verbs(help="List the systems, or make the environment of a foreign one.", cls=_Listing)
+app = Verbs(
+    help="List the systems, or make the environment of a foreign one.", cls=_Listing
+)
 
 
 @app.verb
 def list_(
     table: Wide,
     call: Call,
-    name: Annotated[str | None, typer.Argument(help="one system, module:Class or env:NAME; all without it")] = None,
+    name: Annotated[
+        str | None,
+        typer.Argument(help="one system, module:Class or env:NAME; all without it"),
+    ] = None,
 ) -> None:
-    """List the systems, or one with its options and their defaults; `list` may be left out.
+    """List the systems, or one with its options and their defaults; `list` may be left
+    out.
 
     Examples:
         outcore systems list
@@ -47,18 +57,33 @@ def list_(
 
     def listed() -> None:
         rows = [
-            (one["name"], one["paper"], ", ".join(one["devices"]), "yes" if one["faithful"] else "no", one["summary"])
+            (
+                one["name"],
+                one["paper"],
+                ", ".join(one["devices"]),
+                "yes" if one["faithful"] else "no",
+                one["summary"],
+            )
             for one in described
         ]
         heads = ("name", "paper", "devices", "faithful", "what it does")
-        print_table(heads, rows, prose=("what it does",), hidden=() if table.wide else ("devices", "faithful"))
+        print_table(
+            heads,
+            rows,
+            prose=("what it does",),
+            hidden=() if table.wide else ("devices", "faithful"),
+        )
 
     def one() -> None:
         entry = described[0]
         print(f"{entry['name']} ({entry['paper']}): {entry['summary']}")
         # Spaces, so that a long choice is folded between two values.
         options = [
-            (option["name"], f"{_default(option)} ({option['type'].replace('|', ' | ')})", option["description"])
+            (
+                option["name"],
+                f"{_default(option)} ({option['type'].replace('|', ' | ')})",
+                option["description"],
+            )
             for option in entry["options"]
         ]
         heads = ("option", "default (type)", "meaning")
@@ -74,9 +99,11 @@ def _default(option: dict[str, Any]) -> str:
 
 
 @app.verb
-def setup(name: Annotated[str, typer.Argument(help="NAME of env:NAME")], call: Call) -> None:
-    """Make the environment of a foreign system: its packages, installed once, beside no other system's. `pyg` compiles
-    two packages, for 11 to 20 minutes on two cores.
+def setup(
+    name: Annotated[str, typer.Argument(help="NAME of env:NAME")], call: Call
+) -> None:
+    """Make the environment of a foreign system: its packages, installed once, beside no
+    other system's. `pyg` compiles two packages, for 11 to 20 minutes on two cores.
 
     Examples:
         outcore systems setup graphbolt
@@ -89,10 +116,16 @@ def setup(name: Annotated[str, typer.Argument(help="NAME of env:NAME")], call: C
         progress.title(f"setting up {ENV}{folder.name}", "set up")
         if folder.compiled:
             packages = " and ".join(folder.compiled)
-            progress.keep(f"{packages} are compiled, which takes 11 to 20 minutes for PyG's two on two cores")
+            progress.keep(
+                f"{packages} are compiled, which takes 11 to 20 minutes for PyG's "
+                "two on two cores"
+            )
         made = folder.setup(lambda line: progress(line[:_LINE]))
     then = f"outcore check --foreign {folder.name}"
-    call.tell({"system": ENV + folder.name, "environment": str(made), "next": [then]}, [str(made), f"next: {then}"])
+    call.tell(
+        {"system": ENV + folder.name, "environment": str(made), "next": [then]},
+        [str(made), f"next: {then}"],
+    )
 
 
 def _describe(name: str, info: Any) -> dict[str, Any]:
@@ -101,9 +134,20 @@ def _describe(name: str, info: Any) -> dict[str, Any]:
     options: list[dict[str, Any]] = []
     schema = info.options.model_json_schema().get("properties", {})
     for key, field in info.options.model_fields.items():
-        default, kind = field.get_default(call_default_factory=True), _type_name(schema.get(key, {}))
-        options.append({"name": key, "type": kind, "default": default, "description": field.description or ""})
-    told = {field: getattr(info, field) for field in ("name", "paper", "summary", "faithful")}
+        default = field.get_default(call_default_factory=True)
+        kind = _type_name(schema.get(key, {}))
+        options.append(
+            {
+                "name": key,
+                "type": kind,
+                "default": default,
+                "description": field.description or "",
+            }
+        )
+    told = {
+        field: getattr(info, field)
+        for field in ("name", "paper", "summary", "faithful")
+    }
     if is_foreign(name):
         told["name"] = name
     return {**told, "devices": list(info.devices), "options": options}

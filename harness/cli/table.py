@@ -15,24 +15,32 @@ from harness.cli.common import Options
 if TYPE_CHECKING:
     from rich.console import Console
 
-# Spaces between two columns, and the width of prose in a table that is wider than the terminal.
-_GAP, _PROSE = 2, 40
+# Spaces between two columns, and the width of prose in a table that is wider than the
+# terminal.
+_GAP = 2
+_PROSE = 40
 
 
 @dataclass(frozen=True, kw_only=True)
 class Wide(Options):
     """Option of a verb whose table leaves columns out."""
 
-    wide: Annotated[bool, typer.Option("--wide", help="every column, however wide the table gets")] = False
+    wide: Annotated[
+        bool, typer.Option("--wide", help="every column, however wide the table gets")
+    ] = False
 
 
 def console() -> Console:
-    """Return a console on standard output, as wide as `COLUMNS` says; without it, 160 columns where that is no
-    terminal."""
+    """Return a console on standard output, as wide as `COLUMNS` says; without it, 160
+    columns where that is no terminal."""
     from rich.console import Console
 
     found = Console()
-    return found if found.is_terminal or os.environ.get("COLUMNS", "").isdigit() else Console(width=160)
+    return (
+        found
+        if found.is_terminal or os.environ.get("COLUMNS", "").isdigit()
+        else Console(width=160)
+    )
 
 
 def printable(text: object) -> str:
@@ -49,12 +57,14 @@ def print_table(
     hidden: Collection[str] = (),
     styles: Sequence[str] = (),
 ) -> None:
-    """Print a table as wide as the terminal, or wider where whole numbers and names need it.
+    """Print a table as wide as the terminal, or wider where whole numbers and names
+    need it.
 
     Texts are no markup: only a Rich `Text` is coloured.
 
     Args:
-        prose: heads of the columns whose cells are folded at words; other cells stand on one line.
+        prose: heads of the columns whose cells are folded at words; other cells stand
+            on one line.
         hidden: heads of the columns that are left out.
         styles: style of each row.
     """
@@ -62,10 +72,16 @@ def print_table(
     from rich.text import Text
 
     kept = [index for index, head in enumerate(heads) if head not in hidden]
-    shown = [[value if isinstance(value, Text) else Text(printable(value)) for value in row] for row in rows]
+    shown = [
+        [value if isinstance(value, Text) else Text(printable(value)) for value in row]
+        for row in rows
+    ]
     out = console()
     table = Table(box=None, pad_edge=False, show_header=any(heads))
-    columns = [(heads[index], [row[index].plain for row in shown], heads[index] in prose) for index in kept]
+    columns = [
+        (heads[index], [row[index].plain for row in shown], heads[index] in prose)
+        for index in kept
+    ]
     widths = _widths(columns, out.width)
     for (head, *_), width in zip(columns, widths, strict=True):
         table.add_column(Text(head), width=width, overflow="fold")
@@ -80,20 +96,26 @@ def print_table(
 def _widths(columns: Sequence[tuple[str, Sequence[str], bool]], room: int) -> list[int]:
     """Return the width of each column (head, cells, whether they are prose).
 
-    Each is as wide as its longest cell, of prose and heads their longest word; columns that wrap share the room left.
-    Where there is none, only prose is folded.
+    Each is as wide as its longest cell, of prose and heads their longest word; columns
+    that wrap share the room left. Where there is none, only prose is folded.
     """
     from rich.cells import cell_len
 
-    least, wanted = [], []
+    least = []
+    wanted = []
     for head, cells, prose in columns:
-        words = [word for text in (head, *(cells if prose else ())) for word in text.split()]
+        words = [
+            word for text in (head, *(cells if prose else ())) for word in text.split()
+        ]
         least.append(max(map(cell_len, [*words, *(() if prose else cells)]), default=1))
         wanted.append(max(map(cell_len, [head, *cells])))
     left = room - sum(least) - _GAP * (len(columns) - 1)
     if left < 0:
         sides = zip(columns, least, wanted, strict=True)
-        return [max(low, min(high, _PROSE)) if prose else high for (_, _, prose), low, high in sides]
+        return [
+            max(low, min(high, _PROSE)) if prose else high
+            for (_, _, prose), low, high in sides
+        ]
     narrow = sorted(range(len(columns)), key=lambda index: wanted[index] - least[index])
     for place, index in enumerate(narrow):
         more = min(wanted[index] - least[index], left // (len(narrow) - place))

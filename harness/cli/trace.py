@@ -16,10 +16,15 @@ def trace(
     run: Annotated[str, typer.Argument(help=RUN)],
     call: OnResults,
     out: Annotated[
-        Path | None, typer.Option(help="the file; compressed if it ends in .gz (default: RESULTS/traces/RUN.json.gz)")
+        Path | None,
+        typer.Option(
+            help="the file; compressed if it ends in .gz (default: "
+            "RESULTS/traces/RUN.json.gz)"
+        ),
     ] = None,
 ) -> None:
-    """Write one run as a trace for ui.perfetto.dev: stages by thread, each batch's path, device lanes, counters.
+    """Write one run as a trace for ui.perfetto.dev: stages by thread, each batch's
+    path, device lanes, counters.
 
     Examples:
         outcore trace latest
@@ -31,7 +36,18 @@ def trace(
     file = out or call.results_root / "traces" / f"{folder.name}.json.gz"
     with call.working("writing the trace"):
         phases = write_trace(folder, file)
-    spans, flows, counters = phases.get("X", 0), phases.get("s", 0), phases.get("C", 0)
-    content = {"run_id": folder.name, "file": str(file), "spans": spans, "flows": flows, "counters": counters}
-    line = f"{file}: {spans} spans, {flows} batches followed, {counters} counter values; open it in ui.perfetto.dev"
+    spans = phases.get("X", 0)
+    flows = phases.get("s", 0)
+    counters = phases.get("C", 0)
+    content = {
+        "run_id": folder.name,
+        "file": str(file),
+        "spans": spans,
+        "flows": flows,
+        "counters": counters,
+    }
+    line = (
+        f"{file}: {spans} spans, {flows} batches followed, {counters} counter values; "
+        "open it in ui.perfetto.dev"
+    )
     call.tell(content, [] if call.quiet else [line])

@@ -1,1 +1,2 @@
-"""Comparable runs: planned cells, the records that answer them, and the permitted differences of two runs."""
+"""Comparable runs: planned cells, the records that answer them, and the permitted
+differences of two runs."""

@@ -1,4 +1,5 @@
-"""The plan of a figure before any measurement: one cell for each bar or point, named by its place."""
+"""The plan of a figure before any measurement: one cell for each bar or point, named by
+its place."""
 
 from __future__ import annotations
 
@@ -38,40 +39,62 @@ class FigureCell:
 
 @dataclass(frozen=True)
 class Plan:
-    """The cells of a figure in drawing order, and the datasets, run settings and rounds that their runs share."""
+    """The cells of a figure in drawing order, and the datasets, run settings and rounds
+    that their runs share."""
 
     shared: Plain
     cells: tuple[FigureCell, ...]
 
     def experiment(self, name: str) -> Plain:
         """Return an experiment that makes the runs of all cells."""
-        entries = {json.dumps(cell.entry, sort_keys=True, default=str): cell.entry for cell in self.cells}
-        return {**self.shared, "name": name, "systems": list(entries.values()), "grid": {}}
+        entries = {
+            json.dumps(cell.entry, sort_keys=True, default=str): cell.entry
+            for cell in self.cells
+        }
+        return {
+            **self.shared,
+            "name": name,
+            "systems": list(entries.values()),
+            "grid": {},
+        }
 
     def runs(self) -> Iterator[tuple[FigureCell, PlannedRun]]:
         """Yield each cell with its run, every setting checked. Raises InputError."""
         from harness.plan.experiment import cells, parse_experiment
 
         content = {**self.shared, "name": "cells", "grid": {}, "gallery": {}}
-        planned = cells(parse_experiment({**content, "systems": [cell.entry for cell in self.cells]}))
+        planned = cells(
+            parse_experiment(
+                {**content, "systems": [cell.entry for cell in self.cells]}
+            )
+        )
         yield from zip(self.cells, planned, strict=True)
 
 
-def grid(shared: Plain, entries: Iterable[Any], over: Mapping[Any, Plain], *, panel: str = "") -> Plan:
+def grid(
+    shared: Plain, entries: Iterable[Any], over: Mapping[Any, Plain], *, panel: str = ""
+) -> Plan:
     """Return a cell for each system at each value of an axis.
 
     Args:
         shared: profile with the settings that all runs share.
-        entries: systems, as in an experiment; `series` names a variant that is not drawn under its system's name.
-        over: value of the axis -> run settings there, `options` among them; they override those of an entry.
+        entries: systems, as in an experiment; `series` names a variant that is not
+            drawn under its system's name.
+        over: value of the axis -> run settings there, `options` among them; they
+            override those of an entry.
         panel: panel of all these cells.
     """
-    found = [_cell(entry, x, settings, panel) for x, settings in over.items() for entry in entries]
+    found = [
+        _cell(entry, x, settings, panel)
+        for x, settings in over.items()
+        for entry in entries
+    ]
     return Plan(shared, tuple(found))
 
 
 def joined(plans: Sequence[Plan]) -> Plan:
-    """Join the cells of several plans, with the datasets of all and the run settings of the first."""
+    """Join the cells of several plans, with the datasets of all and the run settings of
+    the first."""
     datasets: Plain = {}
     for plan in reversed(plans):
         datasets |= plan.shared.get("datasets", {})
@@ -80,7 +103,8 @@ def joined(plans: Sequence[Plan]) -> Plan:
 
 
 def as_entry(entry: Any) -> Plain:
-    """Return an entry of `systems` as plain data of its own, a bare name as an entry of this name."""
+    """Return an entry of `systems` as plain data of its own, a bare name as an entry of
+    this name."""
     return {"name": entry} if isinstance(entry, str) else dict(entry)
 
 
@@ -88,14 +112,26 @@ def _cell(entry: Any, x: Any, settings: Plain, panel: str) -> FigureCell:
     own = as_entry(entry)
     series = own.pop("series", own["name"])
     first = first_values(own.pop("grid", {}))
-    run = {key: value for key, value in {**first, **settings}.items() if key != "options"}
-    options = {**own.get("options", {}), **first.get("options", {}), **settings.get("options", {})}
+    run = {
+        key: value for key, value in {**first, **settings}.items() if key != "options"
+    }
+    options = {
+        **own.get("options", {}),
+        **first.get("options", {}),
+        **settings.get("options", {}),
+    }
     own = {key: value for key, value in own.items() if key not in run}
-    return FigureCell(series, x, {**own, "options": options, "run": {**own.get("run", {}), **run}}, panel)
+    return FigureCell(
+        series,
+        x,
+        {**own, "options": options, "run": {**own.get("run", {}), **run}},
+        panel,
+    )
 
 
 def first_values(axes: Mapping[str, Sequence[Any]]) -> Plain:
-    """Return the run settings, `options` included, at the first value of every axis of a grid."""
+    """Return the run settings, `options` included, at the first value of every axis of
+    a grid."""
     found: Plain = {}
     options: Plain = {}
     for axis, values in axes.items():
@@ -105,7 +141,8 @@ def first_values(axes: Mapping[str, Sequence[Any]]) -> Plain:
 
 
 def value_at(data: Mapping[str, Any], place: str) -> Any:
-    """Return the value of nested plain data at a place like `dataset.dim`; None where a part of it is missing."""
+    """Return the value of nested plain data at a place like `dataset.dim`; None where a
+    part of it is missing."""
     found: Any = data
     for name in place.split("."):
         found = (found or {}).get(name)
@@ -116,11 +153,16 @@ def first_setting(profile: Plain) -> Plain:
     """Return a profile at the first value of every axis of its grid."""
     first = first_values(profile.get("grid") or {})
     options = {**profile["run"].get("options", {}), **first.get("options", {})}
-    return {**profile, "run": {**profile["run"], **first, "options": options}, "grid": {}}
+    return {
+        **profile,
+        "run": {**profile["run"], **first, "options": options},
+        "grid": {},
+    }
 
 
 def base_of_gallery(profile: Plain) -> Plain:
-    """Return the profile that figures beyond the headline start from: `gallery.base` overrides the bench's own runs."""
+    """Return the profile that figures beyond the headline start from: `gallery.base`
+    overrides the bench's own runs."""
     base = (profile.get("gallery") or {}).get("base") or {}
     if not base:
         return profile
@@ -128,24 +170,39 @@ def base_of_gallery(profile: Plain) -> Plain:
 
 
 def keep(root: Path, experiment: Experiment, figures: Iterable[str] = ()) -> None:
-    """Write an experiment to the results root of its runs, from which figures read the planned cells.
+    """Write an experiment to the results root of its runs, from which figures read the
+    planned cells.
 
-    The written experiment requests its own figures, those of the file before, and `figures` (ids).
+    The written experiment requests its own figures, those of the file before, and
+    `figures` (ids).
     """
-    path = root / EXPERIMENTS / f"{re.sub(r'[^A-Za-z0-9_-]+', '-', experiment.name)}.json"
+    path = (
+        root / EXPERIMENTS / f"{re.sub(r'[^A-Za-z0-9_-]+', '-', experiment.name)}.json"
+    )
     before: list[str] = []
     with suppress(OSError, ValueError, LookupError, TypeError):
         before = json.loads(path.read_text(encoding="utf-8"))["figures"]
     requested = list(dict.fromkeys([*experiment.figures, *before, *figures]))
     with whole_file(path, "the experiment") as file:
-        file.write_text(experiment.model_copy(update={"figures": requested}).model_dump_json(indent=1) + "\n", "utf-8")
+        file.write_text(
+            experiment.model_copy(update={"figures": requested}).model_dump_json(
+                indent=1
+            )
+            + "\n",
+            "utf-8",
+        )
 
 
 def kept(root: Path, names: Iterable[str] = ()) -> list[Plain]:
-    """Return the experiments of a results root, newest first, and the bundled ones of `names` without a file there."""
+    """Return the experiments of a results root, newest first, and the bundled ones of
+    `names` without a file there."""
     from harness.plan.experiment import PROFILES, load_experiment
 
-    files = sorted((root / EXPERIMENTS).glob("*.json"), key=lambda path: path.stat().st_mtime_ns, reverse=True)
+    files = sorted(
+        (root / EXPERIMENTS).glob("*.json"),
+        key=lambda path: path.stat().st_mtime_ns,
+        reverse=True,
+    )
     found: dict[str, Plain] = {}
     for path in files:
         with suppress(OSError, ValueError, LookupError, TypeError):

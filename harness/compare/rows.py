@@ -1,4 +1,5 @@
-"""The rows of an experiment: for each planned run the record that counts, wherever it was made, or none."""
+"""The rows of an experiment: for each planned run the record that counts, wherever it
+was made, or none."""
 
 from __future__ import annotations
 
@@ -18,9 +19,11 @@ class Rows:
     """The records of an experiment's planned runs.
 
     Attributes:
-        records: one for each planned run and host, under the labels of the planned cell, in the plan's order.
+        records: one for each planned run and host, under the labels of the planned
+            cell, in the plan's order.
         not_run: planned runs without a record.
-        passed_over: records that do not count, where an earlier one of the same run does.
+        passed_over: records that do not count, where an earlier one of the same run
+            does.
     """
 
     records: list[Record] = field(default_factory=list)
@@ -29,13 +32,18 @@ class Rows:
 
 
 def rows_of(experiment: Experiment, records: Iterable[Record]) -> Rows:
-    """Return the rows of an experiment's table; records match by cell and round, as a sweep resumes.
+    """Return the rows of an experiment's table; records match by cell and round, as a
+    sweep resumes.
 
     Args:
-        records: runs by this code, made by this call or an earlier one, of this experiment or of others.
+        records: runs by this code, made by this call or an earlier one, of this
+            experiment or of others.
     """
     by_id = {record.run_id: record for record in records}
-    counting = {str(plain["run_id"]) for plain in without_replaced(record.to_json() for record in by_id.values())}
+    counting = {
+        str(plain["run_id"])
+        for plain in without_replaced(record.to_json() for record in by_id.values())
+    }
     by_cell: dict[tuple[str, int], list[Record]] = {}
     for record in by_id.values():
         by_cell.setdefault((record.cell.key, record.config.round), []).append(record)
@@ -52,7 +60,8 @@ def rows_of(experiment: Experiment, records: Iterable[Record]) -> Rows:
 
 
 def _runs(experiment: Experiment) -> Iterator[PlannedRun]:
-    """Yield each cell of an experiment once in each of its rounds; two notations of one cell are one."""
+    """Yield each cell of an experiment once in each of its rounds; two notations of one
+    cell are one."""
     from harness.plan.experiment import cells
 
     planned: dict[str, PlannedRun] = {}
@@ -64,7 +73,12 @@ def _runs(experiment: Experiment) -> Iterator[PlannedRun]:
 
 
 def _labelled(record: Record, planned: PlannedRun) -> Record:
-    """Return a record under the experiment, axes and round of a planned run, whichever command made it."""
-    own = {"experiment": planned.experiment, "axes": dict(planned.axes), "round": planned.round}
+    """Return a record under the experiment, axes and round of a planned run, whichever
+    command made it."""
+    own = {
+        "experiment": planned.experiment,
+        "axes": dict(planned.axes),
+        "round": planned.round,
+    }
     assert own.keys() <= set(LABELS)
     return record.model_copy(update={"config": record.config.model_copy(update=own)})

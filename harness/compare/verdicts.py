@@ -10,7 +10,8 @@ LEFT_OUT = " left out"
 
 
 def uncounted_text(verdicts: Iterable[str]) -> str:
-    """Return the number of runs that do not count, by reason, like `2 invalid runs and 1 run spoilt by other programs`.
+    """Return the number of runs that do not count, by reason, like `2 invalid runs and
+    1 run spoilt by other programs`.
 
     Args:
         verdicts: verdict of each of these runs.
@@ -19,7 +20,11 @@ def uncounted_text(verdicts: Iterable[str]) -> str:
     spoilt = counts.pop("SPOILT", 0)
     invalid = counts.total()
     parts = [f"{invalid} invalid run{'s' * (invalid != 1)}"] if invalid else []
-    parts += [f"{spoilt} run{'s' * (spoilt != 1)} spoilt by other programs"] if spoilt else []
+    parts += (
+        [f"{spoilt} run{'s' * (spoilt != 1)} spoilt by other programs"]
+        if spoilt
+        else []
+    )
     return " and ".join(parts)
 
 
@@ -28,10 +33,16 @@ class NotDrawn(Exception):
 
 
 def with_uncounted(reason: Exception, verdicts: Iterable[str]) -> str:
-    """Return the text of a `NotDrawn` with the number of runs that do not count, unless it names them already.
+    """Return the text of a `NotDrawn` with the number of runs that do not count, unless
+    it names them already.
 
     Args:
         verdicts: verdict of each of these runs.
     """
-    text, uncounted = str(reason), uncounted_text(verdicts)
-    return f"{text} ({uncounted}{LEFT_OUT})" if uncounted and LEFT_OUT not in text else text
+    text = str(reason)
+    uncounted = uncounted_text(verdicts)
+    return (
+        f"{text} ({uncounted}{LEFT_OUT})"
+        if uncounted and LEFT_OUT not in text
+        else text
+    )

@@ -1,4 +1,5 @@
-"""Comparison of drives: fio's figures, epochs (measured or predicted), device use by each system, price."""
+"""Comparison of drives: fio's figures, epochs (measured or predicted), device use by
+each system, price."""
 
 from __future__ import annotations
 
@@ -15,7 +16,15 @@ from harness.compare.comparable import differing_options, workload_key
 from harness.drives.comparison import DriveCell, DriveComparison, DriveSide
 from harness.drives.notes import BEATEN, BURST, notes_on
 from harness.drives.prices import Price, price_of
-from harness.drives.whatif import Device, counts_for, predict_record, ran_on, typical, usable, workload_name
+from harness.drives.whatif import (
+    Device,
+    counts_for,
+    predict_record,
+    ran_on,
+    typical,
+    usable,
+    workload_name,
+)
 from harness.records.record import Record, spread
 from workloads.errors import InputError
 
@@ -25,13 +34,15 @@ SMALL_READS = (4096, "random", "async", 1)
 #: Figures of random reads by block size, and percentiles of latency by reads in flight.
 RATES = {"randread_512_iops": 512, "randread_4k_iops": 4096, "randread_64k_iops": 65536}
 TAILS = [(1, "50"), (1, "99"), (DEEP, "50"), (DEEP, "99"), (DEEP, "99.9")]
-# Above this share of the device's own rate a run was faster than the device by its profile or its limits.
+# Above this share of the device's own rate a run was faster than the device by its
+# profile or its limits.
 ALL_OF_IT = 1.02
 
 
 def latencies(device: Device, depth: int) -> dict[str, float]:
-    """Return percentile -> seconds of direct random 4 KiB reads with `depth` in flight; empty where not measured. The
-    deepest point up to `depth` is used: on a class with few IOPS a deeper queue would only wait for the limiter."""
+    """Return percentile -> seconds of direct random 4 KiB reads with `depth` in flight;
+    empty where not measured. The deepest point up to `depth` is used: on a class with
+    few IOPS a deeper queue would only wait for the limiter."""
     fitting = []
     for point in device.drive.points if device.drive else []:
         kind = (point.block_bytes, point.pattern, point.engine, point.threads)
@@ -48,14 +59,18 @@ def as_dict(comparison: DriveComparison) -> dict[str, Any]:
     return {
         "workload": comparison.workload,
         "drives": [_side_as_dict(side) for side in comparison.sides],
-        "epochs": [{**vars(cell), "runs": list(cell.runs)} for cell in comparison.cells],
+        "epochs": [
+            {**vars(cell), "runs": list(cell.runs)} for cell in comparison.cells
+        ],
         "growth": [growth._asdict() for growth in comparison.growth()],
         "notes": list(comparison.notes),
     }
 
 
 def _side_as_dict(side: DriveSide) -> dict[str, Any]:
-    device, drive, price = side.device, side.device.drive, side.price
+    device = side.device
+    drive = side.device.drive
+    price = side.price
     return {
         "name": device.name,
         "source": device.source,
@@ -78,7 +93,8 @@ def compare(
     """Compare devices on the workload that was measured on the most of them.
 
     Args:
-        records: runs; a run counts if it is neither INVALID nor SPOILT and ran under a memory cap.
+        records: runs; a run counts if it is neither INVALID nor SPOILT and ran under a
+            memory cap.
         prices: price by the name of a drive or a class.
         dataset, memory: restrict the workloads to this dataset and this memory cap.
 
@@ -89,14 +105,21 @@ def compare(
 
     names = [device.name for device in devices]
     if len(set(names)) < len(names):
-        raise InputError(f"a drive is named twice: {', '.join(names)}", "name each once")
+        raise InputError(
+            f"a drive is named twice: {', '.join(names)}", "name each once"
+        )
     known = prices or {}
-    sides = tuple(_side(device, price_of(known, device.name, device.disk_class)) for device in devices)
+    sides = tuple(
+        _side(device, price_of(known, device.name, device.disk_class))
+        for device in devices
+    )
     runs, others = _workload(devices, records, dataset, memory)
     by_system: dict[str, list[Record]] = {}
     for run in runs:
         by_system.setdefault(run.system, []).append(run)
-    cells = [_cell(side, system, own) for side in sides for system, own in by_system.items()]
+    cells = [
+        _cell(side, system, own) for side in sides for system, own in by_system.items()
+    ]
     found = tuple(filter(None, cells))
     systems = tuple(ordered([cell.system for cell in found]))
     workload = workload_name(runs[0]) if runs else ""
@@ -109,7 +132,8 @@ def _side(device: Device, price: Price | None) -> DriveSide:
     best = profile.random_rates()
     figures: dict[str, float | None] = {}
     for name, size in RATES.items():
-        # A drive with larger sectors cannot read 512 bytes: its next larger size is used.
+        # A drive with larger sectors cannot read 512 bytes: its next larger size is
+        # used.
         fitting = [iops for known, iops in best.items() if known >= size]
         figures[name] = fitting[0] if fitting else None
     figures["seqread_bytes_per_s"] = profile.sequential_bytes_per_s() or None
@@ -122,65 +146,107 @@ def _side(device: Device, price: Price | None) -> DriveSide:
 
 
 def _workload(
-    devices: Sequence[Device], records: Iterable[Record], dataset: str | None, memory: str | None
+    devices: Sequence[Device],
+    records: Iterable[Record],
+    dataset: str | None,
+    memory: str | None,
 ) -> tuple[list[Record], int]:
-    """Return the runs of the workload on most drives, then of most systems, and the number of other workloads."""
+    """Return the runs of the workload on most drives, then of most systems, and the
+    number of other workloads."""
     rows = []
     for record in records:
         config = record.config
-        if usable(record) and dataset in (None, config.dataset.name) and memory in (None, config.memory):
-            row = {"record": record, "system": record.system, "started": record.started_at}
+        if (
+            usable(record)
+            and dataset in (None, config.dataset.name)
+            and memory in (None, config.memory)
+        ):
+            row = {
+                "record": record,
+                "system": record.system,
+                "started": record.started_at,
+            }
             row["workload"] = workload_key(config, ("system", "options"))
             # The text breaks ties, so that the order of the records does not matter.
             differing = differing_options(record.system, config.options)
-            row["options"] = f"{differing:03d} {json.dumps(config.options, sort_keys=True)}"
-            row["device"] = [device.name for device in devices if ran_on(record, device)]
+            row["options"] = (
+                f"{differing:03d} {json.dumps(config.options, sort_keys=True)}"
+            )
+            row["device"] = [
+                device.name for device in devices if ran_on(record, device)
+            ]
             rows.append(row)
     if rows:
         return _on_most_drives(pd.DataFrame(rows))
     if dataset or memory:
         wanted = " and ".join(filter(None, (dataset, memory)))
-        raise InputError(f"no usable run of {wanted} is there", "leave the choice out, or see `outcore results`")
+        raise InputError(
+            f"no usable run of {wanted} is there",
+            "leave the choice out, or see `outcore results`",
+        )
     return [], 0
 
 
 def _on_most_drives(runs: pd.DataFrame) -> tuple[list[Record], int]:
-    """Return the runs of one workload, without ablations, and the number of other workloads."""
+    """Return the runs of one workload, without ablations, and the number of other
+    workloads."""
     # Of each system the option set with the fewest differing options stands for it.
     least = runs.groupby(["workload", "system"])["options"].transform("min")
     whole = runs[runs["options"] == least]
     by_workload = whole.explode("device").groupby("workload")
     ranks = by_workload[["device", "system"]].nunique()
-    ranks["pairs"] = [len(own[["device", "system"]].dropna().drop_duplicates()) for _, own in by_workload]
+    ranks["pairs"] = [
+        len(own[["device", "system"]].dropna().drop_duplicates())
+        for _, own in by_workload
+    ]
     ranks["latest"] = by_workload["started"].max()
     best = ranks.sort_values(["device", "pairs", "system", "latest"]).index[-1]
     return list(whole.loc[whole["workload"] == best, "record"]), len(ranks) - 1
 
 
 def _cell(side: DriveSide, system: str, runs: Sequence[Record]) -> DriveCell | None:
-    """Return the epoch of a system on a drive, measured or else predicted; None where its runs give neither."""
+    """Return the epoch of a system on a drive, measured or else predicted; None where
+    its runs give neither."""
     here = [run for run in runs if ran_on(run, side.device)]
     if any(run.measured for run in here):
         return _measured(side, system, here)
     counted = [] if here else [run for run in runs if counts_for(run, side.device)]
-    made = [entry for run in counted for entry in predict_record(run, side.device.profile)]
+    made = [
+        entry for run in counted for entry in predict_record(run, side.device.profile)
+    ]
     if not made:
         return None
     seconds, nearest = typical(made)
     price = side.epochs_per_price(seconds)
     ids = tuple(run.run_id for run in counted)
-    return DriveCell(side.device.name, system, seconds, predicted=True, bound=nearest.bound, per_price=price, runs=ids)
+    return DriveCell(
+        side.device.name,
+        system,
+        seconds,
+        predicted=True,
+        bound=nearest.bound,
+        per_price=price,
+        runs=ids,
+    )
 
 
 def _measured(side: DriveSide, system: str, runs: Sequence[Record]) -> DriveCell:
     """Return the median epoch of a system's runs on a drive, and their use of it."""
     epochs = pd.DataFrame([vars(epoch) for run in runs for epoch in run.measured])
     took = spread(list(epochs["seconds"]))
-    seconds, reads, moved = epochs[["seconds", "device_requests", "device_bytes"]].astype(float).sum()
+    seconds, reads, moved = (
+        epochs[["seconds", "device_requests", "device_bytes"]].astype(float).sum()
+    )
     size = moved / reads if reads else None
     profile = side.device.profile
-    share = reads / seconds * profile.request_seconds(round(size)) if size and profile.points else None
-    amplification = pd.Series([run.summary.read_amplification for run in runs], dtype=float).median()
+    share = (
+        reads / seconds * profile.request_seconds(round(size))
+        if size and profile.points
+        else None
+    )
+    amplification = pd.Series(
+        [run.summary.read_amplification for run in runs], dtype=float
+    ).median()
     return DriveCell(
         device=side.device.name,
         system=system,

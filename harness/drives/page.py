@@ -1,4 +1,5 @@
-"""Report of a drive comparison: one page as HTML and, where a Chromium prints it, as PDF; its figures and tables."""
+"""Report of a drive comparison: one page as HTML and, where a Chromium prints it, as
+PDF; its figures and tables."""
 
 from __future__ import annotations
 
@@ -26,9 +27,12 @@ if TYPE_CHECKING:
 
 TEMPLATES = Path(__file__).parent / "templates"
 NAME = "ssd-report"
-#: Columns of the tables: the part of a drive or a cell, its format and a factor; `wide`: not in a narrow terminal.
+#: Columns of the tables: the part of a drive or a cell, its format and a factor;
+#: `wide`: not in a narrow terminal.
 COLUMNS = Path(__file__).with_name("columns.csv")
-DRIVES, CLASSES, CELLS = "Drives, by fio", "Classes, by their limits", "Systems on drives"
+DRIVES = "Drives, by fio"
+CLASSES = "Classes, by their limits"
+CELLS = "Systems on drives"
 #: Inches of a panel's height.
 _HEIGHT = 2.6
 # Drives whose epochs differ by a smaller factor are the same for a system.
@@ -37,7 +41,8 @@ SAME = 1.05
 
 @dataclass(frozen=True)
 class DriveTable:
-    """Table as text: title, column heads, rows; `more`: heads that a narrow terminal leaves out."""
+    """Table as text: title, column heads, rows; `more`: heads that a narrow terminal
+    leaves out."""
 
     title: str
     heads: tuple[str, ...]
@@ -46,7 +51,8 @@ class DriveTable:
 
 
 def tables(comparison: DriveComparison) -> list[DriveTable]:
-    """Return the tables of drives by fio, of classes by their limits, and of systems on drives; none without rows."""
+    """Return the tables of drives by fio, of classes by their limits, and of systems on
+    drives; none without rows."""
     drives = [_facts(side) for side in comparison.sides if side.device.drive]
     classes = [_facts(side) for side in comparison.sides if not side.device.drive]
     cells = [vars(cell) | _texts(cell) for cell in comparison.cells]
@@ -60,7 +66,10 @@ def _tabulate(title: str, rows: Iterable[Mapping[str, Any]]) -> DriveTable:
     columns = list(each(every[every["table"] == title]))
     shown = []
     for row in rows:
-        texts = [_shown(row[column.part], column.format, float(column.factor)) for column in columns]
+        texts = [
+            _shown(row[column.part], column.format, float(column.factor))
+            for column in columns
+        ]
         shown.append(tuple(texts))
     heads = tuple(column.head for column in columns)
     more = tuple(column.head for column in columns if column.wide)
@@ -79,17 +88,25 @@ def sentences(comparison: DriveComparison) -> list[str]:
     predicted = comparison.table.set_index(["device", "system"])["predicted"]
     texts = []
     for system, ratio, fastest, slowest in comparison.growth():
-        guess = " (predicted)" if predicted[fastest, system] or predicted[slowest, system] else ""
+        guess = (
+            " (predicted)"
+            if predicted[fastest, system] or predicted[slowest, system]
+            else ""
+        )
         if ratio < SAME:
             texts.append(f"{system}: the same on every drive ({ratio:.2f}x).")
         else:
-            texts.append(f"{system}: {_times(ratio)} as long on {slowest} as on {fastest}{guess}.")
+            texts.append(
+                f"{system}: {_times(ratio)} as long on {slowest} as on "
+                f"{fastest}{guess}."
+            )
     return texts
 
 
 def write_page(comparison: DriveComparison, folder: Path) -> list[Path]:
-    """Write `ssd-report.html`, `.json`, `.pdf` (where this host has a Chromium), and `.png`, `.svg`, `.csv` of each
-    panel; return their paths. Raises DataIOError: the folder cannot be written; no file is left half-written."""
+    """Write `ssd-report.html`, `.json`, `.pdf` (where this host has a Chromium), and
+    `.png`, `.svg`, `.csv` of each panel; return their paths. Raises DataIOError: the
+    folder cannot be written; no file is left half-written."""
     import matplotlib
     import matplotlib.pyplot as plt
 
@@ -99,7 +116,9 @@ def write_page(comparison: DriveComparison, folder: Path) -> list[Path]:
     with matplotlib.rc_context(fname=style.SHEET):
         for name, draw in panels_of(comparison):
             canvas, axes = plt.subplots(figsize=size, constrained_layout=True)
-            files[f"ssd-{name}.csv"] = draw(comparison, axes).to_csv(index=False).encode()
+            files[f"ssd-{name}.csv"] = (
+                draw(comparison, axes).to_csv(index=False).encode()
+            )
             for kind in ("png", "svg"):
                 files[f"ssd-{name}.{kind}"] = _picture(canvas, kind)
             plt.close(canvas)
@@ -118,8 +137,16 @@ def _html(comparison: DriveComparison, files: Mapping[str, bytes]) -> bytes:
     import jinja2
 
     loader = jinja2.FileSystemLoader(TEMPLATES)
-    environment = jinja2.Environment(loader=loader, autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True)
-    pictures = {name: base64.b64encode(files[f"ssd-{name}.png"]).decode() for name, _ in panels_of(comparison)}
+    environment = jinja2.Environment(
+        loader=loader,
+        autoescape=True,
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+    )
+    pictures = {
+        name: base64.b64encode(files[f"ssd-{name}.png"]).decode()
+        for name, _ in panels_of(comparison)
+    }
     text = environment.get_template("page.html").render(
         title=_title(comparison),
         workload=_workload(comparison),
@@ -145,9 +172,12 @@ def _facts(side: DriveSide) -> dict[str, Any]:
 
 def _texts(cell: DriveCell) -> dict[str, str | None]:
     """Return the texts of a cell whose columns are more than a number."""
-    interval, share = None, None
+    interval = None
+    share = None
     if cell.low is not None and cell.high is not None:
-        interval = f"{cell.low:.3g}–{cell.high:.3g}" if cell.high > cell.low else "one epoch"
+        interval = (
+            f"{cell.low:.3g}–{cell.high:.3g}" if cell.high > cell.low else "one epoch"
+        )
     if cell.device_share is not None:
         above = f" ({cell.above})" if cell.above else ""
         share = f"{100 * cell.device_share:.0f} %{above}"

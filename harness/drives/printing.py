@@ -13,8 +13,12 @@ from pathlib import Path
 BROWSERS = ("chromium", "chromium-browser", "google-chrome")
 INSTALL = "apt-get install chromium"
 _TIMEOUT_S = 120.0
-# A page contains all that it shows, so the browser asks no other host, and needs no sandbox for it (root has none).
-_OPTIONS = "--headless --no-sandbox --disable-gpu --disable-dev-shm-usage --no-pdf-header-footer".split()
+# A page contains all that it shows, so the browser asks no other host, and needs no
+# sandbox for it (root has none).
+_OPTIONS = (
+    "--headless --no-sandbox --disable-gpu --disable-dev-shm-usage "
+    "--no-pdf-header-footer"
+).split()
 _NO_HOST = "--host-resolver-rules=MAP * ~NOTFOUND"
 _DATE = re.compile(rb"/(CreationDate|ModDate) \(D:[^)]*\)")
 
@@ -25,12 +29,14 @@ def browser() -> str | None:
 
 
 def printed(page: bytes) -> bytes | None:
-    """Return a page (HTML) as a PDF with its title and its structure as tags; None if no browser prints it here."""
+    """Return a page (HTML) as a PDF with its title and its structure as tags; None if
+    no browser prints it here."""
     program = browser()
     if program is None:
         return None
     with tempfile.TemporaryDirectory(prefix="outcore-print-") as folder:
-        source, target = Path(folder, "page.html"), Path(folder, "page.pdf")
+        source = Path(folder, "page.html")
+        target = Path(folder, "page.pdf")
         source.write_bytes(page)
         places = [f"--user-data-dir={folder}/profile", f"--print-to-pdf={target}"]
         with suppress(OSError, subprocess.SubprocessError):
@@ -41,5 +47,6 @@ def printed(page: bytes) -> bytes | None:
 
 
 def _no_date(found: re.Match[bytes]) -> bytes:
-    """Return blanks in place of a date, so that the same page gives the same bytes; offsets in the file stay."""
+    """Return blanks in place of a date, so that the same page gives the same bytes;
+    offsets in the file stay."""
     return b" " * len(found[0])

@@ -1,4 +1,5 @@
-"""Prediction of epochs on any drive from the counters of runs made elsewhere and the drive's profile."""
+"""Prediction of epochs on any drive from the counters of runs made elsewhere and the
+drive's profile."""
 
 from __future__ import annotations
 
@@ -31,8 +32,9 @@ _CLASS_SIZES = (512, 4096, 16384, 65536, 262144, 1 << 20)
 
 @dataclass(frozen=True)
 class Device:
-    """Drive as predictions use it. `source` of the rates: `profile` (fio), `limits` (of a class, so without latency) or
-    `limits, runs` (of a class; few reads in flight as on the device of the runs, see `behind`)."""
+    """Drive as predictions use it. `source` of the rates: `profile` (fio), `limits` (of
+    a class, so without latency) or `limits, runs` (of a class; few reads in flight as
+    on the device of the runs, see `behind`)."""
 
     name: str
     profile: DiskProfile
@@ -48,9 +50,11 @@ class Device:
 
 @dataclass(frozen=True)
 class EpochForecast:
-    """Predicted epoch of one system on a device: the median over the epochs with counters; device, training and the
-    `bound` that the epoch waits for are of the epoch nearest to it. `runs` and `counted_on`: ids and disk classes of
-    the runs whose counters were used. `measured_s`: median epoch of runs on this very drive or class, None without any.
+    """Predicted epoch of one system on a device: the median over the epochs with
+    counters; device, training and the `bound` that the epoch waits for are of the epoch
+    nearest to it. `runs` and `counted_on`: ids and disk classes of the runs whose
+    counters were used. `measured_s`: median epoch of runs on this very drive or class,
+    None without any.
     """
 
     system: str
@@ -72,8 +76,8 @@ class EpochForecast:
 
 
 def device_of(text: str, results_root: Path) -> Device:
-    """Return a device by the name of a saved profile, the path of a profile's file, or a class `NAME[/k]`. Raises
-    InputError: `text` is none of these."""
+    """Return a device by the name of a saved profile, the path of a profile's file, or
+    a class `NAME[/k]`. Raises InputError: `text` is none of these."""
     path = Path(text)
     if path.suffix == ".json" and path.is_file():
         return device_from(read_drive(path))
@@ -86,15 +90,25 @@ def device_of(text: str, results_root: Path) -> Device:
         assert found is not None
         return Device(found.name, class_profile(found), "limits", None, found.name)
     if path.suffix == ".json":
-        raise InputError(f"{text} does not exist", "give the file of a profile, made by `outcore ssd profile`")
+        raise InputError(
+            f"{text} does not exist",
+            "give the file of a profile, made by `outcore ssd profile`",
+        )
     known = [drive.name for drive in saved] + list(load_classes())
-    raise InputError(f"there is no drive {text!r}", f"known: {', '.join(known)}, or the file of a profile")
+    raise InputError(
+        f"there is no drive {text!r}",
+        f"known: {', '.join(known)}, or the file of a profile",
+    )
 
 
-def class_profile(disk_class: DiskClass, bare: DiskProfile | None = None) -> DiskProfile:
-    """Return a class as a profile: the rates that its limits allow at each block size. `bare`, the device that is
-    limited to the class, bounds the rates with few reads in flight where it is known."""
-    requests, bandwidth = disk_class.read_iops, disk_class.read_bytes_per_s
+def class_profile(
+    disk_class: DiskClass, bare: DiskProfile | None = None
+) -> DiskProfile:
+    """Return a class as a profile: the rates that its limits allow at each block size.
+    `bare`, the device that is limited to the class, bounds the rates with few reads in
+    flight where it is known."""
+    requests = disk_class.read_iops
+    bandwidth = disk_class.read_bytes_per_s
     limits = [IoLimit("", requests, bandwidth)]
     points = []
     for size in _CLASS_SIZES:
@@ -107,32 +121,51 @@ def class_profile(disk_class: DiskClass, bare: DiskProfile | None = None) -> Dis
             iops = min(point.iops, expected(limits, size))
             points.append(DiskPoint(size, point.depth, iops, iops * size))
     if bandwidth:
-        points.append(DiskPoint(1 << 20, 8, bandwidth / (1 << 20), float(bandwidth), "sequential"))
+        points.append(
+            DiskPoint(1 << 20, 8, bandwidth / (1 << 20), float(bandwidth), "sequential")
+        )
     limited = (float(requests or 0), float(bandwidth or 0))
-    return DiskProfile(tuple(points), 512, "limits of the class", limited, write_cost=disk_class.write_cost)
+    return DiskProfile(
+        tuple(points),
+        512,
+        "limits of the class",
+        limited,
+        write_cost=disk_class.write_cost,
+    )
 
 
 def bare_of(records: Iterable[Record]) -> DiskProfile | None:
-    """Return the device without limits, each point at its best rate over the records' profiles; None without any. A
-    virtual device has slow moments, and a run's profile may have been taken in one."""
-    profiles = [DiskProfile(points) for record in records if (points := _bare_points(record))]
+    """Return the device without limits, each point at its best rate over the records'
+    profiles; None without any. A virtual device has slow moments, and a run's profile
+    may have been taken in one."""
+    profiles = [
+        DiskProfile(points) for record in records if (points := _bare_points(record))
+    ]
     return functools.reduce(better_of, profiles) if profiles else None
 
 
 def _bare_points(record: Record) -> tuple[DiskPoint, ...]:
-    return tuple(DiskPoint(**point) for point in (record.disk.get("bare") or {}).get("points", []))
+    return tuple(
+        DiskPoint(**point)
+        for point in (record.disk.get("bare") or {}).get("points", [])
+    )
 
 
 def behind(device: Device, records: Iterable[Record]) -> Device:
-    """Return a class known by its limits alone, with few reads in flight as slow as on the device of the runs. A class
-    is emulated by limiting that device, so its latency stays. Runs of the most frequent kind of host count. A device
-    with a profile of its own, or without such runs, is returned unchanged."""
+    """Return a class known by its limits alone, with few reads in flight as slow as on
+    the device of the runs. A class is emulated by limiting that device, so its latency
+    stays. Runs of the most frequent kind of host count. A device with a profile of its
+    own, or without such runs, is returned unchanged."""
     limits = parse_disk_class(device.disk_class) if device.source == "limits" else None
     if limits is None:
         return device
     hosts: dict[str, list[Record]] = {}
     for record in records:
-        shallow = [point for point in _bare_points(record) if (point.pattern, point.depth) == ("random", 1)]
+        shallow = [
+            point
+            for point in _bare_points(record)
+            if (point.pattern, point.depth) == ("random", 1)
+        ]
         if shallow and usable(record):
             hosts.setdefault(host_fingerprint(record.environment), []).append(record)
     most: list[Record] = max(hosts.values(), key=len, default=[])
@@ -147,13 +180,15 @@ def workload_name(record: Record) -> str:
     config = record.config
     batches = f" x {config.max_batches}" if config.max_batches else ""
     return (
-        f"{config.dataset.name}, {config.model}, {config.sampler}, batch {config.batch_size}{batches}, "
+        f"{config.dataset.name}, {config.model}, {config.sampler}, batch "
+        f"{config.batch_size}{batches}, "
         f"memory {config.memory}, {config.device}"
     )
 
 
 def usable(record: Record) -> bool:
-    """Return whether a run ended and counts, was made under a cap, and had its I/O counted by the kernel."""
+    """Return whether a run ended and counts, was made under a cap, and had its I/O
+    counted by the kernel."""
     return (
         record.status == "ok"
         and record.verdict in COUNTED
@@ -164,22 +199,32 @@ def usable(record: Record) -> bool:
 
 
 def ran_on(record: Record, device: Device) -> bool:
-    """Return whether a run's data were on this device: of the same class, or on the same bare drive. Where the run or
-    the profile names no drive (older versions), equal model and capacity suffice, see `only_alike`."""
+    """Return whether a run's data were on this device: of the same class, or on the
+    same bare drive. Where the run or the profile names no drive (older versions), equal
+    model and capacity suffice, see `only_alike`."""
     if device.limited:
         return record.config.disk_class == device.disk_class
     if record.config.disk_class != "none" or device.drive is None:
         return False
-    disk, identity = record.environment.get("disk") or {}, device.drive.identity
+    disk = record.environment.get("disk") or {}
+    identity = device.drive.identity
     same = _same_drive(record, device.drive)
-    alike = (disk.get("model"), disk.get("size_bytes")) == (identity.model, identity.capacity_bytes)
+    alike = (disk.get("model"), disk.get("size_bytes")) == (
+        identity.model,
+        identity.capacity_bytes,
+    )
     return alike if same is None else same
 
 
 def only_alike(record: Record, device: Device) -> bool:
-    """Return whether a run counts as one on a bare drive by model and capacity alone."""
+    """Return whether a run counts as one on a bare drive by model and capacity
+    alone."""
     bare = None if device.limited else device.drive
-    return bare is not None and ran_on(record, device) and _same_drive(record, bare) is None
+    return (
+        bare is not None
+        and ran_on(record, device)
+        and _same_drive(record, bare) is None
+    )
 
 
 def _same_drive(record: Record, drive: Drive) -> bool | None:
@@ -188,7 +233,8 @@ def _same_drive(record: Record, drive: Drive) -> bool | None:
 
 
 def counts_for(record: Record, device: Device) -> bool:
-    """Return whether the run's counters hold for the system's reads on that device (`SystemInfo.reads_by_device`)."""
+    """Return whether the run's counters hold for the system's reads on that device
+    (`SystemInfo.reads_by_device`)."""
     from systems.registry import load
 
     if ran_on(record, device):
@@ -200,14 +246,16 @@ def counts_for(record: Record, device: Device) -> bool:
 
 
 def left_out(records: Iterable[Record], device: Device) -> list[str]:
-    """Return the systems that `forecasts` omits although they were run: none of their counters hold for the device."""
+    """Return the systems that `forecasts` omits although they were run: none of their
+    counters hold for the device."""
     runs = [record for record in records if usable(record)]
     known = {record.system for record in runs if counts_for(record, device)}
     return sorted({record.system for record in runs} - known)
 
 
 def train_seconds(record: Record, epoch: int) -> float | None:
-    """Return the recorded seconds of an epoch's training steps alone; None without a record."""
+    """Return the recorded seconds of an epoch's training steps alone; None without a
+    record."""
     value = (record.compute.get("train_s") or {}).get(str(epoch))
     return float(value) if value is not None else None
 
@@ -221,7 +269,13 @@ def predict_record(record: Record, profile: DiskProfile) -> list[Prediction]:
     for epoch in record.measured:
         depth = int(epoch.counters.get("queue_depth") or 0)
         seen = at_depth(profile, depth) if depth else profile
-        prediction = predict(epoch, seen, train_seconds(record, epoch.epoch), reads_first=first, pages=pages)
+        prediction = predict(
+            epoch,
+            seen,
+            train_seconds(record, epoch.epoch),
+            reads_first=first,
+            pages=pages,
+        )
         if prediction is not None:
             made.append(prediction)
     return made
@@ -234,7 +288,8 @@ def typical(made: Sequence[Prediction]) -> tuple[float, Prediction]:
 
 
 def forecasts(records: Iterable[Record], device: Device) -> list[EpochForecast]:
-    """Return one forecast per system and workload with usable runs, fastest first within a workload."""
+    """Return one forecast per system and workload with usable runs, fastest first
+    within a workload."""
     groups: dict[str, list[Record]] = {}
     for record in records:
         if usable(record) and counts_for(record, device):
@@ -249,8 +304,12 @@ def _forecast(runs: Sequence[Record], device: Device) -> EpochForecast | None:
     known = [run for run, predictions in predicted if predictions]
     if not known:
         return None
-    seconds, nearest = typical([entry for _, predictions in predicted for entry in predictions])
-    measured = [epoch.seconds for run in runs if ran_on(run, device) for epoch in run.measured]
+    seconds, nearest = typical(
+        [entry for _, predictions in predicted for entry in predictions]
+    )
+    measured = [
+        epoch.seconds for run in runs if ran_on(run, device) for epoch in run.measured
+    ]
     options = sorted(runs[0].config.options.items())
     return EpochForecast(
         system=runs[0].system,
@@ -269,11 +328,14 @@ def _forecast(runs: Sequence[Record], device: Device) -> EpochForecast | None:
 
 def device_from(drive: Drive) -> Device:
     """Return a measured drive as a device."""
-    return Device(drive.name, drive.disk_profile(), "profile", drive, drive.disk_class or "none")
+    return Device(
+        drive.name, drive.disk_profile(), "profile", drive, drive.disk_class or "none"
+    )
 
 
 def read_records(roots: Sequence[Path]) -> list[Record]:
-    """Read the run records of some results roots that were made by the newest code on each machine."""
+    """Read the run records of some results roots that were made by the newest code on
+    each machine."""
     from harness.regress.history import of_newest_code
     from harness.results.store import scan
 

@@ -1,1 +1,2 @@
-"""The papers' figures, regenerated from run records: one file per figure, found by listing this folder."""
+"""The papers' figures, regenerated from run records: one file per figure, found by
+listing this folder."""

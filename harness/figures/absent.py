@@ -8,7 +8,8 @@ import pandas as pd
 
 
 def failures(medians: pd.DataFrame, systems: Sequence[str]) -> list[str]:
-    """Return caption text of each row without a value, like `ginex OOM`, and of each of `systems` without a row."""
+    """Return caption text of each row without a value, like `ginex OOM`, and of each of
+    `systems` without a row."""
     failed = medians[medians.value.isna()]
     ended = failed.system + " " + failed.status.str.upper()
     ran = set(medians.system)

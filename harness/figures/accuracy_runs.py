@@ -1,7 +1,9 @@
-"""Runs that train for accuracy: their settings, their test accuracy by epoch and by time, and its drawing.
+"""Runs that train for accuracy: their settings, their test accuracy by epoch and by
+time, and its drawing.
 
-They need learnable labels: of a real graph to expand (`OUTCORE_ACCURACY_GRAPH`, else `gallery.accuracy.base`: a `.npz`
-of the gnn-benchmark layout or a dataset), or of a generated one whose topology and features separate the classes.
+They need learnable labels: of a real graph to expand (`OUTCORE_ACCURACY_GRAPH`, else
+`gallery.accuracy.base`: a `.npz` of the gnn-benchmark layout or a dataset), or of a
+generated one whose topology and features separate the classes.
 """
 
 from __future__ import annotations
@@ -32,7 +34,8 @@ if TYPE_CHECKING:
 
 BASE_VARIABLE = "OUTCORE_ACCURACY_GRAPH"
 GENERATED = "accuracy-generated"
-# Distance of the common target below the lowest best accuracy: noise of the last epochs then excludes no run.
+# Distance of the common target below the lowest best accuracy: noise of the last epochs
+# then excludes no run.
 MARGIN = 0.01
 #: Settings of the runs; the others are of the dataset.
 OF_RUNS = {"fanout", "hidden", "batch_size", "epochs", "device", "memory", "test_nodes"}
@@ -41,8 +44,9 @@ OF_RUNS = {"fanout", "hidden", "batch_size", "epochs", "device", "memory", "test
 class AccuracySettings(Strict):
     """Settings under `gallery.accuracy` of a profile.
 
-    The defaults fit `quick`: with rows of 2 KiB an epoch of few mini-batches touches more than twice the budget, and a
-    run takes half a minute. `train_fraction` sets the length of an epoch, which trains all training nodes.
+    The defaults fit `quick`: with rows of 2 KiB an epoch of few mini-batches touches
+    more than twice the budget, and a run takes half a minute. `train_fraction` sets the
+    length of an epoch, which trains all training nodes.
     """
 
     base: str = ""
@@ -62,7 +66,8 @@ class AccuracySettings(Strict):
 
 
 def accuracy_settings(profile: Plain) -> AccuracySettings:
-    """Return the profile's accuracy settings; `OUTCORE_ACCURACY_GRAPH`, if set, replaces the base graph.
+    """Return the profile's accuracy settings; `OUTCORE_ACCURACY_GRAPH`, if set,
+    replaces the base graph.
 
     Raises:
         InputError: `gallery.accuracy` has an unknown key or a value out of range.
@@ -73,19 +78,38 @@ def accuracy_settings(profile: Plain) -> AccuracySettings:
 
 
 def accuracy_profile(profile: Plain, model: str = "sage") -> Plain:
-    """Return the gallery's profile with test accuracy after every epoch; the caller sets systems, grid and name."""
+    """Return the gallery's profile with test accuracy after every epoch; the caller
+    sets systems, grid and name."""
     own = accuracy_settings(profile)
     recipe = own.model_dump(include={"dim", "train_fraction", "test_fraction"})
     if own.base:
         name = f"accuracy-{Path(own.base).stem}-x{own.expand}"
-        recipe |= {"kind": "kronecker", "base": own.base, "expand": own.expand, "seed": 1}
+        recipe |= {
+            "kind": "kronecker",
+            "base": own.base,
+            "expand": own.expand,
+            "seed": 1,
+        }
     else:
         name = GENERATED
-        recipe |= {"kind": "rmat", "nodes": own.nodes, "edges": own.edges, "classes": 10, "seed": 1}
+        recipe |= {
+            "kind": "rmat",
+            "nodes": own.nodes,
+            "edges": own.edges,
+            "classes": 10,
+            "seed": 1,
+        }
     changed = gallery(profile)
     changed["datasets"] = {name: recipe}
     run = changed["run"]
-    run |= {"dataset": name, "model": model, "layers": None, "max_batches": 0, "warmup": 1, "device_memory": None}
+    run |= {
+        "dataset": name,
+        "model": model,
+        "layers": None,
+        "max_batches": 0,
+        "warmup": 1,
+        "device_memory": None,
+    }
     run |= own.model_dump(include=OF_RUNS)
     return changed
 
@@ -94,10 +118,13 @@ def accuracy_curve(record: Mapping[str, Any]) -> pd.DataFrame:
     """Return a run's test accuracy, one row per epoch.
 
     Returns:
-        Columns `epoch` (from 1), `seconds` (training time so far, with the warm-up epoch, which trains as the others
-        do), `end_to_end` (`seconds` and preprocessing) and `accuracy` (share of the test nodes); empty without any.
+        Columns `epoch` (from 1), `seconds` (training time so far, with the warm-up
+        epoch, which trains as the others do), `end_to_end` (`seconds` and
+        preprocessing) and `accuracy` (share of the test nodes); empty without any.
     """
-    epochs = pd.DataFrame(record.get("epochs", []), columns=["epoch", "seconds", "test_accuracy"])
+    epochs = pd.DataFrame(
+        record.get("epochs", []), columns=["epoch", "seconds", "test_accuracy"]
+    )
     seconds = epochs.seconds.cumsum()
     curve = pd.DataFrame({"epoch": epochs.epoch + 1, "seconds": seconds})
     curve["end_to_end"] = preparation_s(record) + seconds
@@ -105,25 +132,31 @@ def accuracy_curve(record: Mapping[str, Any]) -> pd.DataFrame:
     return curve.dropna(subset="accuracy", ignore_index=True)
 
 
-def at_target(record: Mapping[str, Any], target: float, column: str = "seconds") -> float | None:
-    """Return `column` of the accuracy curve where it first reaches `target` (a share), None if it never does."""
+def at_target(
+    record: Mapping[str, Any], target: float, column: str = "seconds"
+) -> float | None:
+    """Return `column` of the accuracy curve where it first reaches `target` (a share),
+    None if it never does."""
     curve = accuracy_curve(record)
     reached = curve[curve.accuracy >= target]
     return _known(reached[column].min())
 
 
 def best_accuracy(record: Mapping[str, Any]) -> float | None:
-    """Return the highest test accuracy of any epoch, None for a run without test accuracy."""
+    """Return the highest test accuracy of any epoch, None for a run without test
+    accuracy."""
     return _known(accuracy_curve(record).accuracy.max())
 
 
 def final_accuracy(record: Mapping[str, Any], epochs: int = 3) -> float | None:
-    """Return mean test accuracy of the last epochs, steadier than one epoch's; None for a run without test accuracy."""
+    """Return mean test accuracy of the last epochs, steadier than one epoch's; None for
+    a run without test accuracy."""
     return _known(accuracy_curve(record).accuracy.tail(epochs).mean())
 
 
 def common_target(records: Sequence[Mapping[str, Any]]) -> float | None:
-    """Return an accuracy that all runs reached, one point below the lowest of their best ones; None without runs."""
+    """Return an accuracy that all runs reached, one point below the lowest of their
+    best ones; None without runs."""
     best = pd.Series(map(best_accuracy, records), dtype=float)
     return _known(best.min() - MARGIN)
 
@@ -140,8 +173,11 @@ def origin(record: Mapping[str, Any]) -> str:
     return "graph, features and labels expanded from a real one"
 
 
-def draw_by_system(cells: Cells, systems: Sequence[str], titles: Sequence[str], memory: str = "") -> Drawing:
-    """Draw accuracy over epochs (left) and over training time (right), one line per system, with the common target.
+def draw_by_system(
+    cells: Cells, systems: Sequence[str], titles: Sequence[str], memory: str = ""
+) -> Drawing:
+    """Draw accuracy over epochs (left) and over training time (right), one line per
+    system, with the common target.
 
     Args:
         systems: systems of the figure; the caption names those without a run.
@@ -155,33 +191,44 @@ def draw_by_system(cells: Cells, systems: Sequence[str], titles: Sequence[str], 
     share = common_target(list(runs.record))
     if share is None:
         raise NotDrawn("no run judged its model on test nodes after every epoch")
-    curves = [accuracy_curve(run.record).assign(series=run.system, run=run.run) for run in each(runs)]
+    curves = [
+        accuracy_curve(run.record).assign(series=run.system, run=run.run)
+        for run in each(runs)
+    ]
     table = pd.concat(curves, ignore_index=True)
     table["accuracy"] *= 100
     target = 100 * share
     canvas = _draw_curves(table, titles, target)
-    reached = table[table.accuracy >= target].drop_duplicates("series").assign(target=target)
+    reached = (
+        table[table.accuracy >= target].drop_duplicates("series").assign(target=target)
+    )
     times = row_texts(reached, "{series} {seconds:.1f} s (epoch {epoch})")
     judged = f"{record['config']['test_nodes']:,} test nodes after every epoch"
     notes = [memory, origin(record), judged, f"to {target:.1f} %: {times}"]
     notes += failures(cells.medians(), systems)
     by_time = reached.sort_values("seconds")
-    first = "{series} is the first to reach {target:.1f} % accuracy, after {seconds:.1f} s"
+    first = (
+        "{series} is the first to reach {target:.1f} % accuracy, after {seconds:.1f} s"
+    )
     finding = first_and_last(by_time, first, "{series} the last, after {seconds:.1f} s")
     return drawn(canvas, table, cells, *notes, runs=list(runs.run), finding=finding)
 
 
 def first_to_target(model: str, reached: pd.DataFrame) -> str:
-    """Return the sentence on the first and the last system to reach the common target with a model.
+    """Return the sentence on the first and the last system to reach the common target
+    with a model.
 
     Args:
-        reached: one row for each system: `system`, `target` (%), `seconds` (nan where it never reached the target).
+        reached: one row for each system: `system`, `target` (%), `seconds` (nan where
+            it never reached the target).
 
     Returns:
         The sentence; empty with fewer than two systems at the target.
     """
     by_time = reached.dropna(subset="seconds").sort_values("seconds")
-    first = f"{model} reaches {{target:.0f}} % first with {{system}} ({{seconds:.2g}} s)"
+    first = (
+        f"{model} reaches {{target:.0f}} % first with {{system}} ({{seconds:.2g}} s)"
+    )
     return first_and_last(by_time, first, "last with {system} ({seconds:.2g} s)")
 
 
@@ -191,9 +238,13 @@ def _draw_curves(table: pd.DataFrame, titles: Sequence[str], target: float) -> C
 
     canvas, panels = many_panels(2, height=2.4, sharey=True)
     labels = {"epoch": "epoch", "seconds": "training time (s)"}
-    for axes, title, (column, label) in zip(panels, titles, labels.items(), strict=True):
+    for axes, title, (column, label) in zip(
+        panels, titles, labels.items(), strict=True
+    ):
         rows = table.assign(x=table[column], y=table.accuracy)
-        draw_curves(rows, title=title, xlabel=label, ylabel="test accuracy (%)", axes=axes)
+        draw_curves(
+            rows, title=title, xlabel=label, ylabel="test accuracy (%)", axes=axes
+        )
         axes.axhline(target, color="#666666", linewidth=0.7, linestyle="--", zorder=0)
     panels[0].xaxis.set_major_locator(MaxNLocator(integer=True, min_n_ticks=1))
     return canvas

@@ -1,4 +1,5 @@
-"""A figure as a declaration: id, paper, the runs and studies it needs, and the drawing from their records alone."""
+"""A figure as a declaration: id, paper, the runs and studies it needs, and the drawing
+from their records alone."""
 
 from __future__ import annotations
 
@@ -58,7 +59,8 @@ GB = 10**9
 
 @dataclass(frozen=True)
 class Drawing:
-    """A drawn figure: the canvas, the table behind it, its caption, the ids of the runs in it, and its finding."""
+    """A drawn figure: the canvas, the table behind it, its caption, the ids of the runs
+    in it, and its finding."""
 
     canvas: Canvas
     data: pd.DataFrame
@@ -84,8 +86,11 @@ class Sheet:
     finding: str = ""
 
 
-def _described(source: Source, rows: pd.DataFrame | None, notes: Sequence[str]) -> tuple[str, str, list[str]]:
-    """Return caption, part of an epoch and run ids of a figure's source; arguments as in `drawn`."""
+def _described(
+    source: Source, rows: pd.DataFrame | None, notes: Sequence[str]
+) -> tuple[str, str, list[str]]:
+    """Return caption, part of an epoch and run ids of a figure's source; arguments as
+    in `drawn`."""
     from harness.compare.cells import Cells
 
     text = "; ".join(filter(None, notes))
@@ -112,23 +117,31 @@ def drawn(
     bottom: float = 0.0,
     finding: str = "",
 ) -> Drawing:
-    """Write the legend and the finding above a canvas, and the caption under it; return the drawing.
+    """Write the legend and the finding above a canvas, and the caption under it; return
+    the drawing.
 
     Labels of axes that speak of an epoch name the part of it that was trained.
 
     Args:
-        source, notes: cells, study or text that the caption describes, and what it says besides.
+        source, notes: cells, study or text that the caption describes, and what it says
+            besides.
         rows: the drawn rows of `Cells.medians`; by default those with a value.
-        runs: ids of the runs behind the drawing; by default the newest run of every cell, none of a study.
+        runs: ids of the runs behind the drawing; by default the newest run of every
+            cell, none of a study.
         order: labels that come first in the legend; None: no legend.
         bottom: lower edge of the axes in the canvas, where the caption begins.
-        finding: sentence on what the drawn values show, computed from them; empty where they show nothing.
+        finding: sentence on what the drawn values show, computed from them; empty where
+            they show nothing.
     """
     from harness.figures.draw.panels import legend_above
 
     text, part, own_runs = _described(source, rows, notes)
     name_part(canvas, part)
-    if order is not None and not canvas.legends and not any(axes.get_legend() for axes in canvas.axes):
+    if (
+        order is not None
+        and not canvas.legends
+        and not any(axes.get_legend() for axes in canvas.axes)
+    ):
         legend_above(canvas, canvas.axes, order)
     add_finding(canvas, finding)
     add_caption(canvas, text, bottom=bottom)
@@ -147,19 +160,25 @@ def sheet(
     """Return a table as a Sheet that shows `columns` in their order.
 
     Args:
-        data: typed values, None or nan where unknown. Columns missing from `columns` are in the CSV only.
-        columns: header (a column of `data`, else an empty one) -> format of its values: a function or its name in
-            `FORMATS`, or a format like `.1f`; an empty one shows the value as it is. A missing value is a dash.
+        data: typed values, None or nan where unknown. Columns missing from `columns`
+            are in the CSV only.
+        columns: header (a column of `data`, else an empty one) -> format of its values:
+            a function or its name in `FORMATS`, or a format like `.1f`; an empty one
+            shows the value as it is. A missing value is a dash.
         source, notes, rows, runs, finding: as in `drawn`.
     """
     import pandas as pd
 
     text, part, own_runs = _described(source, rows, notes)
     table = pd.DataFrame(data)
-    table = table.reindex(columns=[*table, *(header for header in columns if header not in table)])
+    table = table.reindex(
+        columns=[*table, *(header for header in columns if header not in table)]
+    )
     shown = pd.DataFrame()
     for header, how in columns.items():
-        shown[labelled(header, part, ", ")] = [_shown(value, how) for value in table[header]]
+        shown[labelled(header, part, ", ")] = [
+            _shown(value, how) for value in table[header]
+        ]
     return Sheet(table, shown, text, own_runs if runs is None else runs, finding)
 
 
@@ -182,7 +201,8 @@ Draw = Callable[["Evidence"], Drawing | Sheet]
 
 
 def nothing(profile: Plain) -> list[Any]:
-    """Return nothing: no runs for figures drawn from studies alone, no studies for those drawn from runs."""
+    """Return nothing: no runs for figures drawn from studies alone, no studies for
+    those drawn from runs."""
     return []
 
 
@@ -194,10 +214,12 @@ class Figure:
 
     Attributes:
         id: id in `outcore figures ID`.
-        needs: maps a bench profile (plain data of an experiment) to the figure's cells, or to its experiments.
+        needs: maps a bench profile (plain data of an experiment) to the figure's cells,
+            or to its experiments.
         draw: maps the evidence to a drawing; raises NotDrawn with the reason.
         studies: maps a bench profile to the studies behind the drawing.
-        beside: maps a bench profile to experiments that the claims need and the drawing leaves out.
+        beside: maps a bench profile to experiments that the claims need and the drawing
+            leaves out.
     """
 
     id: str
@@ -237,7 +259,8 @@ class Figure:
         return self.row["full"]
 
     def experiments(self, profile: Plain) -> list[Experiment]:
-        """Return the experiments of `needs` and `beside`, tagged with this figure. Raises InputError."""
+        """Return the experiments of `needs` and `beside`, tagged with this figure.
+        Raises InputError."""
         from harness.plan.experiment import parse_experiment
 
         found: list[Plain] = []
@@ -245,7 +268,10 @@ class Figure:
             needed = needs(profile)
             content = needed.experiment(self.id) if isinstance(needed, Plan) else needed
             found += [content] if isinstance(content, dict) else content
-        return [parse_experiment({**content, "gallery": {}, "figures": [self.id]}) for content in found]
+        return [
+            parse_experiment({**content, "gallery": {}, "figures": [self.id]})
+            for content in found
+        ]
 
 
 _FIGURES: dict[str, Figure] = {}
@@ -254,33 +280,51 @@ _FIGURES: dict[str, Figure] = {}
 @cache
 def rows() -> dict[str, dict[str, str]]:
     """Return the rows of `catalogue.csv` by the figure's id."""
-    with Path(__file__).with_name("catalogue.csv").open(encoding="utf-8", newline="") as file:
+    with (
+        Path(__file__)
+        .with_name("catalogue.csv")
+        .open(encoding="utf-8", newline="") as file
+    ):
         return {row["id"]: row for row in csv.DictReader(file)}
 
 
 def figure(
-    id_: str, needs: Needs = nothing, *, studies: Callable[[Plain], list[StudyNeed]] = nothing, beside: Needs = nothing
+    id_: str,
+    needs: Needs = nothing,
+    *,
+    studies: Callable[[Plain], list[StudyNeed]] = nothing,
+    beside: Needs = nothing,
 ) -> Callable[[Draw], Draw]:
-    """Return a decorator that adds a figure with the decorated `draw` to the catalogue; see `Figure`."""
+    """Return a decorator that adds a figure with the decorated `draw` to the catalogue;
+    see `Figure`."""
 
     def add(draw: Draw) -> Draw:
-        _FIGURES[id_] = Figure(id_, planned(id_, needs), draw, planned(id_, studies), planned(id_, beside))
+        _FIGURES[id_] = Figure(
+            id_, planned(id_, needs), draw, planned(id_, studies), planned(id_, beside)
+        )
         return draw
 
     return add
 
 
 def planned(id_: str, plan: Callable[[Plain], T]) -> Callable[[Plain], T]:
-    """Return a figure's plan of a bench profile: of the bench's own runs for the headline, else of the gallery's."""
+    """Return a figure's plan of a bench profile: of the bench's own runs for the
+    headline, else of the gallery's."""
     if rows().get(id_, {}).get("headline") == "yes":
         return plan
     return lambda profile: plan(base_of_gallery(profile))
 
 
 def figure_of_cells(
-    id_: str, plan: Planned, *, least: int = 2, otherwise: Planned | None = None, beside: Needs = nothing
+    id_: str,
+    plan: Planned,
+    *,
+    least: int = 2,
+    otherwise: Planned | None = None,
+    beside: Needs = nothing,
 ) -> Callable[[Callable[[Cells], Drawing | Sheet]], Draw]:
-    """Return a decorator that adds a figure to the catalogue, drawn from the measured cells of its plan.
+    """Return a decorator that adds a figure to the catalogue, drawn from the measured
+    cells of its plan.
 
     Args:
         id_, beside: as in `Figure`.
@@ -298,7 +342,8 @@ def figure_of_cells(
 
 
 def catalogue() -> dict[str, Figure]:
-    """Import all modules of this package and return the figures that they register, sorted by id."""
+    """Import all modules of this package and return the figures that they register,
+    sorted by id."""
     _import_all()
     return dict(sorted(_FIGURES.items()))
 
@@ -314,7 +359,8 @@ def chosen(names: str) -> list[Figure]:
     """Return the figures of `headline`, `all` or a comma-separated list of ids.
 
     Raises:
-        InputError: an id does not exist (the message has the nearest one), or there is no id.
+        InputError: an id does not exist (the message has the nearest one), or there is
+            no id.
     """
     from harness.settings import unknown_name
 
@@ -328,7 +374,9 @@ def chosen(names: str) -> list[Figure]:
         if name not in known:
             raise unknown_name("figure", f"figure {name!r}", name, list(known))
     if not ids:
-        raise InputError("no figure is named", "use headline, all or ids of `outcore figures --list`")
+        raise InputError(
+            "no figure is named", "use headline, all or ids of `outcore figures --list`"
+        )
     return [known[name] for name in ids]
 
 
@@ -337,10 +385,12 @@ PUBLISHED = Path(harness.__file__).parent / "published"
 
 @cache
 def published(figure_id: str) -> pd.DataFrame:
-    """Return the paper's own values of a figure (`harness/published/<id>.csv`): series, x, value, unit, source, read.
+    """Return the paper's own values of a figure (`harness/published/<id>.csv`): series,
+    x, value, unit, source, read.
 
-    `read` is `text` for a number printed in the paper and `plot` for one read off a plot. Without published numbers the
-    table is empty, with these columns. It is shared: do not modify it.
+    `read` is `text` for a number printed in the paper and `plot` for one read off a
+    plot. Without published numbers the table is empty, with these columns. It is
+    shared: do not modify it.
     """
     import pandas as pd
 
@@ -348,17 +398,21 @@ def published(figure_id: str) -> pd.DataFrame:
     path = PUBLISHED / f"{figure_id}.csv"
     if not path.is_file():
         return pd.DataFrame(columns=columns)
-    return pd.read_csv(path, dtype={"series": str, "unit": str, "source": str, "read": str})
+    return pd.read_csv(
+        path, dtype={"series": str, "unit": str, "source": str, "read": str}
+    )
 
 
 def paper_frame(figure_id: str) -> pd.DataFrame:
-    """Return the published values of a figure: a row for each series, a column for each x as text, in their order."""
+    """Return the published values of a figure: a row for each series, a column for each
+    x as text, in their order."""
     table = published(figure_id).astype({"x": str, "value": float})
     return table.set_index(["series", "x"])["value"].unstack(sort=False)
 
 
 def paper_values(figure_id: str, series: Any, xs: Any) -> Any:
-    """Return the published value of each series at the x of the same row; nan where there is none."""
+    """Return the published value of each series at the x of the same row; nan where
+    there is none."""
     import pandas as pd
 
     known = published(figure_id).astype({"x": str}).set_index(["series", "x"])["value"]

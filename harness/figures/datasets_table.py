@@ -1,4 +1,5 @@
-"""Dataset tables of four papers: the paper's datasets beside those of our runs and studies of that paper."""
+"""Dataset tables of four papers: the paper's datasets beside those of our runs and
+studies of that paper."""
 
 from __future__ import annotations
 
@@ -19,7 +20,8 @@ from harness.studies.base import StudyNeed
 from workloads.kronecker.spec import Kind
 from workloads.units import format_count, row_bytes
 
-#: Systems of each paper's table, by the figure's id: the datasets of their runs are listed.
+#: Systems of each paper's table, by the figure's id: the datasets of their runs are
+#: listed.
 TABLES = {
     "gnndrive-tab1": ["pyg+", "ginex", "gnndrive", "mariusgnn"],
     "diskgnn-tab2": ["diskgnn", "dgl-ondisk", "ginex", "mariusgnn"],
@@ -58,25 +60,37 @@ UNKNOWN = "of an origin that no record shows"
 
 
 def our_datasets(evidence: Evidence, table: str) -> pd.DataFrame:
-    """Return the datasets of runs, each with the newest `run`, and those of studies, which know more of them."""
+    """Return the datasets of runs, each with the newest `run`, and those of studies,
+    which know more of them."""
     rows: dict[str, Plain] = {}
     for record in evidence.records:
         if record["system"] in TABLES[table]:
             data = record["config"]["dataset"]
             origin = (record.get("notes") or {}).get(ORIGIN, "unknown")
-            rows[data["fingerprint"]] = {**data, "origin": origin, "run": record["run_id"]}
+            rows[data["fingerprint"]] = {
+                **data,
+                "origin": origin,
+                "run": record["run_id"],
+            }
     for study in evidence.studies:
         dataset = study.dataset
         if study.study != "dataset-facts" or dataset is None:
             continue
         known = rows.get(dataset.fingerprint, {})
-        # Without a run, a dataset is of pagraph's table if it has pagraph's split, else of the others.
+        # Without a run, a dataset is of pagraph's table if it has pagraph's split, else
+        # of the others.
         if known or dataset.name.endswith("-t65") == (table == PAGRAPH):
-            # Studies of older code do not record an origin: it follows from the recipe's kind.
+            # Studies of older code do not record an origin: it follows from the
+            # recipe's kind.
             kind = study.result.get("kind")
             origin = f"generated ({kind})" if kind in get_args(Kind) else "unknown"
             facts = {"origin": origin, **study.result}
-            rows[dataset.fingerprint] = {"run": None, **known, **dataset.model_dump(), **facts}
+            rows[dataset.fingerprint] = {
+                "run": None,
+                **known,
+                **dataset.model_dump(),
+                **facts,
+            }
     if not rows:
         raise NotDrawn(f"no run or study of a dataset of {table} yet")
     found = pd.DataFrame(rows.values()).rename(columns=NAMES)
@@ -116,20 +130,30 @@ def draw(table: str, evidence: Evidence) -> Sheet:
     theirs = paper.assign(dataset=paper.index, source="paper")
     rows = pd.concat([ours, theirs])[list(FORMATS)]
     caption = (
-        "Degree: edges a node; topology: index pointers and neighbour lists; total: all files. "
-        f"{origins(ours)}; the paper's are as printed, and what it does not print is left open."
+        "Degree: edges a node; topology: index pointers and neighbour lists; "
+        "total: all files. "
+        f"{origins(ours)}; the paper's are as printed, and what it does not print "
+        "is left open."
     )
     if table in IN_PART:
         caption += " Of the paper's table only what its text repeats."
-    return sheet(rows, FORMATS, caption, runs=list(found.run.dropna()), finding=_sizes(ours))
+    return sheet(
+        rows, FORMATS, caption, runs=list(found.run.dropna()), finding=_sizes(ours)
+    )
 
 
 def _sizes(ours: pd.DataFrame) -> str:
-    """Return the sentence on nodes, edges a node and bytes of the features of our datasets."""
-    nodes = dict.fromkeys(format_count(int(count)) for count in (ours.nodes.min(), ours.nodes.max()))
+    """Return the sentence on nodes, edges a node and bytes of the features of our
+    datasets."""
+    nodes = dict.fromkeys(
+        format_count(int(count)) for count in (ours.nodes.min(), ours.nodes.max())
+    )
     subject = "Our dataset has" if len(ours) == 1 else f"Our {len(ours)} datasets have"
     features = span(ours.features.astype(float) / GB)
-    return f"{subject} {' to '.join(nodes)} nodes, {span(ours.degree)} edges a node and {features} GB of features"
+    return (
+        f"{subject} {' to '.join(nodes)} nodes, {span(ours.degree)} edges a node and "
+        f"{features} GB of features"
+    )
 
 
 for _table in TABLES:

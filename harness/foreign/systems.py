@@ -1,4 +1,5 @@
-"""Facts of a system by its name, whether it is a Python class, an image (`image:NAME`) or a folder (`env:NAME`)."""
+"""Facts of a system by its name, whether it is a Python class, an image (`image:NAME`)
+or a folder (`env:NAME`)."""
 
 from __future__ import annotations
 
@@ -22,8 +23,8 @@ def image_of(system: str) -> str | None:
 
 
 def folder_of(system: str) -> environment.Folder | None:
-    """Return the folder of a foreign system; None for any other. Raises InputError: there is no such folder, or its
-    manifest is invalid."""
+    """Return the folder of a foreign system; None for any other. Raises InputError:
+    there is no such folder, or its manifest is invalid."""
     name = system.removeprefix(ENV)
     return environment.find(name) if name != system else None
 
@@ -37,14 +38,16 @@ def identity(system: str) -> str:
 
 
 def description(system: str) -> Description:
-    """Return the description of a foreign system. Raises InputError: it does not exist, or its description is invalid.
-    Raises HostError: the system is an image and no container engine is available."""
+    """Return the description of a foreign system. Raises InputError: it does not exist,
+    or its description is invalid. Raises HostError: the system is an image and no
+    container engine is available."""
     folder = folder_of(system)
     return _of_image(system.removeprefix(IMAGE)) if folder is None else folder.manifest
 
 
 def system_info(system: str) -> SystemInfo:
-    """Return the description of any system; raises what `description` raises, and InputError for an unknown class."""
+    """Return the description of any system; raises what `description` raises, and
+    InputError for an unknown class."""
     if is_foreign(system):
         return description(system).info()
     from systems.registry import load
@@ -53,7 +56,8 @@ def system_info(system: str) -> SystemInfo:
 
 
 def is_faithful(system: str, options: dict[str, Any]) -> bool:
-    """Return whether the system's mini-batches have to equal the workload's under `options`."""
+    """Return whether the system's mini-batches have to equal the workload's under
+    `options`."""
     if is_foreign(system):
         return description(system).faithful
     from systems.registry import load
@@ -63,12 +67,14 @@ def is_faithful(system: str, options: dict[str, Any]) -> bool:
 
 
 def expands_of(system: str) -> Expands:
-    """Return the nodes whose neighbours a hop of the system draws: all so far, unless a foreign system says else."""
+    """Return the nodes whose neighbours a hop of the system draws: all so far, unless a
+    foreign system says else."""
     return description(system).expands if is_foreign(system) else "all"
 
 
 def answers_challenge(system: str) -> bool:
-    """Return whether the worker reads the number behind an epoch's `go`, which decides the rows to be checked."""
+    """Return whether the worker reads the number behind an epoch's `go`, which decides
+    the rows to be checked."""
     return not is_foreign(system) or description(system).checks
 
 
@@ -76,6 +82,9 @@ def answers_challenge(system: str) -> bool:
 def _of_image(image: str) -> Description:
     found = find(connect(), image)
     if not found.worker or found.system is None:
-        said = f"image {image} has no labels org.outcore.worker and org.outcore.system, so it is no system"
+        said = (
+            f"image {image} has no labels org.outcore.worker and org.outcore.system, "
+            "so it is no system"
+        )
         raise InputError(said, "see docs/foreign.md, or containers/example")
     return described(found.system, f"image {image}: label org.outcore.system")

@@ -1,5 +1,6 @@
-"""A sweep over many hosts: each label gets every run, one at a time on a machine, and no run is lost with its host.
-Hosts of one label share its runs; records of different labels, part of a host's fingerprint, are never averaged."""
+"""A sweep over many hosts: each label gets every run, one at a time on a machine, and
+no run is lost with its host. Hosts of one label share its runs; records of different
+labels, part of a host's fingerprint, are never averaged."""
 
 from __future__ import annotations
 
@@ -30,7 +31,8 @@ Task = int | None  # None: make the datasets; a number: run that cell of the swe
 
 @dataclass(frozen=True)
 class Answer:
-    """The answer to an order: see `perform`, with the host in `node`; an error without `kind` also for lost hosts."""
+    """The answer to an order: see `perform`, with the host in `node`; an error without
+    `kind` also for lost hosts."""
 
     label: str
     task: Task
@@ -46,11 +48,13 @@ class Fleet(ABC):
 
     @abstractmethod
     def order(self, order: Order, without: Collection[str]) -> None:
-        """Place an order on a host of its label, once one is free, but on none of `without`."""
+        """Place an order on a host of its label, once one is free, but on none of
+        `without`."""
 
     @abstractmethod
     def answers(self, timeout_s: float) -> list[Answer]:
-        """Return the answers to completed orders after the first one or `timeout_s`; at once where none is pending."""
+        """Return the answers to completed orders after the first one or `timeout_s`; at
+        once where none is pending."""
 
     @abstractmethod
     def cancel(self, label: str) -> None:
@@ -59,10 +63,11 @@ class Fleet(ABC):
 
 @dataclass
 class FleetSweep:
-    """Orders for a sweep's cells, and collection of their records. `content`: content of every order beyond its label,
-    task and number. `progress`: called with each host that comes or goes, and each record. `labels`: labels to wait
-    for; empty: those of all hosts. `wait_s`: seconds to wait for a label without a host, at the beginning and after a
-    loss. `fresh`: whether to run cells again that have a record here."""
+    """Orders for a sweep's cells, and collection of their records. `content`: content
+    of every order beyond its label, task and number. `progress`: called with each host
+    that comes or goes, and each record. `labels`: labels to wait for; empty: those of
+    all hosts. `wait_s`: seconds to wait for a label without a host, at the beginning
+    and after a loss. `fresh`: whether to run cells again that have a record here."""
 
     fleet: Fleet
     content: dict[str, Any]
@@ -83,14 +88,18 @@ class FleetSweep:
         self.content = {**self.content, "fresh": self.fresh, "commit": code()["commit"]}
 
     def run(self) -> Outcome:
-        """Run all cells of each label until each has a record; a run that no host completed gets one that failed.
-        Raises InputError: no host has the label `outcore-host`, or a host runs other code than this process."""
+        """Run all cells of each label until each has a record; a run that no host
+        completed gets one that failed. Raises InputError: no host has the label
+        `outcore-host`, or a host runs other code than this process."""
         for label in sorted(set(self.labels)):
             self._order(label, None)
         self._look()
         if not self._open:
             said = "no host of the cluster carries the label outcore-host"
-            raise InputError(said, "start each with `ray start --address … --labels outcore-host=NAME`")
+            raise InputError(
+                said,
+                "start each with `ray start --address … --labels outcore-host=NAME`",
+            )
         while any(self._open.values()):
             for answer in self.fleet.answers(POLL_S):
                 self._take(answer)
@@ -99,15 +108,23 @@ class FleetSweep:
 
     def reading(self) -> Reading:
         """Return the progress of the runs of all labels that have begun."""
-        done, total = len(self._outcome.records), sum(map(len, self._configs.values())) - self._outcome.skipped
+        done = len(self._outcome.records)
+        total = sum(map(len, self._configs.values())) - self._outcome.skipped
         return Reading(f"{len(self._here)} hosts", done, total, "runs")
 
     def _look(self) -> None:
-        """Note hosts that came or went, begin with their labels, and give labels up that were alone for too long."""
-        here = {name: label for name, label in self.fleet.hosts().items() if not self.labels or label in self.labels}
+        """Note hosts that came or went, begin with their labels, and give labels up
+        that were alone for too long."""
+        here = {
+            name: label
+            for name, label in self.fleet.hosts().items()
+            if not self.labels or label in self.labels
+        }
         for name in here.keys() ^ self._here.keys():
             label = (self._here | here)[name]
-            self.progress(f"host {label}/{name[:6]} {'is here' if name in here else 'was lost'}")
+            self.progress(
+                f"host {label}/{name[:6]} {'is here' if name in here else 'was lost'}"
+            )
         self._here = here
         for label in sorted(set(here.values()) - self._open.keys()):
             self._order(label, None)
@@ -115,25 +132,40 @@ class FleetSweep:
         for label in [label for label, tasks in self._open.items() if tasks]:
             if label in usable:
                 self._alone_since.pop(label, None)
-            elif time.monotonic() - self._alone_since.setdefault(label, time.monotonic()) > self.wait_s:
+            elif (
+                time.monotonic() - self._alone_since.setdefault(label, time.monotonic())
+                > self.wait_s
+            ):
                 self._give_up(label)
 
     def _give_up(self, label: str) -> None:
         self.fleet.cancel(label)
         for task in sorted(task for task in self._open[label] if task is not None):
-            self._record_lost(label, task, f"no host of label {label} was left for {self.wait_s:.0f} s")
+            self._record_lost(
+                label,
+                task,
+                f"no host of label {label} was left for {self.wait_s:.0f} s",
+            )
         if label not in self._configs:
-            self._outcome.problems.setdefault(label, f"no host of label {label} could make its datasets or came at all")
+            self._outcome.problems.setdefault(
+                label,
+                f"no host of label {label} could make its datasets or came at all",
+            )
         self._open[label].clear()
 
     def _order(self, label: str, task: Task) -> None:
         self._open.setdefault(label, set()).add(task)
         what = {"task": "prepare"} if task is None else {"task": "run", "number": task}
-        self.fleet.order(Order.model_validate({**self.content, "label": label, **what}), self._unfit)
+        self.fleet.order(
+            Order.model_validate({**self.content, "label": label, **what}), self._unfit
+        )
 
     def _take(self, answer: Answer) -> None:
-        label, task, content = answer.label, answer.task, answer.content
-        error, kind = content.get("error"), content.get("kind")
+        label = answer.label
+        task = answer.task
+        content = answer.content
+        error = content.get("error")
+        kind = content.get("kind")
         if kind == "code":
             raise InputError(str(error), content["fix"])
         self._open[label].discard(task)
@@ -145,18 +177,24 @@ class FleetSweep:
                 self._unfit.add(content["node"])
                 self._order(label, task)
         elif task is None:
-            configs = [RunConfig.model_validate(config) for config in content["configs"]]
+            configs = [
+                RunConfig.model_validate(config) for config in content["configs"]
+            ]
             self._begin(label, configs, content["fingerprint"])
         elif error:
             self._record_lost(label, task, error)
         else:
             record = self._merge(content["archive"])
             self._outcome.records.append(record)
-            done = f"run {task + 1}/{len(self._configs[label])} {record.system} {record.config.memory}"
+            done = (
+                f"run {task + 1}/{len(self._configs[label])} {record.system} "
+                f"{record.config.memory}"
+            )
             self.progress(f"{label}: {done}: {record.status}, {record.verdict}")
 
     def _begin(self, label: str, configs: list[RunConfig], fingerprint: str) -> None:
-        """Order a label's runs without a record here, once a host of it has the datasets."""
+        """Order a label's runs without a record here, once a host of it has the
+        datasets."""
         self._configs[label] = configs
         earlier = self._done(fingerprint)
         todo = []
@@ -166,17 +204,25 @@ class FleetSweep:
             if self.fresh or not known:
                 todo.append(number)
         self._outcome.skipped += len(configs) - len(todo)
-        self.progress(f"{label}: {len(todo)} runs, {len(configs) - len(todo)} done before")
+        self.progress(
+            f"{label}: {len(todo)} runs, {len(configs) - len(todo)} done before"
+        )
         for number in todo:
             self._order(label, number)
 
     def _done(self, fingerprint: str) -> dict[tuple[str, int], list[Record]]:
-        """Return the records by a host's present code, by configuration and round; failed runs are tried again."""
+        """Return the records by a host's present code, by configuration and round;
+        failed runs are tried again."""
         found: dict[tuple[str, int], list[Record]] = {}
         for record in results.records(self.results_root):
-            theirs = record.status != "failed" and host_fingerprint(record.environment) == fingerprint
+            theirs = (
+                record.status != "failed"
+                and host_fingerprint(record.environment) == fingerprint
+            )
             if theirs and is_current(record.code, record.system, record.config.sampler):
-                found.setdefault((record.config_hash, record.config.round), []).append(record)
+                found.setdefault((record.config_hash, record.config.round), []).append(
+                    record
+                )
         return found
 
     def _record_lost(self, label: str, number: int, reason: str) -> None:
@@ -203,5 +249,8 @@ class FleetSweep:
             merged = merge([path], self.results_root)
         names = [*merged.runs, *merged.skipped]
         if len(names) != 1:
-            raise HostError(f"a host sent {len(names)} runs where one was asked for", "install the same commit there")
+            raise HostError(
+                f"a host sent {len(names)} runs where one was asked for",
+                "install the same commit there",
+            )
         return results.read_record(results.runs_folder(self.results_root) / names[0])

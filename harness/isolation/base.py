@@ -1,4 +1,5 @@
-"""Interface of the isolation backends: a cap on memory and device I/O that the kernel enforces for one run."""
+"""Interface of the isolation backends: a cap on memory and device I/O that the kernel
+enforces for one run."""
 
 from __future__ import annotations
 
@@ -15,7 +16,8 @@ from harness.isolation.walls.sandbox import Walls
 
 @dataclass(frozen=True)
 class IoLimit:
-    """Limits of one block device: `device` is `major:minor` of the whole disk; None leaves a limit off."""
+    """Limits of one block device: `device` is `major:minor` of the whole disk; None
+    leaves a limit off."""
 
     device: str
     read_iops: int | None = None
@@ -23,9 +25,16 @@ class IoLimit:
     write_iops: int | None = None
     write_bytes_per_s: int | None = None
 
-    def named(self, interface: Literal["v1", "v2", "systemd", "docker"]) -> dict[str, int | None]:
+    def named(
+        self, interface: Literal["v1", "v2", "systemd", "docker"]
+    ) -> dict[str, int | None]:
         """Return the limits by the names that an interface has for them."""
-        values = (self.read_iops, self.read_bytes_per_s, self.write_iops, self.write_bytes_per_s)
+        values = (
+            self.read_iops,
+            self.read_bytes_per_s,
+            self.write_iops,
+            self.write_bytes_per_s,
+        )
         return dict(zip(_RATES[interface].split(), values, strict=True))
 
 
@@ -39,8 +48,9 @@ _RATES = {
 
 @dataclass(frozen=True)
 class Limits:
-    """Limits of a cap. `memory_bytes` None: measured, not limited. Swap is always off where the kernel allows.
-    `processors`: numbers of the only processors that it may use; empty: no limit."""
+    """Limits of a cap. `memory_bytes` None: measured, not limited. Swap is always off
+    where the kernel allows. `processors`: numbers of the only processors that it may
+    use; empty: no limit."""
 
     memory_bytes: int | None = None
     io: tuple[IoLimit, ...] = ()
@@ -67,15 +77,18 @@ class ProcessorTime(NamedTuple):
 
 @dataclass(frozen=True)
 class MemoryStats:
-    """Memory of the cap and of the groups below it: bytes, and event counts since the cap began.
+    """Memory of the cap and of the groups below it: bytes, and event counts since the
+    cap began.
 
     Attributes:
-        usage: everything charged: `anon` + `page_cache` + `shmem` + `kernel`, give or take pages in flight.
+        usage: everything charged: `anon` + `page_cache` + `shmem` + `kernel`, give or
+            take pages in flight.
         peak: highest `usage` since the cap began or since `reset_peak()`.
         page_cache: pages of files, without shared memory.
         kernel: stacks, page tables, slabs and socket buffers.
         oom_kills: processes that the kernel killed because the cap was full.
-        reclaims: times that the limit was hit and the kernel had to reclaim first (v1 `failcnt`, v2 `max` event).
+        reclaims: times that the limit was hit and the kernel had to reclaim first (v1
+            `failcnt`, v2 `max` event).
         limit: limit in force, None for none.
         major_faults: page faults that had to wait for the disk.
         swap: bytes swapped out.
@@ -96,24 +109,37 @@ class MemoryStats:
 
 @dataclass(frozen=True)
 class IoStats:
-    """Device I/O charged to the cap, all disks together; `by_disk`: of each (`major:minor`), where that is known."""
+    """Device I/O charged to the cap, all disks together; `by_disk`: of each
+    (`major:minor`), where that is known."""
 
     read_bytes: int = 0
     read_requests: int = 0
     write_bytes: int = 0
     write_requests: int = 0
-    by_disk: Mapping[str, IoStats] = field(default_factory=dict, compare=False, repr=False, kw_only=True)
+    by_disk: Mapping[str, IoStats] = field(
+        default_factory=dict, compare=False, repr=False, kw_only=True
+    )
 
     @classmethod
     def over(cls, by_disk: Mapping[str, IoStats]) -> IoStats:
         """Return the sum over disks."""
         names = ("read_bytes", "read_requests", "write_bytes", "write_requests")
-        return cls(*(sum(getattr(one, name) for one in by_disk.values()) for name in names), by_disk=by_disk)
+        return cls(
+            *(sum(getattr(one, name) for one in by_disk.values()) for name in names),
+            by_disk=by_disk,
+        )
 
     def of(self, disks: Collection[str]) -> IoStats:
-        """Return the I/O of some disks; all of it where they or the I/O of each are not known."""
+        """Return the I/O of some disks; all of it where they or the I/O of each are not
+        known."""
         known = bool(disks) and bool(self.by_disk)
-        return self.over({disk: one for disk, one in self.by_disk.items() if disk in disks}) if known else self
+        return (
+            self.over(
+                {disk: one for disk, one in self.by_disk.items() if disk in disks}
+            )
+            if known
+            else self
+        )
 
 
 class Counters(ABC):
@@ -121,45 +147,52 @@ class Counters(ABC):
 
     @abstractmethod
     def memory(self) -> MemoryStats:
-        """Return the memory of the cap now; the last reading once its control group is gone."""
+        """Return the memory of the cap now; the last reading once its control group is
+        gone."""
 
     @abstractmethod
     def io(self) -> IoStats | None:
-        """Return the device I/O of the cap so far, None where the backend cannot count it."""
+        """Return the device I/O of the cap so far, None where the backend cannot count
+        it."""
 
     @abstractmethod
     def pids(self) -> list[int]:
         """Return the processes inside."""
 
     def processor_s(self) -> ProcessorTime | None:
-        """Return the processor time of all processes that were ever inside; None without a counter of the cap's own."""
+        """Return the processor time of all processes that were ever inside; None
+        without a counter of the cap's own."""
         return None
 
     def pressure(self) -> tuple[int | None, int | None]:
-        """Return microseconds that tasks stalled on (I/O, memory) so far; None without counts of the cap (v1)."""
+        """Return microseconds that tasks stalled on (I/O, memory) so far; None without
+        counts of the cap (v1)."""
         return None, None
 
     def enclosing_bytes(self) -> int | None:
-        """Return the least memory limit of the groups that hold the cap; None where none is known."""
+        """Return the least memory limit of the groups that hold the cap; None where
+        none is known."""
         return None
 
     def reset_peak(self) -> bool:
-        """Restart the peak from the present usage; return False where the kernel cannot or this user may not, so that
-        later peaks include earlier use."""
+        """Restart the peak from the present usage; return False where the kernel cannot
+        or this user may not, so that later peaks include earlier use."""
         return False
 
 
 class Cap(Counters):
-    """One live cap, used as a context manager: leaving it kills all processes inside and removes the cap. `caveats`:
-    guarantees that this cap lacks, one sentence each, for the run record. `named_pipes`: whether processes inside
-    inherit no descriptors, and open pipes by name instead."""
+    """One live cap, used as a context manager: leaving it kills all processes inside
+    and removes the cap. `caveats`: guarantees that this cap lacks, one sentence each,
+    for the run record. `named_pipes`: whether processes inside inherit no descriptors,
+    and open pipes by name instead."""
 
     caveats: list[str]
     named_pipes: ClassVar[bool] = False
     _needs: Needs = Needs()
 
     def bring(self, needs: Needs) -> None:
-        """Declare the parts of the host that the work needs, before the first command."""
+        """Declare the parts of the host that the work needs, before the first
+        command."""
         self._needs = needs
 
     def walls(self) -> Walls:
@@ -168,11 +201,13 @@ class Cap(Counters):
 
     @abstractmethod
     def command(self, argv: Sequence[str]) -> list[str]:
-        """Return `argv` wrapped to join the cap before it executes; the process is charged nowhere else."""
+        """Return `argv` wrapped to join the cap before it executes; the process is
+        charged nowhere else."""
 
     def worker_command(self, argv: Sequence[str]) -> tuple[list[str], list[int]]:
-        """Return `argv` wrapped to join the cap and then its sandbox, where this host has one, and the descriptors that
-        the command inherits, to be closed after its start."""
+        """Return `argv` wrapped to join the cap and then its sandbox, where this host
+        has one, and the descriptors that the command inherits, to be closed after its
+        start."""
         words, descriptors = sandbox.command(argv, self._needs)
         return self.command(words), descriptors
 
@@ -181,7 +216,8 @@ class Cap(Counters):
         """Change the memory limit."""
 
     def ending(self) -> str:
-        """Return why the cap ended without a request of this process; empty while it exists."""
+        """Return why the cap ended without a request of this process; empty while it
+        exists."""
         return ""
 
     def kill(self) -> None:
@@ -190,8 +226,8 @@ class Cap(Counters):
 
     @abstractmethod
     def close(self) -> None:
-        """Kill remaining processes and remove the cap with everything it made. Raises HostError: the cap cannot be
-        removed, since a process inside does not end."""
+        """Kill remaining processes and remove the cap with everything it made. Raises
+        HostError: the cap cannot be removed, since a process inside does not end."""
 
     def __enter__(self) -> Self:
         return self
@@ -214,10 +250,12 @@ class Isolation(ABC):
 
     @abstractmethod
     def create(self, run_id: str, limits: Limits) -> Cap:
-        """Create a cap. Raises HostError: the kernel refuses; the fix has the necessary change."""
+        """Create a cap. Raises HostError: the kernel refuses; the fix has the necessary
+        change."""
 
     def holder_cap(self) -> Cap | None:
-        """Return the cap for the holder of runs' library pages; None: the holder runs beside the orchestrator."""
+        """Return the cap for the holder of runs' library pages; None: the holder runs
+        beside the orchestrator."""
         return None
 
     def describe(self) -> dict[str, Any]:

@@ -1,4 +1,5 @@
-"""Block devices of the host: their layers, so that no read is counted twice, and the disks whose reads count."""
+"""Block devices of the host: their layers, so that no read is counted twice, and the
+disks whose reads count."""
 
 from __future__ import annotations
 
@@ -11,14 +12,21 @@ _NO_DISKS = ("loop", "ram", "zram", "sr", "fd")
 
 
 def disks(sys: Path = Path("/sys")) -> list[Path]:
-    """Return the /sys folders of the host's disks, without loops, memory and removable media."""
-    return sorted(disk for disk in (sys / "block").iterdir() if not disk.name.startswith(_NO_DISKS))
+    """Return the /sys folders of the host's disks, without loops, memory and removable
+    media."""
+    return sorted(
+        disk
+        for disk in (sys / "block").iterdir()
+        if not disk.name.startswith(_NO_DISKS)
+    )
 
 
 def layer_below(folder: Path) -> list[str]:
-    """Return `major:minor` of the devices below the block device at /sys `folder`; empty for a disk."""
+    """Return `major:minor` of the devices below the block device at /sys `folder`;
+    empty for a disk."""
     if (folder / "loop/backing_file").exists():
-        # The file may be deleted or in another mount namespace: then only the loop is known.
+        # The file may be deleted or in another mount namespace: then only the loop is
+        # known.
         file = Path(read_text(folder / "loop/backing_file").strip())
         try:
             made = file.stat()
@@ -29,12 +37,15 @@ def layer_below(folder: Path) -> list[str]:
         return [f"{os.major(number)}:{os.minor(number)}"]
     if (folder / "partition").exists():
         return [read_text(folder.parent / "dev").strip()]
-    slaves = sorted((folder / "slaves").iterdir()) if (folder / "slaves").is_dir() else []
+    slaves = (
+        sorted((folder / "slaves").iterdir()) if (folder / "slaves").is_dir() else []
+    )
     return [read_text(slave / "dev").strip() for slave in slaves]
 
 
 def chain(number: str, sys: Path = Path("/sys")) -> list[Path]:
-    """Return the /sys folders of the block device `major:minor` and of all devices below it, each after its upper."""
+    """Return the /sys folders of the block device `major:minor` and of all devices
+    below it, each after its upper."""
     link = sys / "dev/block" / number
     if not link.exists():
         return []
@@ -45,13 +56,19 @@ def chain(number: str, sys: Path = Path("/sys")) -> list[Path]:
 
 
 def whole_disks(number: str, sys: Path = Path("/sys")) -> list[Path]:
-    """Return the /sys folders of the disks under `major:minor`: of a partition its disk, of a volume or an array its
-    members, of a loop the disk of its file; the device itself where nothing is known below it."""
+    """Return the /sys folders of the disks under `major:minor`: of a partition its
+    disk, of a volume or an array its members, of a loop the disk of its file; the
+    device itself where nothing is known below it."""
     known = sys / "dev/block"
-    return [disk for disk in chain(number, sys) if not any((known / below).exists() for below in layer_below(disk))]
+    return [
+        disk
+        for disk in chain(number, sys)
+        if not any((known / below).exists() for below in layer_below(disk))
+    ]
 
 
 def is_stacked(number: str, sys: Path = Path("/sys")) -> bool:
-    """Return whether a block device keeps its data on another device, whose counters repeat its reads."""
+    """Return whether a block device keeps its data on another device, whose counters
+    repeat its reads."""
     link = sys / "dev/block" / number
     return link.exists() and bool(layer_below(link.resolve()))

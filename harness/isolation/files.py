@@ -1,4 +1,5 @@
-"""Small control files of the kernel, read through descriptors that stay open, so that sampling them is cheap."""
+"""Small control files of the kernel, read through descriptors that stay open, so that
+sampling them is cheap."""
 
 from __future__ import annotations
 
@@ -11,7 +12,8 @@ _CHUNK = 1 << 16
 
 
 class KernelFile:
-    """File of /proc or of a cgroup, opened once and read again from its start; empty once its cgroup is removed."""
+    """File of /proc or of a cgroup, opened once and read again from its start; empty
+    once its cgroup is removed."""
 
     def __init__(self, path: Path | str) -> None:
         try:
@@ -28,7 +30,8 @@ class KernelFile:
         """Read the whole content, empty where the kernel has none."""
         with suppress(OSError):  # also without a descriptor
             data = os.pread(self._fd, _CHUNK, 0)
-            # /proc returns one page at a time where lines would be split, so a short read is not yet the end.
+            # /proc returns one page at a time where lines would be split, so a short
+            # read is not yet the end.
             while data and (more := os.pread(self._fd, _CHUNK, len(data))):
                 data += more
             return data
@@ -52,9 +55,12 @@ def as_number(data: bytes) -> int | None:
 
 
 def flat_keyed(data: bytes) -> dict[bytes, int]:
-    """Parse `key value` lines (memory.stat, memory.events) into a mapping; lines of another form are left out."""
+    """Parse `key value` lines (memory.stat, memory.events) into a mapping; lines of
+    another form are left out."""
     lines = (line.split() for line in data.splitlines())
-    return {line[0]: int(line[1]) for line in lines if len(line) == 2 and line[1].isdigit()}
+    return {
+        line[0]: int(line[1]) for line in lines if len(line) == 2 and line[1].isdigit()
+    }
 
 
 def read_text(path: Path) -> str:
@@ -71,7 +77,8 @@ def first_text(folder: Path, *names: str) -> str:
 
 
 def write_text(path: Path, text: str) -> None:
-    """Write one value to a control file in one call, as the kernel requires. Raises OSError: the kernel refuses."""
+    """Write one value to a control file in one call, as the kernel requires. Raises
+    OSError: the kernel refuses."""
     fd = os.open(path, os.O_WRONLY | os.O_CLOEXEC)
     try:
         os.write(fd, text.encode())
@@ -80,7 +87,8 @@ def write_text(path: Path, text: str) -> None:
 
 
 def write_if_possible(path: Path, text: str) -> bool:
-    """Write one value to a control file; return False where the kernel has no such file or refuses the value."""
+    """Write one value to a control file; return False where the kernel has no such file
+    or refuses the value."""
     try:
         write_text(path, text)
     except OSError:
@@ -89,7 +97,8 @@ def write_if_possible(path: Path, text: str) -> bool:
 
 
 def psi_some_total(data: bytes) -> int | None:
-    """Return microseconds since boot in which at least one task stalled, from a `pressure` file."""
+    """Return microseconds since boot in which at least one task stalled, from a
+    `pressure` file."""
     for line in data.splitlines():
         kind, *fields = line.split() or [b""]
         values = dict(field.split(b"=", 1) for field in fields if b"=" in field)

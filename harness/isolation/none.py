@@ -1,4 +1,5 @@
-"""No cap: the run is measured, not limited, for hosts where no backend works; its verdict is CAVEATS at best."""
+"""No cap: the run is measured, not limited, for hosts where no backend works; its
+verdict is CAVEATS at best."""
 
 from __future__ import annotations
 
@@ -10,22 +11,35 @@ from contextlib import suppress
 from pathlib import Path
 from typing import ClassVar
 
-from harness.isolation.base import Availability, Cap, IoStats, Isolation, Limits, MemoryStats
+from harness.isolation.base import (
+    Availability,
+    Cap,
+    IoStats,
+    Isolation,
+    Limits,
+    MemoryStats,
+)
 from harness.isolation.files import read_text
 from harness.isolation.processes import cap_name, is_left_over, kill_all
 from workloads.errors import HostError
 
-# Environment variable that children, orphans too, inherit: a run's processes are found without a cgroup.
+# Environment variable that children, orphans too, inherit: a run's processes are found
+# without a cgroup.
 _MARK = "OUTCORE_CAP"
 _RESCAN_SECONDS = 1.0
-_RESCAN_SHARE = 200  # searching for marks takes up to a two-hundredth of the time, however many processes the host has
+# searching for marks takes up to a two-hundredth of the time, however many processes
+# the host has
+_RESCAN_SHARE = 200
 
-NOT_ENFORCED = "no memory cap: the kernel limits neither memory nor page cache of this run"
+NOT_ENFORCED = (
+    "no memory cap: the kernel limits neither memory nor page cache of this run"
+)
 NO_IO_LIMIT = "no device limit: this host allows no limit of the run's I/O"
 
 
 class NoCap(Cap):
-    """Processes that carry a mark in their environment; sizes are the sums over these processes."""
+    """Processes that carry a mark in their environment; sizes are the sums over these
+    processes."""
 
     def __init__(self, name: str, limits: Limits, caveats: Sequence[str] = ()) -> None:
         self.name = name
@@ -43,18 +57,23 @@ class NoCap(Cap):
         return ["/usr/bin/env", f"{_MARK}={self.name}", *argv]
 
     def memory(self) -> MemoryStats:
-        """Return sums over the present processes. Page cache is unknown (0): it is charged to no group. Shared memory
-        counts once per process that maps it; the peak is the highest reading."""
+        """Return sums over the present processes. Page cache is unknown (0): it is
+        charged to no group. Shared memory counts once per process that maps it; the
+        peak is the highest reading."""
         with self._lock:
             begin = time.monotonic()
             if begin >= self._scan_at:
                 self._known = marked(self.name)
                 now = time.monotonic()
-                self._scan_at = now + max(_RESCAN_SECONDS, _RESCAN_SHARE * (now - begin))
+                self._scan_at = now + max(
+                    _RESCAN_SECONDS, _RESCAN_SHARE * (now - begin)
+                )
             sizes = {"RssAnon": 0, "RssShmem": 0}
             for pid in self._known:
                 status = read_text(Path(f"/proc/{pid}/status"))
-                for name, kib in re.findall(r"^(RssAnon|RssShmem):\s*(\d+) kB", status, re.MULTILINE):
+                for name, kib in re.findall(
+                    r"^(RssAnon|RssShmem):\s*(\d+) kB", status, re.MULTILINE
+                ):
                     sizes[name] += int(kib) * 1024
                 stat = read_text(Path(f"/proc/{pid}/stat")).rpartition(")")[2].split()
                 if len(stat) > 9:
@@ -62,7 +81,13 @@ class NoCap(Cap):
             anon, shmem = sizes.values()
             self._peak = max(self._peak, anon + shmem)
             faults = sum(self._faults.values())
-            return MemoryStats(usage=anon + shmem, peak=self._peak, anon=anon, shmem=shmem, major_faults=faults)
+            return MemoryStats(
+                usage=anon + shmem,
+                peak=self._peak,
+                anon=anon,
+                shmem=shmem,
+                major_faults=faults,
+            )
 
     def io(self) -> IoStats | None:
         """Return None: I/O is known only from the device's own counters."""
@@ -94,7 +119,13 @@ class NoIsolation(Isolation):
     @classmethod
     def available(cls) -> Availability:
         """Return that this backend always works."""
-        return Availability(True, "nothing is enforced", "run as root, or on a host with systemd", False, False)
+        return Availability(
+            True,
+            "nothing is enforced",
+            "run as root, or on a host with systemd",
+            False,
+            False,
+        )
 
     def create(self, run_id: str, limits: Limits) -> NoCap:
         """Create a cap that enforces nothing, as its caveats say."""

@@ -1,5 +1,6 @@
-"""Proof that a cap holds (methodology rule 6): a process inside reads, allocates and pins past it, for real. Takes
-about a second; with a GPU also one start of its driver for each kind of memory."""
+"""Proof that a cap holds (methodology rule 6): a process inside reads, allocates and
+pins past it, for real. Takes about a second; with a GPU also one start of its driver
+for each kind of memory."""
 
 from __future__ import annotations
 
@@ -30,10 +31,12 @@ _PYTHON = (sys.executable, "-S", "-E")
 
 @dataclass(frozen=True)
 class ProbeResult:
-    """Outcome of a probe. `page_cache_charged`: whether the pages of a file larger than the cap were charged to it and
-    reclaimed in it. `allocation_stopped`: whether a process that touched more memory than the cap was killed, and the
-    kill counted. `pinned_stopped`: whether pinning more own pages than the cap, as runs do, was stopped; None without a
-    GPU. `escapes`: kinds of memory that were not stopped, one sentence each, for the record."""
+    """Outcome of a probe. `page_cache_charged`: whether the pages of a file larger than
+    the cap were charged to it and reclaimed in it. `allocation_stopped`: whether a
+    process that touched more memory than the cap was killed, and the kill counted.
+    `pinned_stopped`: whether pinning more own pages than the cap, as runs do, was
+    stopped; None without a GPU. `escapes`: kinds of memory that were not stopped, one
+    sentence each, for the record."""
 
     page_cache_charged: bool
     allocation_stopped: bool
@@ -44,7 +47,11 @@ class ProbeResult:
     @property
     def proven(self) -> bool:
         """Whether runs may rely on the cap."""
-        return self.page_cache_charged and self.allocation_stopped and self.pinned_stopped is not False
+        return (
+            self.page_cache_charged
+            and self.allocation_stopped
+            and self.pinned_stopped is not False
+        )
 
     def as_dict(self) -> dict[str, Any]:
         """Return plain data for the record."""
@@ -52,8 +59,9 @@ class ProbeResult:
 
 
 def probe(isolation: Isolation, folder: Path, gpu: bool = False) -> ProbeResult:
-    """Try to break a small cap of `isolation`, with a file of 96 MiB made in `folder` (on a disk) and removed again.
-    Raises HostError: the probe itself cannot run (no space, a file system in memory)."""
+    """Try to break a small cap of `isolation`, with a file of 96 MiB made in `folder`
+    (on a disk) and removed again. Raises HostError: the probe itself cannot run (no
+    space, a file system in memory)."""
     begin = time.monotonic()
     escapes: list[str] = []
     read = _reads(isolation, folder, escapes)
@@ -61,13 +69,21 @@ def probe(isolation: Isolation, folder: Path, gpu: bool = False) -> ProbeResult:
         _keeps(isolation, escapes)
     allocated = _allocates(isolation, escapes)
     pinned = _pins(isolation, escapes) if gpu else None
-    return ProbeResult(read, allocated, pinned, tuple(escapes), time.monotonic() - begin)
+    return ProbeResult(
+        read, allocated, pinned, tuple(escapes), time.monotonic() - begin
+    )
 
 
 def _reads(isolation: Isolation, folder: Path, escapes: list[str]) -> bool:
     if (mount := mount_of(folder)).kind in IN_MEMORY:
-        raise HostError(f"{folder} is on {mount.kind}, whose pages are memory", "give a folder on a disk")
-    with _cold_file(folder) as file, isolation.create("probe-read", Limits(CAP_BYTES)) as cap:
+        raise HostError(
+            f"{folder} is on {mount.kind}, whose pages are memory",
+            "give a folder on a disk",
+        )
+    with (
+        _cold_file(folder) as file,
+        isolation.create("probe-read", Limits(CAP_BYTES)) as cap,
+    ):
         cap.bring(Needs(read_only=(file, _CHILD)))
         with _started(cap, "read", str(file)) as child:
             said = _line(child)
@@ -75,7 +91,8 @@ def _reads(isolation: Isolation, folder: Path, escapes: list[str]) -> bool:
     if not said.startswith("read"):
         escapes.append("reading a file inside the cap did not end well")
         return False
-    # Charged: the cache is in the cap. Reclaimed: twice the cap was read, and it never held more than the cap.
+    # Charged: the cache is in the cap. Reclaimed: twice the cap was read, and it never
+    # held more than the cap.
     charged = now.page_cache > CAP_BYTES // 4 and now.peak <= CAP_BYTES
     if not charged:
         escapes.append("page cache: a file read inside the cap is not charged to it")
@@ -83,8 +100,8 @@ def _reads(isolation: Isolation, folder: Path, escapes: list[str]) -> bool:
 
 
 def _keeps(isolation: Isolation, escapes: list[str]) -> None:
-    """Keep bytes in objects of the kernel; name the kinds that are not charged. The sockets of ranks are counted
-    at every gate instead (`memory_is_charged`)."""
+    """Keep bytes in objects of the kernel; name the kinds that are not charged. The
+    sockets of ranks are counted at every gate instead (`memory_is_charged`)."""
     with isolation.create("probe-keep", Limits(2 * CAP_BYTES)) as cap:
         cap.bring(Needs(read_only=(_CHILD,)))
         with _started(cap, "keep", str(KEPT_BYTES)) as child:
@@ -94,7 +111,9 @@ def _keeps(isolation: Isolation, escapes: list[str]) -> None:
                 nbytes, kind = line.split(" ", 1)
                 now = cap.memory().usage
                 if int(nbytes) >= KEPT_BYTES and now - before < KEPT_BYTES // 2:
-                    escapes.append(f"{kind}: bytes kept in them are not charged to the cap")
+                    escapes.append(
+                        f"{kind}: bytes kept in them are not charged to the cap"
+                    )
                 before = now
                 child.stdin.write(b"g")
                 child.stdin.flush()
@@ -114,31 +133,42 @@ def _allocates(isolation: Isolation, escapes: list[str]) -> bool:
 
 
 def _pins(isolation: Isolation, escapes: list[str]) -> bool | None:
-    """Pin own pages past a cap of 256 MiB above a CUDA context's usage. Memory that CUDA itself pins or manages is
-    tried too, but only reported: runs use neither."""
+    """Pin own pages past a cap of 256 MiB above a CUDA context's usage. Memory that
+    CUDA itself pins or manages is tried too, but only reported: runs use neither."""
     results = {}
     for kind in ("registered", "pinned", "managed"):
         with isolation.create(f"probe-{kind}", Limits()) as cap:
             cap.bring(Needs(read_only=(_CHILD,), gpu=True))
-            # Drivers may lie where only the caller's library path leads, so the sandbox is left out.
+            # Drivers may lie where only the caller's library path leads, so the sandbox
+            # is left out.
             with _started(cap, kind, str(1 << 30), sandboxed=False) as child:
                 if not _line(child).startswith("ready"):
                     return None  # no CUDA device after all
                 cap.set_memory(cap.memory().usage + (256 << 20))
-                # A refusal with an error counts as stopped: the bytes were not allocated.
+                # A refusal with an error counts as stopped: the bytes were not
+                # allocated.
                 results[kind] = b"escaped" not in _output(child, b"g")
             if not results[kind]:
-                escapes.append(f"{kind} CUDA memory: it is not charged to the cap on this host")
+                escapes.append(
+                    f"{kind} CUDA memory: it is not charged to the cap on this host"
+                )
     return results["registered"]
 
 
 @contextmanager
-def _started(cap: Cap, *arguments: str, sandboxed: bool = True) -> Iterator[subprocess.Popen[bytes]]:
+def _started(
+    cap: Cap, *arguments: str, sandboxed: bool = True
+) -> Iterator[subprocess.Popen[bytes]]:
     """Yield the program that runs in the cap as a worker does; kill it at the end."""
     argv = [*_PYTHON, str(_CHILD), *arguments]
-    command, descriptors = cap.worker_command(argv) if sandboxed else (cap.command(argv), [])
-    pipe, null = subprocess.PIPE, subprocess.DEVNULL
-    with subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=null, pass_fds=descriptors) as child:
+    command, descriptors = (
+        cap.worker_command(argv) if sandboxed else (cap.command(argv), [])
+    )
+    pipe = subprocess.PIPE
+    null = subprocess.DEVNULL
+    with subprocess.Popen(
+        command, stdin=pipe, stdout=pipe, stderr=null, pass_fds=descriptors
+    ) as child:
         sandbox.close(descriptors)
         try:
             yield child
@@ -152,7 +182,8 @@ def _line(child: subprocess.Popen[bytes]) -> str:
 
 
 def _output(child: subprocess.Popen[bytes], said: bytes | None = None) -> bytes:
-    """Tell the child `said`; return its output up to its end. One that hangs (no OOM killer) was not stopped."""
+    """Tell the child `said`; return its output up to its end. One that hangs (no OOM
+    killer) was not stopped."""
     try:
         return child.communicate(said, timeout=_TIMEOUT_S)[0]
     except subprocess.TimeoutExpired:
@@ -161,16 +192,23 @@ def _output(child: subprocess.Popen[bytes], said: bytes | None = None) -> bytes:
 
 @contextmanager
 def _cold_file(folder: Path) -> Iterator[Path]:
-    """Yield a file that is not in the page cache: pages that another cgroup holds would not be charged."""
+    """Yield a file that is not in the page cache: pages that another cgroup holds would
+    not be charged."""
     folder.mkdir(parents=True, exist_ok=True)
     with ExitStack() as stack:
         try:
-            file = stack.enter_context(tempfile.NamedTemporaryFile(prefix=".outcore-probe-", dir=folder, buffering=0))
+            file = stack.enter_context(
+                tempfile.NamedTemporaryFile(
+                    prefix=".outcore-probe-", dir=folder, buffering=0
+                )
+            )
             for _ in range(FILE_BYTES >> 20):
                 file.write(b"\1" * (1 << 20))
             os.fsync(file.fileno())
             os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
         except OSError as error:
             said = f"the probe cannot write {FILE_BYTES >> 20} MiB in {folder}"
-            raise HostError.from_os(error, said, "choose another --data-root") from error
+            raise HostError.from_os(
+                error, said, "choose another --data-root"
+            ) from error
         yield Path(file.name)

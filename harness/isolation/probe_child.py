@@ -1,6 +1,7 @@
-"""Program inside the cap during the probe: it reads, allocates or pins more than the cap holds. Imports nothing but the
-standard library, and few megabytes of it, so that a cap of 48 MiB is enough. Each step is printed on stdout; the kernel
-is expected to kill the process before the last line of `allocate` and `pin`."""
+"""Program inside the cap during the probe: it reads, allocates or pins more than the
+cap holds. Imports nothing but the standard library, and few megabytes of it, so that a
+cap of 48 MiB is enough. Each step is printed on stdout; the kernel is expected to kill
+the process before the last line of `allocate` and `pin`."""
 
 from __future__ import annotations
 
@@ -20,7 +21,8 @@ def say(text: str) -> None:
 
 
 def read(path: str) -> None:
-    """Read the whole file through the page cache, then wait while the prober reads the counters."""
+    """Read the whole file through the page cache, then wait while the prober reads the
+    counters."""
     fd = os.open(path, os.O_RDONLY)
     total = 0
     while chunk := len(os.read(fd, _STEP)):
@@ -40,10 +42,12 @@ def allocate(total: int) -> None:
 
 
 def pin(total: int, kind: str) -> None:
-    """Take `total` bytes in pieces of one kind and touch them from the host. Raises SystemExit: no CUDA device or
-    context. Kinds: `registered` pins own pages, as runs do; `pinned` and `managed` are allocated by CUDA."""
+    """Take `total` bytes in pieces of one kind and touch them from the host. Raises
+    SystemExit: no CUDA device or context. Kinds: `registered` pins own pages, as runs
+    do; `pinned` and `managed` are allocated by CUDA."""
     cuda = ctypes.CDLL("libcuda.so.1")
-    context, device = ctypes.c_void_p(), ctypes.c_int()
+    context = ctypes.c_void_p()
+    device = ctypes.c_int()
     for code in (cuda.cuInit(0), cuda.cuDeviceGet(ctypes.byref(device), 0)):
         if code:
             raise SystemExit(f"no CUDA device ({code})")
@@ -52,11 +56,15 @@ def pin(total: int, kind: str) -> None:
     cuda.cuCtxSetCurrent(context)
     say("ready")
     os.read(0, 1)
-    piece, done, held = 64 * _STEP, 0, []
+    piece = 64 * _STEP
+    done = 0
+    held = []
     while done < total:
         pointer = ctypes.c_void_p()
         if kind == "managed":
-            code = cuda.cuMemAllocManaged(ctypes.byref(pointer), ctypes.c_size_t(piece), 1)
+            code = cuda.cuMemAllocManaged(
+                ctypes.byref(pointer), ctypes.c_size_t(piece), 1
+            )
         elif kind == "pinned":
             code = cuda.cuMemHostAlloc(ctypes.byref(pointer), ctypes.c_size_t(piece), 0)
         else:
@@ -73,7 +81,8 @@ def pin(total: int, kind: str) -> None:
 
 
 def keep(total: int) -> None:
-    """Keep up to `total` bytes in each kind of kernel object; print its bytes and name, and wait after each."""
+    """Keep up to `total` bytes in each kind of kernel object; print its bytes and name,
+    and wait after each."""
     say("0 nothing")
     os.read(0, 1)
     for kind, keep_more in KINDS.items():
@@ -86,7 +95,8 @@ def keep(total: int) -> None:
 
 
 def tcp() -> int:
-    """Fill the receive queue of a connection of this process to itself; return the bytes."""
+    """Fill the receive queue of a connection of this process to itself; return the
+    bytes."""
     server = socket.create_server(("127.0.0.1", 0))
     sender = socket.create_connection(server.getsockname(), timeout=1)
     receiver, _ = server.accept()
@@ -131,8 +141,16 @@ def messages() -> int:
 def key() -> int:
     """Add a key to the key ring of the process; return its bytes."""
     libc = ctypes.CDLL(None, use_errno=True)
-    name, body = os.urandom(8).hex().encode(), bytes(30_000)
-    added = libc.syscall(ctypes.c_long(_ADD_KEY), b"user", name, body, ctypes.c_size_t(len(body)), ctypes.c_int(-2))
+    name = os.urandom(8).hex().encode()
+    body = bytes(30_000)
+    added = libc.syscall(
+        ctypes.c_long(_ADD_KEY),
+        b"user",
+        name,
+        body,
+        ctypes.c_size_t(len(body)),
+        ctypes.c_int(-2),
+    )
     _done(added)
     return len(body)
 

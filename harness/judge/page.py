@@ -1,6 +1,8 @@
-"""Pages of docs: the rules, generated from their docstrings, and the metrics, generated from their table.
+"""Pages of docs: the rules, generated from their docstrings, and the metrics, generated
+from their table.
 
-`python -m harness.judge.page > docs/methodology.md` and `python -m harness.judge.page metrics > docs/metrics.md`.
+`python -m harness.judge.page > docs/methodology.md` and `python -m harness.judge.page
+metrics > docs/metrics.md`.
 """
 
 from __future__ import annotations
@@ -15,25 +17,31 @@ from harness.judge.registry import Rule, rules
 
 _HEAD = """# The rules of the verdict
 
-Every run gets a verdict. `INVALID`: a rule that invalidates is broken; the run is kept and never drawn. `SPOILT`: other
-programs took so much of the machine that the run's times say nothing; it is never drawn either, and the bench makes it
-again. `CAVEATS`: another rule is broken, or one that applies could not be judged. Else `VALID`. Rules look at nothing
-but the run's own record, so a record is judged anew whenever it is read.
+Every run gets a verdict. `INVALID`: a rule that invalidates is broken; the run is kept
+and never drawn. `SPOILT`: other programs took so much of the machine that the run's
+times say nothing; it is never drawn either, and the bench makes it again. `CAVEATS`:
+another rule is broken, or one that applies could not be judged. Else `VALID`. Rules
+look at nothing but the run's own record, so a record is judged anew whenever it is
+read.
 
-A run is judged by readings from outside its memory cap: counters of the cap and of the disk at every gate (after the
-preparation, at both ends of each epoch), the page cache of its files, its open files (at gates and once a second), the
-orchestrator's own clock, and feature rows that are drawn when an epoch begins. [The threat model](threat-model.md)
-lists what a worker cannot do, what these rules detect, what they do not, and what is trusted.
+A run is judged by readings from outside its memory cap: counters of the cap and of the
+disk at every gate (after the preparation, at both ends of each epoch), the page cache
+of its files, its open files (at gates and once a second), the orchestrator's own clock,
+and feature rows that are drawn when an epoch begins. [The threat
+model](threat-model.md) lists what a worker cannot do, what these rules detect, what
+they do not, and what is trusted.
 
-`tests/harness/cheats/` breaks each rule on purpose. This page is made from the rules (`harness/judge/`):
-`python -m harness.judge.page > docs/methodology.md`. In a terminal `outcore rules 9` prints one.
+`tests/harness/cheats/` breaks each rule on purpose. This page is made from the rules
+(`harness/judge/`): `python -m harness.judge.page > docs/methodology.md`. In a terminal
+`outcore rules 9` prints one.
 """
 
 _METRICS = """# The metrics of a run
 
-Numbers that `outcore` derives from a run's readings: keys of `summary` in a record, columns `summary.<name>` of
-`outcore results export`. Made from the table in `harness/judge/metrics.py`, in which a new metric is one entry:
-`python -m harness.judge.page metrics > docs/metrics.md`.
+Numbers that `outcore` derives from a run's readings: keys of `summary` in a record,
+columns `summary.<name>` of `outcore results export`. Made from the table in
+`harness/judge/metrics.py`, in which a new metric is one entry: `python -m
+harness.judge.page metrics > docs/metrics.md`.
 
 | name | shown as | unit | better | what it is |
 | --- | --- | --- | --- | --- |
@@ -42,7 +50,10 @@ Numbers that `outcore` derives from a run's readings: keys of `summary` in a rec
 
 def metrics_page() -> str:
     """Return the page of all metrics as Markdown."""
-    rows = ((f"`{m.name}`", m.label, m.unit, m.better, linked(m.meaning, _link)) for m in METRICS)
+    rows = (
+        (f"`{m.name}`", m.label, m.unit, m.better, linked(m.meaning, _link))
+        for m in METRICS
+    )
     return _METRICS + "".join(f"| {' | '.join(row)} |\n" for row in rows)
 
 
@@ -52,7 +63,8 @@ def reason_of(entry: Rule) -> str:
 
 
 def linked(text: str, link: Callable[[str, str], str]) -> str:
-    """Replace each mention of a rule's number (`rule 9`, `rules 7 and 11`) by a link to its entry.
+    """Replace each mention of a rule's number (`rule 9`, `rules 7 and 11`) by a link to
+    its entry.
 
     Args:
         text: any text.
@@ -61,7 +73,11 @@ def linked(text: str, link: Callable[[str, str], str]) -> str:
     known = {entry.number for entry in rules()}
 
     def mention(found: re.Match[str]) -> str:
-        whole = re.sub(r"\d+", lambda one: link(one[0], one[0]) if one[0] in known else one[0], found[0])
+        whole = re.sub(
+            r"\d+",
+            lambda one: link(one[0], one[0]) if one[0] in known else one[0],
+            found[0],
+        )
         one = re.fullmatch(r"[Rr]ule\s(\d+)", found[0])
         return link(found[0], one[1]) if one and one[1] in known else whole
 
@@ -73,14 +89,17 @@ def _link(text: str, number: str) -> str:
 
 
 def page() -> str:
-    """Return the page as Markdown: the rules by number, each with its name, severity, reason and method."""
+    """Return the page as Markdown: the rules by number, each with its name, severity,
+    reason and method."""
     parts = [_HEAD]
     number = ""
     for entry in rules():
         if entry.number != number:
             number = entry.number
             parts.append(f"## Rule {number}\n")
-        reason = linked(reason_of(entry), lambda text, number: f"[{text}](#rule-{number})")
+        reason = linked(
+            reason_of(entry), lambda text, number: f"[{text}](#rule-{number})"
+        )
         parts.append(f"### `{entry.name}`\n\n{entry.severity}. {reason}\n")
     return "\n".join(parts)
 

@@ -1,7 +1,9 @@
-"""Predicted seconds of an epoch by its counters and the device's profile, for the expected order of systems.
+"""Predicted seconds of an epoch by its counters and the device's profile, for the
+expected order of systems.
 
-One device serves sampling and extraction, so its time adds up over stages; training runs beside it. The longer of the
-two is the prediction, plus reads before the first mini-batch (data preparation). No measured time enters it.
+One device serves sampling and extraction, so its time adds up over stages; training
+runs beside it. The longer of the two is the prediction, plus reads before the first
+mini-batch (data preparation). No measured time enters it.
 """
 
 from __future__ import annotations
@@ -33,9 +35,11 @@ class Prediction:
 
     Attributes:
         own_s: device seconds of the reads that the system counted.
-        page_cache_s: device seconds of the kernel's other reads (mapped topology, mapped features).
+        page_cache_s: device seconds of the kernel's other reads (mapped topology,
+            mapped features).
         train_s: seconds of the training steps with nothing else running.
-        reads_first: whether all of the system's own reads come before the first training step.
+        reads_first: whether all of the system's own reads come before the first
+            training step.
     """
 
     own_s: float
@@ -53,14 +57,18 @@ class Prediction:
     @property
     def bound(self) -> Literal["device", "training"]:
         """Slower side of the epoch."""
-        return "device" if self.own_s + self.page_cache_s >= self.train_s else "training"
+        return (
+            "device" if self.own_s + self.page_cache_s >= self.train_s else "training"
+        )
 
 
 def at_depth(profile: DiskProfile, depth: int) -> DiskProfile:
-    """Return a profile whose random points are those of a reader at queue depth `depth`.
+    """Return a profile whose random points are those of a reader at queue depth
+    `depth`.
 
-    Between two measured depths a read takes as long as at the lower one, until the rate of the higher one is reached.
-    A profile without points at or below `depth` stays, as an upper bound; so do sequential points (read ahead).
+    Between two measured depths a read takes as long as at the lower one, until the rate
+    of the higher one is reached. A profile without points at or below `depth` stays, as
+    an upper bound; so do sequential points (read ahead).
     """
     kept = [point for point in profile.points if point.pattern != "random"]
     sizes: dict[int, dict[int, float]] = {}
@@ -69,9 +77,15 @@ def at_depth(profile: DiskProfile, depth: int) -> DiskProfile:
             rates = sizes.setdefault(point.block_bytes, {})
             rates[point.depth] = max(rates.get(point.depth, 0.0), point.iops)
     # A size measured only at higher depths scales like its nearest neighbour in size.
-    shares = {size: _rate(rates, depth) / max(rates.values()) for size, rates in sizes.items() if min(rates) <= depth}
+    shares = {
+        size: _rate(rates, depth) / max(rates.values())
+        for size, rates in sizes.items()
+        if min(rates) <= depth
+    }
     for size, rates in sizes.items():
-        share = shares[min(shares, key=lambda other: abs(other - size))] if shares else 1.0
+        share = (
+            shares[min(shares, key=lambda other: abs(other - size))] if shares else 1.0
+        )
         iops = max(rates.values()) * share
         kept.append(DiskPoint(size, depth, iops, iops * size))
     return replace(profile, points=tuple(kept))
@@ -95,25 +109,37 @@ def predict(
     reads_first: bool = False,
     pages: DiskProfile | None = None,
 ) -> Prediction | None:
-    """Predict one epoch, writes included; None without random points in the profile or device bytes of the epoch.
+    """Predict one epoch, writes included; None without random points in the profile or
+    device bytes of the epoch.
 
     Args:
         epoch, profile: record of the epoch, device profile under the run's limits.
         train_s: seconds of the training steps alone; None without training.
-        reads_first: whether the system's own reads precede the first training step (stage `data_prep`).
-        pages: device profile for page faults without read-ahead: `at_depth` of the number of faulting threads.
+        reads_first: whether the system's own reads precede the first training step
+            (stage `data_prep`).
+        pages: device profile for page faults without read-ahead: `at_depth` of the
+            number of faulting threads.
     """
-    if not any(point.pattern == "random" for point in profile.points) or epoch.device_bytes is None:
+    if (
+        not any(point.pattern == "random" for point in profile.points)
+        or epoch.device_bytes is None
+    ):
         return None
-    sizes = {int(size): count for size, count in (epoch.counters.get("requests_by_size") or {}).items()}
+    sizes = {
+        int(size): count
+        for size, count in (epoch.counters.get("requests_by_size") or {}).items()
+    }
     own_bytes = sum(size * count for size, count in sizes.items())
     own_s = device_seconds(profile, epoch, sizes)
     left_bytes = max(0, epoch.device_bytes - own_bytes)
     page_cache_s = 0.0
     if left_bytes >= _PAGE:
         # Bounded, since own requests that the kernel splits are counted twice.
-        most, least = left_bytes // _PAGE, -(-left_bytes // _LARGEST_REQUEST)
-        requests = min(most, max(least, (epoch.device_requests or most) - sum(sizes.values())))
+        most = left_bytes // _PAGE
+        least = -(-left_bytes // _LARGEST_REQUEST)
+        requests = min(
+            most, max(least, (epoch.device_requests or most) - sum(sizes.values()))
+        )
         size = round(left_bytes / requests)
         met = pages if pages is not None and size <= _LARGEST_FAULT else profile
         page_cache_s = requests * met.request_seconds(size)
@@ -121,15 +147,22 @@ def predict(
 
 
 def written_bytes(epoch: EpochRecord) -> int:
-    """Return the bytes written to the disk within an epoch, the larger of the system's and the kernel's count."""
-    return max(int(epoch.counters.get("bytes_written") or 0), epoch.device_written_bytes or 0)
+    """Return the bytes written to the disk within an epoch, the larger of the system's
+    and the kernel's count."""
+    return max(
+        int(epoch.counters.get("bytes_written") or 0), epoch.device_written_bytes or 0
+    )
 
 
-def device_seconds(profile: DiskProfile, epoch: EpochRecord, requests_by_size: Mapping[int, float]) -> float:
-    """Return the device seconds of an epoch's reads (number of requests by bytes) and of its writes (rule 11).
+def device_seconds(
+    profile: DiskProfile, epoch: EpochRecord, requests_by_size: Mapping[int, float]
+) -> float:
+    """Return the device seconds of an epoch's reads (number of requests by bytes) and
+    of its writes (rule 11).
 
-    A device alternates between reads and writes; a class has one budget for both if its drive has. A profile is
-    read-only, so writes count as long sequential reads, their bytes multiplied by `write_cost` of the device or class.
+    A device alternates between reads and writes; a class has one budget for both if its
+    drive has. A profile is read-only, so writes count as long sequential reads, their
+    bytes multiplied by `write_cost` of the device or class.
     """
     both = dict(requests_by_size)
     if (written := written_bytes(epoch) * profile.write_cost) > 0:
@@ -138,33 +171,60 @@ def device_seconds(profile: DiskProfile, epoch: EpochRecord, requests_by_size: M
 
 
 def inversions(records: Sequence[Record]) -> list[str]:
-    """Describe the pairs of systems whose measured order contradicts the prediction by more than the tolerance.
+    """Describe the pairs of systems whose measured order contradicts the prediction by
+    more than the tolerance.
 
-    Only runs with status `ok`, a counted verdict and a prediction are compared; rounds and seeds of a system with equal
-    options are joined, and option sets of one system are not compared with one another.
+    Only runs with status `ok`, a counted verdict and a prediction are compared; rounds
+    and seeds of a system with equal options are joined, and option sets of one system
+    are not compared with one another.
 
     Args:
         records: runs of one setting (`harness.compare.comparable`).
     """
     groups: dict[tuple[str, str], list[Record]] = {}
     for record in records:
-        usable = record.status == "ok" and record.verdict in COUNTED and record.summary.epoch_s is not None
+        usable = (
+            record.status == "ok"
+            and record.verdict in COUNTED
+            and record.summary.epoch_s is not None
+        )
         if usable and record.summary.predicted_s:
             options = json.dumps(record.config.options, sort_keys=True, default=str)
             groups.setdefault((record.system, options), []).append(record)
     sets = Counter(system for system, _ in groups)
-    times, found = [], []
+    times = []
+    found = []
     for (system, options), group in groups.items():
-        predicted = statistics.median(record.summary.predicted_s or 0.0 for record in group)
-        measured = statistics.median(epoch.seconds for record in group for epoch in record.measured)
-        others = [json.loads(text) for name, text in groups if name == system and text != options]
-        own = {key: value for key, value in json.loads(options).items() if any(one.get(key) != value for one in others)}
-        name = " ".join([system, *(f"{key}={value}" for key, value in own.items())]) if sets[system] > 1 else system
+        predicted = statistics.median(
+            record.summary.predicted_s or 0.0 for record in group
+        )
+        measured = statistics.median(
+            epoch.seconds for record in group for epoch in record.measured
+        )
+        others = [
+            json.loads(text)
+            for name, text in groups
+            if name == system and text != options
+        ]
+        own = {
+            key: value
+            for key, value in json.loads(options).items()
+            if any(one.get(key) != value for one in others)
+        }
+        name = (
+            " ".join([system, *(f"{key}={value}" for key, value in own.items())])
+            if sets[system] > 1
+            else system
+        )
         times.append((system, name, predicted, measured))
     for first, second in itertools.combinations(times, 2):
         fast, slow = sorted((first, second), key=lambda entry: entry[2])
-        said, was = slow[2] / fast[2], slow[3] / fast[3]
+        said = slow[2] / fast[2]
+        was = slow[3] / fast[3]
         ordered = round(said, 2) > 1.0 and fast[0] != slow[0]
         if ordered and was < 1.0 - _TOLERANCE:
-            found.append(f"{fast[1]} was predicted {said:.2f}x as fast as {slow[1]}, measured {was:.2f}x")
+            found.append(
+                f"{fast[1]} was predicted {said:.2f}x as fast as {slow[1]}, "
+                f"measured {was:.2f}x"
+            )
     return found

@@ -1,4 +1,5 @@
-"""Rules of the verdict: their registry, the evidence beside a record that they use, and the verdict that follows."""
+"""Rules of the verdict: their registry, the evidence beside a record that they use, and
+the verdict that follows."""
 
 from __future__ import annotations
 
@@ -26,20 +27,29 @@ class Calibration:
     """Measurements of an empty run (methodology rules 4, 12, 20).
 
     Attributes:
-        floor_bytes: memory of interpreter, imports, model, optimiser and the log of an epoch.
-        training_bytes: peak memory added by the largest mini-batch's digests and, if the run trains, by its step.
-        peak_is_of_step: whether that peak is of the step alone; False: the kernel could not reset an earlier, higher
-            one, so that `training_bytes` may include earlier use. None: not recorded.
-        built_bytes: part of the floor that a run has too at its own gate `floor`, where everything is loaded and built;
-            None: not recorded.
-        imports_bytes: memory before the system's own code was loaded; None: its worker has no gate `imports`.
-        library_bytes: part of the floor that loading the system and its libraries added; 0 for a foreign system.
+        floor_bytes: memory of interpreter, imports, model, optimiser and the log of an
+            epoch.
+        training_bytes: peak memory added by the largest mini-batch's digests and, if
+            the run trains, by its step.
+        peak_is_of_step: whether that peak is of the step alone; False: the kernel could
+            not reset an earlier, higher one, so that `training_bytes` may include
+            earlier use. None: not recorded.
+        built_bytes: part of the floor that a run has too at its own gate `floor`, where
+            everything is loaded and built; None: not recorded.
+        imports_bytes: memory before the system's own code was loaded; None: its worker
+            has no gate `imports`.
+        library_bytes: part of the floor that loading the system and its libraries
+            added; 0 for a foreign system.
         module_bytes: part of that for the system's own module.
-        constructor_bytes: memory that the constructor of a foreign system took, after its imports; None: not told.
-        feature_read_bytes: bytes of features that a foreign system read into the page cache until its floor was
-            measured, and in its training step, neither of which needs any.
-        training_device_bytes: device memory of model, optimiser, the same step and copies, beside the tables.
-        device_context_bytes: device memory of the CUDA contexts of all ranks, by NVML; None: not told.
+        constructor_bytes: memory that the constructor of a foreign system took, after
+            its imports; None: not told.
+        feature_read_bytes: bytes of features that a foreign system read into the page
+            cache until its floor was measured, and in its training step, neither of
+            which needs any.
+        training_device_bytes: device memory of model, optimiser, the same step and
+            copies, beside the tables.
+        device_context_bytes: device memory of the CUDA contexts of all ranks, by NVML;
+            None: not told.
         train_s: uncontended training seconds of each epoch's mini-batches, by epoch.
         null_s: seconds of the same epochs with features already in memory, by epoch.
         max_nodes, max_edges: bounds over all mini-batches of the run.
@@ -66,7 +76,12 @@ class Calibration:
     @property
     def memory(self) -> dict[str, int | None]:
         """Memory by its name in `Memory`."""
-        names = ("floor_bytes", "training_bytes", "training_device_bytes", "device_context_bytes")
+        names = (
+            "floor_bytes",
+            "training_bytes",
+            "training_device_bytes",
+            "device_context_bytes",
+        )
         return {name: getattr(self, name) for name in names}
 
 
@@ -78,7 +93,8 @@ class RunContext:
     """Evidence by which a run is judged, beside its record.
 
     Attributes:
-        profile, bare_profile: device profiles with and without the run's limits; None: not measured.
+        profile, bare_profile: device profiles with and without the run's limits; None:
+            not measured.
         limits: I/O limits that the host enforces.
         unsealed: reason why a record differs from its seal; empty where it does not.
         trace: trace of the run's workload, set only for a run that has just ended.
@@ -93,18 +109,26 @@ class RunContext:
 
 
 def context_of(record: Record, unsealed: str = "") -> RunContext:
-    """Return the context of a record from its own evidence; records of older versions hold little of it."""
+    """Return the context of a record from its own evidence; records of older versions
+    hold little of it."""
     kept = [record.disk.get(name) for name in ("limited", "bare")]
     limits = record.disk.get("limits") if record.readings.io_limited else None
-    profile, bare_profile = (DiskProfile.from_plain(content) if content else None for content in kept)
-    calibration = _CALIBRATION.validate_python(record.compute) if "floor_bytes" in record.compute else None
+    profile, bare_profile = (
+        DiskProfile.from_plain(content) if content else None for content in kept
+    )
+    calibration = (
+        _CALIBRATION.validate_python(record.compute)
+        if "floor_bytes" in record.compute
+        else None
+    )
     enforced = tuple(IoLimit(**limit) for limit in limits or ())
     return RunContext(profile, bare_profile, enforced, calibration, unsealed)
 
 
 @dataclass(frozen=True)
 class Finding:
-    """Result of a rule: whether it held, one phrase with the numbers, and (`known`) whether it could be judged."""
+    """Result of a rule: whether it held, one phrase with the numbers, and (`known`)
+    whether it could be judged."""
 
     ok: bool
     detail: str = ""
@@ -112,7 +136,8 @@ class Finding:
 
 
 def unknown(why: str) -> Finding:
-    """Return the finding of a rule that applies but cannot be judged: a caveat, whatever the severity (rule 30)."""
+    """Return the finding of a rule that applies but cannot be judged: a caveat,
+    whatever the severity (rule 30)."""
     return Finding(False, f"could not be judged: {why}", known=False)
 
 
@@ -121,11 +146,13 @@ Check = Callable[[Record, RunContext], Finding | None]
 
 @dataclass(frozen=True)
 class Rule:
-    """One rule: its number in the methodology, the severity of breaking it, and the check.
+    """One rule: its number in the methodology, the severity of breaking it, and the
+    check.
 
-    A check returns None if it does not apply to the run, and `unknown` if its evidence is missing. It uses the record
-    alone, so that every reading of the record has the same result. Its name is the rule's; its docstring gives the
-    rule's reason and method.
+    A check returns None if it does not apply to the run, and `unknown` if its evidence
+    is missing. It uses the record alone, so that every reading of the record has the
+    same result. Its name is the rule's; its docstring gives the rule's reason and
+    method.
     """
 
     number: str
@@ -140,9 +167,14 @@ class Rule:
         return self.check.__name__
 
     def outcome(self, record: Record, context: RunContext) -> RuleOutcome | None:
-        """Return the rule's outcome for a record; None where the rule does not apply."""
+        """Return the rule's outcome for a record; None where the rule does not
+        apply."""
         finding = self.check(record, context)
-        return None if finding is None else RuleOutcome(rule=self.number, name=self.name, **vars(finding))
+        return (
+            None
+            if finding is None
+            else RuleOutcome(rule=self.number, name=self.name, **vars(finding))
+        )
 
 
 _RULES: list[Rule] = []
@@ -166,12 +198,16 @@ def rule(
         number, severity: fields of the rule.
         of: statuses of the runs to which it applies; empty: any.
         evidence: whether it applies only to records with evidence.
-        capped: whether it applies only to runs under a memory cap that the host enforces.
+        capped: whether it applies only to runs under a memory cap that the host
+            enforces.
         reads: whether it applies only to runs that read features.
-        faithful: whether it applies only to runs whose mini-batches have to equal the workload's.
-        passing: whether other activity on the host can break it, so that the same run may keep it when repeated.
-        timed: whether it holds clocks of the worker and the orchestrator against each other, which says nothing where
-            either waited: it is then part of the reasons why the run is SPOILT.
+        faithful: whether it applies only to runs whose mini-batches have to equal the
+            workload's.
+        passing: whether other activity on the host can break it, so that the same run
+            may keep it when repeated.
+        timed: whether it holds clocks of the worker and the orchestrator against each
+            other, which says nothing where either waited: it is then part of the
+            reasons why the run is SPOILT.
     """
 
     def register(check: Check) -> Check:
@@ -180,7 +216,13 @@ def rule(
             applies = (
                 (not of or record.status in of)
                 and (not evidence or record.evidence is not None)
-                and (not capped or (record.memory.cap_bytes is not None and record.readings.proves_memory))
+                and (
+                    not capped
+                    or (
+                        record.memory.cap_bytes is not None
+                        and record.readings.proves_memory
+                    )
+                )
                 and (not reads or record.config.stages != "sample")
                 and (not faithful or record.readings.faithful)
             )
@@ -194,22 +236,42 @@ def rule(
 
 def rules() -> list[Rule]:
     """Return every rule, in the methodology's order."""
-    return sorted(_RULES, key=lambda entry: (int("".join(filter(str.isdigit, entry.number))), entry.name))
+    return sorted(
+        _RULES,
+        key=lambda entry: (int("".join(filter(str.isdigit, entry.number))), entry.name),
+    )
 
 
 def spoilt(record: Record) -> bool:
-    """Return whether a finished run is excluded only by rules that other activity broke: repeating it may help."""
-    broken = {outcome.name for outcome in record.verdict_rules if not outcome.ok and outcome.known}
-    excluding = [entry for entry in _RULES if entry.severity not in COUNTED and entry.name in broken]
+    """Return whether a finished run is excluded only by rules that other activity
+    broke: repeating it may help."""
+    broken = {
+        outcome.name
+        for outcome in record.verdict_rules
+        if not outcome.ok and outcome.known
+    }
+    excluding = [
+        entry
+        for entry in _RULES
+        if entry.severity not in COUNTED and entry.name in broken
+    ]
     passing = all(entry.passing or entry.timed for entry in excluding)
     return record.status == "ok" and record.verdict not in COUNTED and passing
 
 
 def broken_by_the_system(record: Record) -> dict[str, Verdict]:
-    """Return the rules that a run breaks and that other activity on the host cannot break, with the verdict of each."""
+    """Return the rules that a run breaks and that other activity on the host cannot
+    break, with the verdict of each."""
     entries = {entry.name: entry for entry in _RULES if not entry.passing}
-    broken = [outcome for outcome in record.verdict_rules if not outcome.ok and outcome.name in entries]
-    return {outcome.name: entries[outcome.name].severity if outcome.known else "CAVEATS" for outcome in broken}
+    broken = [
+        outcome
+        for outcome in record.verdict_rules
+        if not outcome.ok and outcome.name in entries
+    ]
+    return {
+        outcome.name: entries[outcome.name].severity if outcome.known else "CAVEATS"
+        for outcome in broken
+    }
 
 
 def worst(verdicts: Iterable[Verdict]) -> Verdict:
@@ -218,31 +280,49 @@ def worst(verdicts: Iterable[Verdict]) -> Verdict:
 
 
 def judged_anew(record: Record, unsealed: str) -> Record:
-    """Judge a record again by its own evidence; `unsealed` is the reason why its seal is broken, empty if intact.
+    """Judge a record again by its own evidence; `unsealed` is the reason why its seal
+    is broken, empty if intact.
 
-    A record of an older version has no evidence: its verdict stays, and is CAVEATS at best.
+    A record of an older version has no evidence: its verdict stays, and is CAVEATS at
+    best.
     """
     if record.evidence is not None:
-        record.verdict, record.verdict_rules = judge(record, context_of(record, unsealed))
+        record.verdict, record.verdict_rules = judge(
+            record, context_of(record, unsealed)
+        )
         return record
     kept = next(entry for entry in _RULES if entry.name == "evidence_is_kept")
     if outcome := kept.outcome(record, context_of(record)):
-        record.verdict_rules = [*(one for one in record.verdict_rules if one.name != kept.name), outcome]
+        record.verdict_rules = [
+            *(one for one in record.verdict_rules if one.name != kept.name),
+            outcome,
+        ]
     record.verdict = "CAVEATS" if record.verdict == "VALID" else record.verdict
     return record
 
 
-def judge(record: Record, context: RunContext | None = None) -> tuple[Verdict, list[RuleOutcome]]:
-    """Return the verdict and the outcome of each rule that applies, from the record's own evidence.
+def judge(
+    record: Record, context: RunContext | None = None
+) -> tuple[Verdict, list[RuleOutcome]]:
+    """Return the verdict and the outcome of each rule that applies, from the record's
+    own evidence.
 
-    `INVALID` if an invalidating rule is broken or the run failed; else `SPOILT` if other programs took so much of the
-    machine that the times are meaningless; else `CAVEATS` if another rule is broken or cannot be judged; else `VALID`.
-    A rule that compares clocks does not invalidate a run that is SPOILT, since the processes with the clocks waited.
+    `INVALID` if an invalidating rule is broken or the run failed; else `SPOILT` if
+    other programs took so much of the machine that the times are meaningless; else
+    `CAVEATS` if another rule is broken or cannot be judged; else `VALID`. A rule that
+    compares clocks does not invalidate a run that is SPOILT, since the processes with
+    the clocks waited.
     """
     context = context or context_of(record)
-    judged = [(entry, outcome) for entry in rules() if (outcome := entry.outcome(record, context))]
+    judged = [
+        (entry, outcome)
+        for entry in rules()
+        if (outcome := entry.outcome(record, context))
+    ]
     broken = [(entry, outcome) for entry, outcome in judged if not outcome.ok]
-    is_spoilt = any(entry.severity == "SPOILT" and outcome.known for entry, outcome in broken)
+    is_spoilt = any(
+        entry.severity == "SPOILT" and outcome.known for entry, outcome in broken
+    )
     verdicts = [_weight(entry, outcome, is_spoilt) for entry, outcome in broken]
     return worst(verdicts), [outcome for _, outcome in judged]
 

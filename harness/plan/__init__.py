@@ -1,1 +1,2 @@
-"""Runs that are to be made: experiments resolved to configurations, their datasets and durations."""
+"""Runs that are to be made: experiments resolved to configurations, their datasets and
+durations."""

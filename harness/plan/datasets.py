@@ -1,4 +1,5 @@
-"""Datasets made on demand by an experiment: recipes in YAML, the same generator as `outcore data make`."""
+"""Datasets made on demand by an experiment: recipes in YAML, the same generator as
+`outcore data make`."""
 
 from __future__ import annotations
 
@@ -13,7 +14,13 @@ from harness.plan.experiment import Experiment
 from harness.progress import stages
 from harness.settings import Strict, strict
 from workloads.errors import InputError
-from workloads.units import format_bytes, parse_bytes, parse_count, parse_memory_bytes, row_bytes
+from workloads.units import (
+    format_bytes,
+    parse_bytes,
+    parse_count,
+    parse_memory_bytes,
+    row_bytes,
+)
 
 
 class Recipe(Strict):
@@ -41,16 +48,23 @@ class Recipe(Strict):
         return parse_count(self.nodes, "nodes")
 
     def expected_bytes(self) -> int:
-        """Estimate the bytes on disk: features, neighbour lists, index pointers, labels."""
-        return self.feature_bytes() + 16 * self.num_nodes() + 4 * parse_count(self.edges, "edges")
+        """Estimate the bytes on disk: features, neighbour lists, index pointers,
+        labels."""
+        return (
+            self.feature_bytes()
+            + 16 * self.num_nodes()
+            + 4 * parse_count(self.edges, "edges")
+        )
 
     def feature_bytes(self) -> int:
-        """Return the bytes of the feature table; 0 where a base graph decides the nodes."""
+        """Return the bytes of the feature table; 0 where a base graph decides the
+        nodes."""
         return self.num_nodes() * row_bytes(self.dim, self.dtype)
 
 
 def recipes_of(experiments: Sequence[Experiment]) -> dict[str, Recipe]:
-    """Return all experiments' recipes by name; raise InputError if one is invalid, or two that differ share a name."""
+    """Return all experiments' recipes by name; raise InputError if one is invalid, or
+    two that differ share a name."""
     found: dict[str, Recipe] = {}
     for experiment in experiments:
         for name, content in experiment.datasets.items():
@@ -59,11 +73,16 @@ def recipes_of(experiments: Sequence[Experiment]) -> dict[str, Recipe]:
             parse_count(recipe.edges, f"datasets.{name}.edges")
             parse_memory_bytes(recipe.max_memory, f"datasets.{name}.max_memory")
             if found.setdefault(name, recipe) != recipe:
-                raise InputError(f"datasets.{name} has two different recipes", "give one of them another name")
+                raise InputError(
+                    f"datasets.{name} has two different recipes",
+                    "give one of them another name",
+                )
     return found
 
 
-def ensure(name: str, recipe: Recipe, data_root: Path, progress: Callable[[str], None]) -> None:
+def ensure(
+    name: str, recipe: Recipe, data_root: Path, progress: Callable[[str], None]
+) -> None:
     """Make a dataset unless it exists already.
 
     Args:
@@ -77,7 +96,10 @@ def ensure(name: str, recipe: Recipe, data_root: Path, progress: Callable[[str],
     from workloads.dataset import Dataset
     from workloads.making.make import MakeSpec, make_dataset
 
-    same = MakeSpec.__dataclass_fields__.keys() & Recipe.model_fields.keys() - {"nodes", "edges"}
+    same = MakeSpec.__dataclass_fields__.keys() & Recipe.model_fields.keys() - {
+        "nodes",
+        "edges",
+    }
     spec = MakeSpec(
         **recipe.model_dump(include=same),
         nodes=recipe.num_nodes(),
@@ -90,9 +112,15 @@ def ensure(name: str, recipe: Recipe, data_root: Path, progress: Callable[[str],
         made = Dataset.open(target).manifest.settings
         if made != json.loads(json.dumps(spec.recipe(data_root))):
             said = f"dataset {name} under {data_root} was made by another recipe"
-            raise InputError(said, f"remove it with `outcore data rm {name}`, or give the experiment's another name")
+            raise InputError(
+                said,
+                f"remove it with `outcore data rm {name}`, or give the "
+                "experiment's another name",
+            )
         return
     progress(f"making it, about {format_bytes(recipe.expected_bytes())}")
     data_root.mkdir(parents=True, exist_ok=True)
     memory = parse_bytes(recipe.max_memory)
-    make_dataset(target, spec, data_root=data_root, max_memory=memory, progress=stages(progress))
+    make_dataset(
+        target, spec, data_root=data_root, max_memory=memory, progress=stages(progress)
+    )

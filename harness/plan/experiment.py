@@ -1,4 +1,5 @@
-"""Declarative experiments: strict models, YAML with grids, and the resolved configuration of every run."""
+"""Declarative experiments: strict models, YAML with grids, and the resolved
+configuration of every run."""
 
 from __future__ import annotations
 
@@ -31,7 +32,8 @@ PROFILES = Path(__file__).resolve().parent / "profiles"
 
 
 class SystemEntry(Strict):
-    """One entry of `systems:`: the system's name, its options, overrides of `run:` and its own grid."""
+    """One entry of `systems:`: the system's name, its options, overrides of `run:` and
+    its own grid."""
 
     name: str
     options: dict[str, Any] = Field(default_factory=dict)
@@ -40,8 +42,9 @@ class SystemEntry(Strict):
 
 
 class Experiment(Strict):
-    """A sweep: base settings, a grid over them, systems, datasets made on demand. `gallery` shortens it for figures
-    beyond the headline (`harness/figures/grids.py`) by `run`, `rounds`, `grid` and `datasets`; its own runs stay."""
+    """A sweep: base settings, a grid over them, systems, datasets made on demand.
+    `gallery` shortens it for figures beyond the headline (`harness/figures/grids.py`)
+    by `run`, `rounds`, `grid` and `datasets`; its own runs stay."""
 
     name: str
     description: str = ""
@@ -57,7 +60,8 @@ class Experiment(Strict):
 
 @dataclass(frozen=True)
 class PlannedRun:
-    """One cell of the grid before its dataset is opened. `axes`: values of the grid at this cell, by setting."""
+    """One cell of the grid before its dataset is opened. `axes`: values of the grid at
+    this cell, by setting."""
 
     system: str
     settings: RunSettings
@@ -69,12 +73,25 @@ class PlannedRun:
 
     @property
     def key(self) -> str:
-        """Identity of the cell (`harness.records.cell`): that of the records of its runs."""
+        """Identity of the cell (`harness.records.cell`): that of the records of its
+        runs."""
         settings = self.settings
         options = complete_options(self.system, settings.options)
-        name, plain = Path(str(settings.dataset)).name, settings.model_dump(mode="json")
-        device_bytes = None if settings.device_memory is None else parse_bytes(settings.device_memory)
-        return cell_key(self.system, name, plain, options, layers=settings.layers, device_memory_bytes=device_bytes)
+        name = Path(str(settings.dataset)).name
+        plain = settings.model_dump(mode="json")
+        device_bytes = (
+            None
+            if settings.device_memory is None
+            else parse_bytes(settings.device_memory)
+        )
+        return cell_key(
+            self.system,
+            name,
+            plain,
+            options,
+            layers=settings.layers,
+            device_memory_bytes=device_bytes,
+        )
 
 
 def load_experiment(source: Path | str) -> Experiment:
@@ -88,21 +105,33 @@ def load_experiment(source: Path | str) -> Experiment:
         path = PROFILES / f"{source}.yaml"
         if not path.is_file():
             known = sorted(file.stem for file in PROFILES.glob("*.yaml"))
-            raise unknown_name("bench profile", f"profile {str(source)!r}", str(source), known)
-    kind, parse = ("JSON", parse_json) if path.suffix == ".json" else ("YAML", parse_yaml)
+            raise unknown_name(
+                "bench profile", f"profile {str(source)!r}", str(source), known
+            )
+    kind, parse = (
+        ("JSON", parse_json) if path.suffix == ".json" else ("YAML", parse_yaml)
+    )
     try:
         content = parse(path.read_bytes())
     except OSError as error:
-        raise InputError.from_os(error, f"experiment {path} cannot be read", "check the path") from error
+        raise InputError.from_os(
+            error, f"experiment {path} cannot be read", "check the path"
+        ) from error
     except ParseError as error:
-        raise InputError(f"experiment {path} is not {kind}: {error}", "correct the file") from error
+        raise InputError(
+            f"experiment {path} is not {kind}: {error}", "correct the file"
+        ) from error
     if not isinstance(content, dict):
-        raise InputError(f"experiment {path} is not a mapping", "start it with `name:` and `systems:`")
+        raise InputError(
+            f"experiment {path} is not a mapping",
+            "start it with `name:` and `systems:`",
+        )
     return parse_experiment(content)
 
 
 def parse_experiment(content: Mapping[str, Any]) -> Experiment:
-    """Return an experiment from plain data, every cell checked; raise InputError with the path of an invalid key."""
+    """Return an experiment from plain data, every cell checked; raise InputError with
+    the path of an invalid key."""
     experiment = strict(Experiment, {"systems": [], **content}, "")
     if not experiment.systems:
         raise InputError("systems: the list is empty", "name at least one system")
@@ -117,43 +146,74 @@ def cells(experiment: Experiment) -> Iterator[PlannedRun]:
         where = f"systems[{index}]"
         told = {"name": raw} if isinstance(raw, str) else raw
         if "name" not in told:
-            raise InputError(f"{where} has no name of a system", "write it like {name: gnndrive, options: {...}}")
-        short = {key: value for key, value in told.items() if key not in SystemEntry.model_fields}
+            raise InputError(
+                f"{where} has no name of a system",
+                "write it like {name: gnndrive, options: {...}}",
+            )
+        short = {
+            key: value
+            for key, value in told.items()
+            if key not in SystemEntry.model_fields
+        }
         _check_keys(short, where)
-        entry = strict(SystemEntry, {key: value for key, value in told.items() if key not in short}, where)
+        entry = strict(
+            SystemEntry,
+            {key: value for key, value in told.items() if key not in short},
+            where,
+        )
         entry = entry.model_copy(update={"run": {**entry.run, **short}})
         _check_keys(experiment.run, "run")
         _check_keys(entry.run, f"{where}.run")
-        for choice in itertools.product(_axis(experiment.grid, "grid"), _axis(entry.grid, f"{where}.grid")):
+        for choice in itertools.product(
+            _axis(experiment.grid, "grid"), _axis(entry.grid, f"{where}.grid")
+        ):
             merged: dict[str, Any] = {**experiment.run, **entry.run}
-            merged["options"] = {**experiment.run.get("options", {}), **entry.run.get("options", {}), **entry.options}
+            merged["options"] = {
+                **experiment.run.get("options", {}),
+                **entry.run.get("options", {}),
+                **entry.options,
+            }
             for part in choice:
                 for key, value in part.items():
                     if key.startswith("options."):
-                        merged["options"] = {**merged["options"], key.removeprefix("options."): value}
+                        merged["options"] = {
+                            **merged["options"],
+                            key.removeprefix("options."): value,
+                        }
                     else:
                         merged[key] = value
-            settings, tags = strict(RunSettings, merged, "run"), tuple(experiment.figures)
+            settings = strict(RunSettings, merged, "run")
+            tags = tuple(experiment.figures)
             axes = {key: value for part in choice for key, value in part.items()}
-            yield PlannedRun(entry.name, settings, 0, experiment.rounds, experiment.name, tags, axes)
+            yield PlannedRun(
+                entry.name, settings, 0, experiment.rounds, experiment.name, tags, axes
+            )
 
 
 def _axis(grid: Mapping[str, list[Any]], where: str) -> list[dict[str, Any]]:
     _check_keys((key for key in grid if not key.startswith("options.")), where)
     for key, values in grid.items():
         if not values:
-            raise InputError(f"{where}.{key}: the list is empty", "give it at least one value")
-    return [dict(zip(grid, values, strict=True)) for values in itertools.product(*grid.values())]
+            raise InputError(
+                f"{where}.{key}: the list is empty", "give it at least one value"
+            )
+    return [
+        dict(zip(grid, values, strict=True))
+        for values in itertools.product(*grid.values())
+    ]
 
 
 def _check_keys(keys: Iterable[str], where: str) -> None:
     for key in keys:
         if key not in RunSettings.model_fields:
-            raise unknown_name("setting", f"{where}.{key}", key, list(RunSettings.model_fields))
+            raise unknown_name(
+                "setting", f"{where}.{key}", key, list(RunSettings.model_fields)
+            )
 
 
 def resolve(run: PlannedRun, data_root: Path, isolation: str) -> RunConfig:
-    """Return a run's configuration with every default; raise InputError or DatasetError if the run is impossible."""
+    """Return a run's configuration with every default; raise InputError or DatasetError
+    if the run is impossible."""
     from workloads.dataset import find_dataset
 
     settings = run.settings
@@ -166,7 +226,9 @@ def resolve(run: PlannedRun, data_root: Path, isolation: str) -> RunConfig:
         system=run.system,
         dataset=DatasetConfig.of(dataset),
         layers=settings.layers or len(settings.fanout),
-        device_memory_bytes=None if settings.device_memory is None else parse_bytes(settings.device_memory),
+        device_memory_bytes=None
+        if settings.device_memory is None
+        else parse_bytes(settings.device_memory),
         isolation=isolation,
         timeout_s=parse_seconds(settings.timeout),
         options=options,

@@ -1,8 +1,10 @@
-"""Fingerprints of the sources of systems and harness: the code that a number belongs to (methodology rule 28).
+"""Fingerprints of the sources of systems and harness: the code that a number belongs to
+(methodology rule 28).
 
-A module is hashed by its syntax tree without docstrings and names of local variables, so comments, layout, words and
-such names change nothing. Its imports, at any depth and inside functions, are hashed too, except installed libraries;
-native code by its sources if present, else by the built module. Of the harness only what measures is hashed: the
+A module is hashed by its syntax tree without docstrings and names of local variables,
+so comments, layout, words and such names change nothing. Its imports, at any depth and
+inside functions, are hashed too, except installed libraries; native code by its sources
+if present, else by the built module. Of the harness only what measures is hashed: the
 edition (`harness/records/edition.py`) stands for what derives and judges.
 """
 
@@ -38,11 +40,21 @@ _MEASURES = (
     "harness.isolation.probe_child",
 )
 # Rooms of the harness that are part of it.
-_MEASURING = tuple(f"harness.{room}" for room in "worker wire telemetry isolation run".split())
-# Folders of installed code, known by the versions in a record; the last of files that a process maps, never modules.
+_MEASURING = tuple(
+    f"harness.{room}" for room in "worker wire telemetry isolation run".split()
+)
+# Folders of installed code, known by the versions in a record; the last of files that a
+# process maps, never modules.
 _PACKAGES = {"site-packages", "dist-packages"}
 _STDLIB = tuple({f"{sysconfig.get_path(name)}/" for name in ("stdlib", "platstdlib")})
-_SHARED = (*(f"{prefix}/" for prefix in {sys.prefix, sys.base_prefix}), "/usr/", "/lib", "/opt/", "/nix/", "/run/")
+_SHARED = (
+    *(f"{prefix}/" for prefix in {sys.prefix, sys.base_prefix}),
+    "/usr/",
+    "/lib",
+    "/opt/",
+    "/nix/",
+    "/run/",
+)
 _NATIVE_SOURCES = (".cpp", ".hpp", ".h", ".txt")
 
 
@@ -58,8 +70,8 @@ class Made(NamedTuple):
 
 @functools.cache
 def code_of(system: str, sampler: str = "") -> Code:
-    """Return the fingerprints of a system, a sampler and the harness for the present code, 16 hex digits each, and the
-    edition of the rules."""
+    """Return the fingerprints of a system, a sampler and the harness for the present
+    code, 16 hex digits each, and the edition of the rules."""
     return Code(
         system=system_fingerprint(system),
         harness=harness_fingerprint(),
@@ -69,8 +81,8 @@ def code_of(system: str, sampler: str = "") -> Code:
 
 
 def code_of_sampler(sampler: str) -> str:
-    """Return the fingerprint of a sampler from elsewhere (`package.module:NAME`); empty for Outcore's own, whose
-    sources are part of every system."""
+    """Return the fingerprint of a sampler from elsewhere (`package.module:NAME`); empty
+    for Outcore's own, whose sources are part of every system."""
     elsewhere, _, name = sampler.partition(":")
     return _digest(_closure([elsewhere])) if name else ""
 
@@ -83,7 +95,8 @@ def harness_fingerprint() -> str:
 
 @functools.cache
 def system_fingerprint(system: str) -> str:
-    """Return the fingerprint of a system's sources, including engine and workloads; a foreign one's identity hashed."""
+    """Return the fingerprint of a system's sources, including engine and workloads; a
+    foreign one's identity hashed."""
     from harness.foreign import is_foreign
     from harness.foreign.systems import identity
 
@@ -93,43 +106,68 @@ def system_fingerprint(system: str) -> str:
 
 
 def _begins(system: str) -> list[str]:
-    """Return the modules from which a system's code is followed: its own and, imported by name, all samplers."""
+    """Return the modules from which a system's code is followed: its own and, imported
+    by name, all samplers."""
     from systems.registry import load
     from workloads.sampling.listing import names
 
-    return [load(system).__module__, *(f"workloads.sampling.{name}" for name in names())]
+    return [
+        load(system).__module__,
+        *(f"workloads.sampling.{name}" for name in names()),
+    ]
 
 
 def loaded() -> list[str]:
-    """Return the files of this process's code outside the folders of libraries: modules, and files mapped as code."""
-    files = {getattr(module, "__file__", None) or "" for module in list(sys.modules.values())}
+    """Return the files of this process's code outside the folders of libraries:
+    modules, and files mapped as code."""
+    files = {
+        getattr(module, "__file__", None) or "" for module in list(sys.modules.values())
+    }
     maps = Path("/proc/self/maps").read_text(encoding="utf-8", errors="replace")
     mapped = [line.split(maxsplit=5) for line in maps.splitlines()]
-    files |= {line[5] for line in mapped if len(line) > 5 and "x" in line[1] and not line[5].startswith(_SHARED)}
-    return sorted(file for file in files if file.startswith("/") and not _is_library(Path(file)))
+    files |= {
+        line[5]
+        for line in mapped
+        if len(line) > 5 and "x" in line[1] and not line[5].startswith(_SHARED)
+    }
+    return sorted(
+        file for file in files if file.startswith("/") and not _is_library(Path(file))
+    )
 
 
 def unknown_of(files: Iterable[str], system: str, sampler: str = "") -> list[str]:
-    """Return those of the `loaded` files of a run that are in no fingerprint, such as modules imported by name."""
+    """Return those of the `loaded` files of a run that are in no fingerprint, such as
+    modules imported by name."""
     from harness.foreign import is_foreign
 
     if is_foreign(system):
         return []
     elsewhere, _, name = sampler.partition(":")
-    known = {file.resolve() for file in _closure([*_begins(system), *([elsewhere] if name else [])]).values()}
+    known = {
+        file.resolve()
+        for file in _closure(
+            [*_begins(system), *([elsewhere] if name else [])]
+        ).values()
+    }
     ours = [_ROOT / top for top in (*_OURS, "outcore")]
-    return [file for file in files if not {one := Path(file).resolve(), *one.parents} & {*known, *ours}]
+    return [
+        file
+        for file in files
+        if not {one := Path(file).resolve(), *one.parents} & {*known, *ours}
+    ]
 
 
 def of_one_code(made: Sequence[Made]) -> list[bool]:
-    """Mark comparable runs: on each host those of the newest harness and edition, and of their system's and sampler's
-    newest code.
+    """Mark comparable runs: on each host those of the newest harness and edition, and
+    of their system's and sampler's newest code.
 
     No average or figure spans a change of the measured code.
     """
     harness: dict[str, Made] = {}
     for run in made:
-        harness[run.host] = max(harness.get(run.host, run), run, key=attrgetter("run_id"))
+        harness[run.host] = max(
+            harness.get(run.host, run), run, key=attrgetter("run_id")
+        )
     newest: dict[tuple[str, str, str], Made] = {}
     current = [run for run in made if _measured_alike(run.code, harness[run.host].code)]
     for run in current:
@@ -157,8 +195,8 @@ def is_current(code: Code, system: str, sampler: str) -> bool:
 
 
 def _closure(start: Iterable[str]) -> dict[str, Path]:
-    """Return modules imported from `start` at any depth, by name: ours, those of the packages of `start`, and all that
-    lie in no folder of libraries."""
+    """Return modules imported from `start` at any depth, by name: ours, those of the
+    packages of `start`, and all that lie in no folder of libraries."""
     tops = dict.fromkeys([*_OURS, *(name.partition(".")[0] for name in start)], True)
     found: dict[str, Path] = {}
     todo = list(start)
@@ -182,13 +220,19 @@ def _closure(start: Iterable[str]) -> dict[str, Path]:
 
 
 def _public() -> list[str]:
-    """Return the modules that systems import through the public package, which imports them by name."""
+    """Return the modules that systems import through the public package, which imports
+    them by name."""
     imports = _facts("outcore", _ROOT / "outcore" / "__init__.py")[1]
-    return [name for name in imports if name.startswith(("systems.", "workloads.")) and "systems.loading" not in name]
+    return [
+        name
+        for name in imports
+        if name.startswith(("systems.", "workloads.")) and "systems.loading" not in name
+    ]
 
 
 def _file_of(name: str) -> Path | None:
-    """Return the source or built file of a module, without importing any; None where there is no such module."""
+    """Return the source or built file of a module, without importing any; None where
+    there is no such module."""
     if name.partition(".")[0] in _OURS:
         base = _ROOT.joinpath(*name.split("."))
         for candidate in (base.with_suffix(".py"), base / "__init__.py"):
@@ -197,17 +241,26 @@ def _file_of(name: str) -> Path | None:
         if not name.endswith("_native"):
             return None
     spec = _spec_of(name)
-    return Path(spec.origin) if spec and spec.origin and Path(spec.origin).is_file() else None
+    return (
+        Path(spec.origin)
+        if spec and spec.origin and Path(spec.origin).is_file()
+        else None
+    )
 
 
 def _spec_of(name: str) -> ModuleSpec | None:
-    """Return the spec of a module without importing it or its package, whose code might do anything."""
+    """Return the spec of a module without importing it or its package, whose code might
+    do anything."""
     top, *inner = name.split(".")
     try:
         spec = importlib.util.find_spec(top) if top else None
         for number in range(len(inner)):
             places = spec.submodule_search_locations if spec else None
-            spec = PathFinder.find_spec(".".join((top, *inner[: number + 1])), places) if places else None
+            spec = (
+                PathFinder.find_spec(".".join((top, *inner[: number + 1])), places)
+                if places
+                else None
+            )
     except (ImportError, ValueError, AttributeError):
         return None
     return spec
@@ -220,13 +273,19 @@ def _is_library(file: Path) -> bool:
 def _lies_elsewhere(top: str) -> bool:
     """Return whether a top-level module lies in no folder of libraries."""
     spec = _spec_of(top)
-    places = [] if spec is None else [spec.origin, *(spec.submodule_search_locations or ())]
-    return any(place and Path(place).exists() and not _is_library(Path(place)) for place in places)
+    places = (
+        [] if spec is None else [spec.origin, *(spec.submodule_search_locations or ())]
+    )
+    return any(
+        place and Path(place).exists() and not _is_library(Path(place))
+        for place in places
+    )
 
 
 @functools.cache
 def _facts(name: str, file: Path) -> tuple[bytes, list[str]]:
-    """Return a module's digest and its imports; the cache does not hold the syntax tree."""
+    """Return a module's digest and its imports; the cache does not hold the syntax
+    tree."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         tree = ast.parse(file.read_bytes())
@@ -236,7 +295,10 @@ def _facts(name: str, file: Path) -> tuple[bytes, list[str]]:
     package = name if file.name == "__init__.py" else name.rpartition(".")[0]
     imports: list[str] = []
     for node in ast.walk(tree):
-        if isinstance(node, documented) and ast.get_docstring(node, clean=False) is not None:
+        if (
+            isinstance(node, documented)
+            and ast.get_docstring(node, clean=False) is not None
+        ):
             node.body = node.body[1:] or [ast.Pass()]
         elif isinstance(node, ast.Import):
             imports += [alias.name for alias in node.names]
@@ -251,14 +313,22 @@ _Function = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
 
 
 def _number_locals(node: ast.AST, numbered: dict[str, str]) -> None:
-    """Replace the names of local variables below a node by numbers, in the order of their first assignment.
+    """Replace the names of local variables below a node by numbers, in the order of
+    their first assignment.
 
-    Parameters keep their names, which calls may use; `numbered`: those of the functions around the node.
+    Parameters keep their names, which calls may use; `numbered`: those of the functions
+    around the node.
     """
     if isinstance(node, _Function):
         own = _assigned(node)
-        around = {name: number for name, number in numbered.items() if name not in _parameters(node)}
-        numbered = around | {name: f"local {len(around) + at}" for at, name in enumerate(own)}
+        around = {
+            name: number
+            for name, number in numbered.items()
+            if name not in _parameters(node)
+        }
+        numbered = around | {
+            name: f"local {len(around) + at}" for at, name in enumerate(own)
+        }
     elif isinstance(node, ast.Name):
         node.id = numbered.get(node.id, node.id)
     for child in ast.iter_child_nodes(node):
@@ -272,10 +342,13 @@ def _parameters(function: _Function) -> set[str]:
 
 
 def _assigned(function: _Function) -> list[str]:
-    """Return the variables that a function assigns itself, in order, without its parameters and outer variables."""
+    """Return the variables that a function assigns itself, in order, without its
+    parameters and outer variables."""
     outer = _parameters(function)
     found: dict[str, None] = {}
-    todo = list(function.body) if not isinstance(function, ast.Lambda) else [function.body]
+    todo = (
+        list(function.body) if not isinstance(function, ast.Lambda) else [function.body]
+    )
     while todo:
         node = todo.pop(0)
         if isinstance(node, ast.Global | ast.Nonlocal):
@@ -291,16 +364,27 @@ def _digest(modules: dict[str, Path]) -> str:
     digest = hashlib.sha256()
     for name, file in sorted(modules.items()):
         digest.update(name.encode())
-        digest.update(_native(name, file) if file.suffix != ".py" else _facts(name, file)[0])
+        digest.update(
+            _native(name, file) if file.suffix != ".py" else _facts(name, file)[0]
+        )
     return digest.hexdigest()[:16]
 
 
 def _native(name: str, file: Path) -> bytes:
-    """Return the digest of a built module's sources in a checkout, else of the module itself."""
+    """Return the digest of a built module's sources in a checkout, else of the module
+    itself."""
     # Both modules are built from the base, which lies in the lower layer.
-    sources = (_ROOT / name.partition(".")[0] / "native", _ROOT / "workloads" / "native" / "base")
+    sources = (
+        _ROOT / name.partition(".")[0] / "native",
+        _ROOT / "workloads" / "native" / "base",
+    )
     digest = hashlib.sha256()
-    found = {path for folder in sources for path in folder.rglob("*") if path.suffix in _NATIVE_SOURCES}
+    found = {
+        path
+        for folder in sources
+        for path in folder.rglob("*")
+        if path.suffix in _NATIVE_SOURCES
+    }
     files = sorted(found) if sources[0].is_dir() else [file]
     for path in files:
         digest.update(path.name.encode() + path.read_bytes())

@@ -1,7 +1,8 @@
-"""Environment of a run for its record (methodology rule 23): code, versions, processor, memory, kernel, disk, cgroup.
+"""Environment of a run for its record (methodology rule 23): code, versions, processor,
+memory, kernel, disk, cgroup.
 
-It identifies no person and no machine: no host name, user, home folder, serial number or address. The drive is
-identified by a salted digest (`harness.ssd.identity`).
+It identifies no person and no machine: no host name, user, home folder, serial number
+or address. The drive is identified by a salted digest (`harness.ssd.identity`).
 """
 
 from __future__ import annotations
@@ -27,12 +28,23 @@ from harness.ssd.fio import fio_path
 from workloads.errors import OutcoreError
 
 HOST_LABEL = "OUTCORE_HOST_LABEL"
-_PACKAGES = ("outcore", "torch", "numpy", "pandas", "pyarrow", "pydantic", "scipy", "torch_geometric", "dgl")
+_PACKAGES = (
+    "outcore",
+    "torch",
+    "numpy",
+    "pandas",
+    "pyarrow",
+    "pydantic",
+    "scipy",
+    "torch_geometric",
+    "dgl",
+)
 _REPOSITORY = Path(__file__).resolve().parents[2]
 
 
 def describe(data: Path) -> dict[str, Any]:
-    """Return all facts needed to judge a run and to repeat it; `disk` is the device under `data`."""
+    """Return all facts needed to judge a run and to repeat it; `disk` is the device
+    under `data`."""
     pages = read_text(Path("/sys/kernel/mm/transparent_hugepage/enabled"))
     huge = re.search(r"\[(.*?)\]", pages)
     found = {
@@ -61,26 +73,42 @@ def describe(data: Path) -> dict[str, Any]:
 
 def this_host(data: Path) -> str:
     """Return the `host_fingerprint` of this host with the device under `data`."""
-    return host_fingerprint({"cpu": cpu(), "memory": memory(), "gpu": gpus(), "disk": disk(data), **_label()})
+    return host_fingerprint(
+        {
+            "cpu": cpu(),
+            "memory": memory(),
+            "gpu": gpus(),
+            "disk": disk(data),
+            **_label(),
+        }
+    )
 
 
 def _label() -> dict[str, str]:
-    """Return the label of this host in its fleet (`harness/hosts`); empty for a host outside a fleet."""
+    """Return the label of this host in its fleet (`harness/hosts`); empty for a host
+    outside a fleet."""
     label = os.environ.get(HOST_LABEL)
     return {"host_label": label} if label else {}
 
 
 @functools.cache
 def code(repository: Path = _REPOSITORY) -> dict[str, Any]:
-    """Return the git commit, and whether tracked files differ from it; None outside a checkout.
+    """Return the git commit, and whether tracked files differ from it; None outside a
+    checkout.
 
-    An image of Outcore is no checkout: its build sets `OUTCORE_COMMIT` to the commit, with the suffix `-dirty`.
-    `refused`: git does not trust the checkout, which another user owns; nothing is known of it.
+    An image of Outcore is no checkout: its build sets `OUTCORE_COMMIT` to the commit,
+    with the suffix `-dirty`. `refused`: git does not trust the checkout, which another
+    user owns; nothing is known of it.
     """
     git = ["git", "-C", str(repository)]
     if commit := _run(*git, "rev-parse", "HEAD"):
-        return {"commit": commit, "dirty": bool(_run(*git, "status", "--porcelain", "--untracked-files=no"))}
-    told = re.fullmatch(r"([0-9a-f]{40})(-dirty)?", os.environ.get("OUTCORE_COMMIT", ""))
+        return {
+            "commit": commit,
+            "dirty": bool(_run(*git, "status", "--porcelain", "--untracked-files=no")),
+        }
+    told = re.fullmatch(
+        r"([0-9a-f]{40})(-dirty)?", os.environ.get("OUTCORE_COMMIT", "")
+    )
     if told:
         return {"commit": told[1], "dirty": bool(told[2])}
     unknown: dict[str, Any] = {"commit": None, "dirty": None}
@@ -88,25 +116,29 @@ def code(repository: Path = _REPOSITORY) -> dict[str, Any]:
 
 
 def git_refusal(repository: Path = _REPOSITORY) -> str:
-    """Return the command by which git trusts a checkout that it refuses, as another user owns it; empty if it does."""
+    """Return the command by which git trusts a checkout that it refuses, as another
+    user owns it; empty if it does."""
     command = ["git", "-C", str(repository), "rev-parse", "HEAD"]
     try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=20, check=False)
+        done = subprocess.run(
+            command, capture_output=True, text=True, timeout=20, check=False
+        )
     except (OSError, subprocess.TimeoutExpired):
         return ""
     return trust_fix(done.stderr)
 
 
 def trust_fix(stderr: str) -> str:
-    """Return git's own remedy for a checkout of another owner ("dubious ownership"), found in its messages; else
-    nothing."""
+    """Return git's own remedy for a checkout of another owner ("dubious ownership"),
+    found in its messages; else nothing."""
     found = re.search(r"git config --global --add safe\.directory .+", stderr)
     return found[0].strip() if found else ""
 
 
 @functools.cache
 def versions() -> dict[str, str]:
-    """Return the versions of Python and of all packages that may influence a number, if installed."""
+    """Return the versions of Python and of all packages that may influence a number, if
+    installed."""
     found = {"python": platform.python_version()}
     for name in _PACKAGES:
         with suppress(importlib.metadata.PackageNotFoundError):
@@ -118,32 +150,45 @@ def versions() -> dict[str, str]:
 
 
 def cpu() -> dict[str, Any]:
-    """Return the processor's model, all and usable processors, sockets and frequency governor."""
+    """Return the processor's model, all and usable processors, sockets and frequency
+    governor."""
     text = read_text(Path("/proc/cpuinfo"))
-    model = re.search(r"^(?:model name|Model|Processor)\s*:\s*(.+)$", text, re.MULTILINE)
-    governor = read_text(Path("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor")).strip()
+    model = re.search(
+        r"^(?:model name|Model|Processor)\s*:\s*(.+)$", text, re.MULTILINE
+    )
+    governor = read_text(
+        Path("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor")
+    ).strip()
     return {
         "model": model.group(1).strip() if model else platform.machine(),
         "processors": os.cpu_count() or 1,
         "usable": len(os.sched_getaffinity(0)),
-        "sockets": len(set(re.findall(r"^physical id\s*:\s*(\d+)$", text, re.MULTILINE))) or 1,
+        "sockets": len(
+            set(re.findall(r"^physical id\s*:\s*(\d+)$", text, re.MULTILINE))
+        )
+        or 1,
         "governor": governor or None,
     }
 
 
 def memory() -> dict[str, int]:
     """Return the host's bytes of memory and of swap."""
-    return {"total_bytes": psutil.virtual_memory().total, "swap_bytes": psutil.swap_memory().total}
+    return {
+        "total_bytes": psutil.virtual_memory().total,
+        "swap_bytes": psutil.swap_memory().total,
+    }
 
 
 def memlock_bytes() -> int | None:
-    """Return the bytes that this process may lock, as io_uring's registered buffers need; None: no limit."""
+    """Return the bytes that this process may lock, as io_uring's registered buffers
+    need; None: no limit."""
     soft, _ = resource.getrlimit(resource.RLIMIT_MEMLOCK)
     return None if soft == resource.RLIM_INFINITY else soft
 
 
 def disk(data: Path) -> dict[str, Any] | None:
-    """Return the device under `data`: model, file system, mount options, read-ahead, scheduler; None without one."""
+    """Return the device under `data`: model, file system, mount options, read-ahead,
+    scheduler; None without one."""
     try:
         found = block_device(data).as_dict()
     except (OutcoreError, OSError):
@@ -168,9 +213,20 @@ def gpus() -> list[dict[str, Any]]:
         return []
     try:
         driver = pynvml.nvmlSystemGetDriverVersion()
-        handles = map(pynvml.nvmlDeviceGetHandleByIndex, range(pynvml.nvmlDeviceGetCount()))
-        found = ((pynvml.nvmlDeviceGetName(one), int(pynvml.nvmlDeviceGetMemoryInfo(one).total)) for one in handles)
-        return [{"model": model, "memory_bytes": total, "driver": driver} for model, total in found]
+        handles = map(
+            pynvml.nvmlDeviceGetHandleByIndex, range(pynvml.nvmlDeviceGetCount())
+        )
+        found = (
+            (
+                pynvml.nvmlDeviceGetName(one),
+                int(pynvml.nvmlDeviceGetMemoryInfo(one).total),
+            )
+            for one in handles
+        )
+        return [
+            {"model": model, "memory_bytes": total, "driver": driver}
+            for model, total in found
+        ]
     except pynvml.NVMLError:
         return []
     finally:
@@ -179,7 +235,9 @@ def gpus() -> list[dict[str, Any]]:
 
 def _run(*command: str) -> str:
     try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=20, check=False)
+        done = subprocess.run(
+            command, capture_output=True, text=True, timeout=20, check=False
+        )
     except (OSError, subprocess.TimeoutExpired):
         return ""
     return done.stdout.strip() if done.returncode == 0 else ""

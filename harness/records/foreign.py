@@ -1,4 +1,5 @@
-"""Epoch times that somebody measured with other code: kept apart from run records, never judged, never counted."""
+"""Epoch times that somebody measured with other code: kept apart from run records,
+never judged, never counted."""
 
 from __future__ import annotations
 
@@ -7,7 +8,13 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import Field, StringConstraints, ValidationError, field_validator, model_validator
+from pydantic import (
+    Field,
+    StringConstraints,
+    ValidationError,
+    field_validator,
+    model_validator,
+)
 
 from harness.atomic import whole_file
 from harness.records.seal import content_digest
@@ -36,7 +43,8 @@ Words = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1)]
 
 
 class ForeignRecord(Strict):
-    """Measurement by other code, as its author tells it; no part of it was seen by Outcore.
+    """Measurement by other code, as its author tells it; no part of it was seen by
+    Outcore.
 
     Attributes:
         system, version: name of the other code, and its version.
@@ -52,7 +60,9 @@ class ForeignRecord(Strict):
     version: Words
     settings: RunSettings
     seconds: list[float] = Field(min_length=1)
-    counters: dict[Counter, Annotated[float, Field(ge=0, le=1e18)]] = Field(default_factory=dict)
+    counters: dict[Counter, Annotated[float, Field(ge=0, le=1e18)]] = Field(
+        default_factory=dict
+    )
     how: Annotated[Words, Field(max_length=2000)]
     host: str = ""
     added_at: str = ""
@@ -66,7 +76,8 @@ class ForeignRecord(Strict):
 
     @model_validator(mode="after")
     def _of_the_rows(self) -> Self:
-        rows, misses = self.counters.get("rows"), self.counters.get("misses")
+        rows = self.counters.get("rows")
+        misses = self.counters.get("misses")
         if rows is not None and misses is not None and misses > rows:
             raise ValueError(f"misses are {misses:.0f}, more than the {rows:.0f} rows")
         return self
@@ -86,7 +97,8 @@ def write_foreign(root: Path, record: ForeignRecord) -> tuple[Path, bool]:
     """Write a record, whole or not at all, unless one of equal content is there.
 
     Returns:
-        Its file, `<results root>/foreign/<key>.json`, and whether it was written now. Raises as `whole_file`.
+        Its file, `<results root>/foreign/<key>.json`, and whether it was written now.
+        Raises as `whole_file`.
     """
     path = Path(root) / FOREIGN / f"{record.key}.json"
     if _read(path) is not None:
@@ -94,23 +106,32 @@ def write_foreign(root: Path, record: ForeignRecord) -> tuple[Path, bool]:
     content: dict[str, Any] = record.model_dump(mode="json")
     content["added_at"] = datetime.now(UTC).isoformat(timespec="seconds")
     with whole_file(path, "the record") as file:
-        file.write_text(json.dumps(content, indent=1, allow_nan=False) + "\n", encoding="utf-8")
+        file.write_text(
+            json.dumps(content, indent=1, allow_nan=False) + "\n", encoding="utf-8"
+        )
     return path, True
 
 
 def read_foreign(root: Path, bad: list[Path] | None = None) -> list[ForeignRecord]:
-    """Read every record, oldest first; add files that are damaged, changed or of another version to `bad`."""
+    """Read every record, oldest first; add files that are damaged, changed or of
+    another version to `bad`."""
     paths = sorted((Path(root) / FOREIGN).glob("[!.]*.json"))
     found = {path: _read(path) for path in paths}
     if bad is not None:
         bad += [path for path, record in found.items() if record is None]
-    return sorted((record for record in found.values() if record is not None), key=lambda record: record.added_at)
+    return sorted(
+        (record for record in found.values() if record is not None),
+        key=lambda record: record.added_at,
+    )
 
 
 def _read(path: Path) -> ForeignRecord | None:
-    """Read a record; return None where there is none, or it is damaged, changed or of another version."""
+    """Read a record; return None where there is none, or it is damaged, changed or of
+    another version."""
     try:
         record = ForeignRecord.model_validate_json(path.read_bytes())
     except (OSError, ValidationError):
         return None
-    return record if record.schema_version == SCHEMA and record.key == path.stem else None
+    return (
+        record if record.schema_version == SCHEMA and record.key == path.stem else None
+    )

@@ -1,4 +1,5 @@
-"""Fingerprints of a run's host: runs of two hosts, disks, limits or devices are never averaged together."""
+"""Fingerprints of a run's host: runs of two hosts, disks, limits or devices are never
+averaged together."""
 
 from __future__ import annotations
 
@@ -12,25 +13,40 @@ from harness.cache import digest_of
 
 Plain = Mapping[str, Any]
 
-# Properties that identify a disk; its kernel name and number change with the order of plugging in.
-_DISK = ("model", "file_system", "size_bytes", "rotational", "logical_block_bytes", "scheduler", "read_ahead_kib")
+# Properties that identify a disk; its kernel name and number change with the order of
+# plugging in.
+_DISK = (
+    "model",
+    "file_system",
+    "size_bytes",
+    "rotational",
+    "logical_block_bytes",
+    "scheduler",
+    "read_ahead_kib",
+)
 _PROFILES = Path(workloads.__file__).parent / "accelerators"
 
 
 def host_fingerprint(environment: Plain) -> str:
-    """Return 12 hex digits over processor, memory, disk and GPUs of an `environment.describe`; empty if unknown.
+    """Return 12 hex digits over processor, memory, disk and GPUs of an
+    `environment.describe`; empty if unknown.
 
-    `disk.drive` is the identity of the drive (`harness.ssd.identity`), so two drives of one model differ. Where it is
-    unknown, two hosts of one model share the fingerprint, unless their operator labels them.
+    `disk.drive` is the identity of the drive (`harness.ssd.identity`), so two drives of
+    one model differ. Where it is unknown, two hosts of one model share the fingerprint,
+    unless their operator labels them.
     """
-    cpu, disk = environment.get("cpu") or {}, environment.get("disk") or {}
+    cpu = environment.get("cpu") or {}
+    disk = environment.get("disk") or {}
     total = (environment.get("memory") or {}).get("total_bytes")
     content = {
         "cpu": [cpu.get("model"), cpu.get("usable")],
         # Rounded, since the kernel's own share varies with its version.
         "memory_gib": round(total / 2**30) if total else None,
         "disk": [disk.get(key) for key in _DISK],
-        "gpus": [[gpu.get("model"), gpu.get("memory_bytes")] for gpu in environment.get("gpu") or []],
+        "gpus": [
+            [gpu.get("model"), gpu.get("memory_bytes")]
+            for gpu in environment.get("gpu") or []
+        ],
     }
     # Records of older versions name no drive: two of one model look alike.
     if drive := disk.get("drive"):
@@ -41,27 +57,39 @@ def host_fingerprint(environment: Plain) -> str:
 
 
 def profile_digests(folder: Path = _PROFILES) -> dict[str, str]:
-    """Return 12 hex digits over the coefficients of each packaged emulated accelerator, by name."""
+    """Return 12 hex digits over the coefficients of each packaged emulated accelerator,
+    by name."""
     digests = {}
     for path in sorted(folder.glob("*.toml")):
         content = tomllib.loads(path.read_text(encoding="utf-8"))
-        values = {key: entry["value"] for key, entry in content.items() if isinstance(entry, dict) and "value" in entry}
+        values = {
+            key: entry["value"]
+            for key, entry in content.items()
+            if isinstance(entry, dict) and "value" in entry
+        }
         digests[path.stem] = digest_of(values)[:12]
     return digests
 
 
 def measured_on(record: Plain) -> dict[str, Any]:
-    """Return the facts that, beside the configuration, must be equal in two compared runs.
+    """Return the facts that, beside the configuration, must be equal in two compared
+    runs.
 
-    `host`: fingerprint of the host. `limits`: I/O limits of the disk class, for each disk. `accelerator`: digest of an
-    emulated device's profile, if the record has it. `harness`: fingerprint of the measuring code.
+    `host`: fingerprint of the host. `limits`: I/O limits of the disk class, for each
+    disk. `accelerator`: digest of an emulated device's profile, if the record has it.
+    `harness`: fingerprint of the measuring code.
     """
     environment = record.get("environment") or {}
     kind, _, name = str((record.get("config") or {}).get("device", "")).partition(":")
     limits = (record.get("disk") or {}).get("limits") or []
     return {
         "host": host_fingerprint(environment),
-        "limits": [{key: value for key, value in limit.items() if key != "device"} for limit in limits],
-        "accelerator": (environment.get("accelerators") or {}).get(name) if kind == "emulated" else None,
+        "limits": [
+            {key: value for key, value in limit.items() if key != "device"}
+            for limit in limits
+        ],
+        "accelerator": (environment.get("accelerators") or {}).get(name)
+        if kind == "emulated"
+        else None,
         "harness": (record.get("code") or {}).get("harness", ""),
     }

@@ -1,4 +1,5 @@
-"""The run record: content of a run's `record.json`, readable years later without its code."""
+"""The run record: content of a run's `record.json`, readable years later without its
+code."""
 
 from __future__ import annotations
 
@@ -33,9 +34,12 @@ SALT = "salt"
 
 
 class _Part(BaseModel):
-    """A part of the record; it refuses unknown keys, so that no misspelt key becomes a column."""
+    """A part of the record; it refuses unknown keys, so that no misspelt key becomes a
+    column."""
 
-    model_config = ConfigDict(extra="forbid", populate_by_name=True, protected_namespaces=())
+    model_config = ConfigDict(
+        extra="forbid", populate_by_name=True, protected_namespaces=()
+    )
 
 
 class DatasetConfig(_Part):
@@ -55,7 +59,11 @@ class DatasetConfig(_Part):
         """Describe an opened dataset."""
         names = ("name", "fingerprint", "num_nodes", "num_edges", "dim", "num_classes")
         known = {name: getattr(dataset, name) for name in names}
-        return cls(**known, dtype=str(dataset.feature_dtype), train_nodes=len(dataset.memmap("train")))
+        return cls(
+            **known,
+            dtype=str(dataset.feature_dtype),
+            train_nodes=len(dataset.memmap("train")),
+        )
 
     @property
     def row_bytes(self) -> int:
@@ -69,7 +77,8 @@ class DatasetConfig(_Part):
 
 
 class RunConfig(_Part, SharedSettings):
-    """One run, resolved: every default filled in, sizes in bytes, `options` complete."""
+    """One run, resolved: every default filled in, sizes in bytes, `options`
+    complete."""
 
     system: str = setting(..., "system")
     dataset: DatasetConfig = setting(..., "workload")
@@ -85,16 +94,25 @@ class RunConfig(_Part, SharedSettings):
 
     @property
     def config_hash(self) -> str:
-        """Identity of the run: 16 hex digits over all settings but its labels and its round."""
+        """Identity of the run: 16 hex digits over all settings but its labels and its
+        round."""
         return content_digest(self.model_dump(mode="json", exclude={*LABELS}), 16)
 
     @property
     def cell(self) -> Cell:
         """The planned cell of the run."""
-        settings = self.model_dump(mode="json", include=set(SharedSettings.model_fields))
+        settings = self.model_dump(
+            mode="json", include=set(SharedSettings.model_fields)
+        )
         more = {"layers": self.layers, "device_memory_bytes": self.device_memory_bytes}
         key = cell_key(self.system, self.dataset.name, settings, self.options, **more)
-        return Cell(experiment=self.experiment, axes=self.axes, system=self.system, options=self.options, key=key)
+        return Cell(
+            experiment=self.experiment,
+            axes=self.axes,
+            system=self.system,
+            options=self.options,
+            key=key,
+        )
 
 
 #: Settings outside a run's identity: its purpose and its round.
@@ -102,7 +120,8 @@ LABELS = frozenset(of_role(RunConfig, "label"))
 
 
 class RuleOutcome(_Part):
-    """Outcome of one verdict rule; not `known`: the rule applied and could not be judged."""
+    """Outcome of one verdict rule; not `known`: the rule applied and could not be
+    judged."""
 
     rule: str
     name: str
@@ -120,14 +139,17 @@ class PlannedBuffer(_Part):
 
 
 class Memory(_Part):
-    """Memory of the cap, as requested and as the kernel reports it (methodology rules 1, 2, 4). Bytes.
+    """Memory of the cap, as requested and as the kernel reports it (methodology rules
+    1, 2, 4). Bytes.
 
-    `resident_before_bytes`: cached bytes of the run's files after the last eviction; `evictable_bytes`: sizes of these
-    files. `page_cache_at_peak_bytes` and `anon_at_peak_bytes` are from the telemetry sample nearest to the peak.
-    `training_device_bytes`: device memory that training takes beside the tables. `device_peak_bytes`: most device
-    memory that the worker held, by rank; empty where host memory is the device. `device_seen_bytes`: most device memory
-    of the run's processes, as NVML counts it from outside; `device_context_bytes`: the part of it that CUDA contexts
-    take, from the calibration; None where NVML does not tell.
+    `resident_before_bytes`: cached bytes of the run's files after the last eviction;
+    `evictable_bytes`: sizes of these files. `page_cache_at_peak_bytes` and
+    `anon_at_peak_bytes` are from the telemetry sample nearest to the peak.
+    `training_device_bytes`: device memory that training takes beside the tables.
+    `device_peak_bytes`: most device memory that the worker held, by rank; empty where
+    host memory is the device. `device_seen_bytes`: most device memory of the run's
+    processes, as NVML counts it from outside; `device_context_bytes`: the part of it
+    that CUDA contexts take, from the calibration; None where NVML does not tell.
     """
 
     cap_bytes: int | None = None
@@ -164,7 +186,8 @@ class _Work(_Part):
 
     Attributes:
         seconds, bytes_read, bytes_written: cost of the work in this run.
-        made_s, made_bytes_read, made_bytes_written: cost of the earlier run that made artefacts which this run reused.
+        made_s, made_bytes_read, made_bytes_written: cost of the earlier run that made
+            artefacts which this run reused.
     """
 
     seconds: float = Field(default=0.0, ge=0, allow_inf_nan=False)
@@ -186,11 +209,13 @@ class _Work(_Part):
 
 
 class OfflineWork(_Work):
-    """Offline work for the epochs of one episode, as the harness times it around `System.prepare_epochs`.
+    """Offline work for the epochs of one episode, as the harness times it around
+    `System.prepare_epochs`.
 
     Attributes:
         epochs: number of the run's epochs that the work serves.
-        shared_s: seconds of it that these epochs share and that more of them would share too, by the system's measure.
+        shared_s: seconds of it that these epochs share and that more of them would
+            share too, by the system's measure.
     """
 
     epochs: int = Field(ge=1, lt=2**31)
@@ -198,10 +223,13 @@ class OfflineWork(_Work):
 
     @classmethod
     def joined(cls, parts: Sequence[OfflineWork]) -> OfflineWork:
-        """Join the work of all ranks: the longest times, the sums of bytes. Raises ValueError: of different epochs."""
+        """Join the work of all ranks: the longest times, the sums of bytes. Raises
+        ValueError: of different epochs."""
         counts = {part.epochs for part in parts}
         if len(counts) != 1:
-            raise ValueError(f"ranks prepare for different numbers of epochs: {sorted(counts)}")
+            raise ValueError(
+                f"ranks prepare for different numbers of epochs: {sorted(counts)}"
+            )
         return cls(
             epochs=counts.pop(),
             shared_s=min(part.shared_s for part in parts),
@@ -219,7 +247,8 @@ class Preprocess(_Work):
 
     Attributes:
         planning_s: part of `seconds` before the plan was reported.
-        gate_s: seconds from the plan to the gate `prepared`, on the orchestrator's own clock.
+        gate_s: seconds from the plan to the gate `prepared`, on the orchestrator's own
+            clock.
         reused: whether artefacts of an earlier run were found.
         offline: the part that serves single epochs; None: there is no such part.
     """
@@ -231,7 +260,8 @@ class Preprocess(_Work):
 
 
 class EpochRecord(_Part):
-    """One epoch. `device_*`: counters of the cap, else of the device; `diskstats_*`: counters of the whole device."""
+    """One epoch. `device_*`: counters of the cap, else of the device; `diskstats_*`:
+    counters of the whole device."""
 
     epoch: int
     warmup: bool
@@ -242,33 +272,41 @@ class EpochRecord(_Part):
     digest: str = ""
     feature_digest: str | None = None
     loss: float | None = None
-    # Share of training nodes classified correctly in training, and of test nodes after the epoch.
+    # Share of training nodes classified correctly in training, and of test nodes after
+    # the epoch.
     accuracy: float | None = None
     test_accuracy: float | None = None
     device_bytes: int | None = None
     device_requests: int | None = None
-    # Bytes written by the cap, as the kernel charged them, without writeback by other processes.
+    # Bytes written by the cap, as the kernel charged them, without writeback by other
+    # processes.
     device_written_bytes: int | None = None
     diskstats_bytes: int | None = None
     diskstats_requests: int | None = None
-    # Seconds from the opening of the epoch's first gate to the arrival at its last, on the orchestrator's own clock,
-    # and the part of them spent on feature digests, which `seconds` excludes.
+    # Seconds from the opening of the epoch's first gate to the arrival at its last, on
+    # the orchestrator's own clock, and the part of them spent on feature digests, which
+    # `seconds` excludes.
     gate_s: float | None = None
     checking_s: float = 0.0
-    # Seconds with reads in progress: those of the stage in which the system reads, else of sampling or extraction.
+    # Seconds with reads in progress: those of the stage in which the system reads, else
+    # of sampling or extraction.
     reading_s: float | None = None
-    # Processor seconds in user mode and in the kernel, of the processes in the cap and of the whole host.
+    # Processor seconds in user mode and in the kernel, of the processes in the cap and
+    # of the whole host.
     user_s: float | None = None
     host_user_s: float | None = None
     system_s: float | None = None
     host_system_s: float | None = None
-    # Seconds for which threads of the run waited for a processor, and which the hypervisor took from all processors.
+    # Seconds for which threads of the run waited for a processor, and which the
+    # hypervisor took from all processors.
     waited_s: float | None = None
     stolen_s: float | None = None
-    # Seconds for which the copy lane and the compute lane of an emulated device were busy, over all ranks.
+    # Seconds for which the copy lane and the compute lane of an emulated device were
+    # busy, over all ranks.
     bus_s: float | None = None
     compute_s: float | None = None
-    # Trained seed nodes, nodes and edges of all mini-batches; whether each rank trained them in the seed plan's order.
+    # Trained seed nodes, nodes and edges of all mini-batches; whether each rank trained
+    # them in the seed plan's order.
     seeds: int | None = None
     nodes: int | None = None
     edges: int | None = None
@@ -286,17 +324,20 @@ class EpochRecord(_Part):
 
     @property
     def shown_loss(self) -> float | None:
-        """Mean loss for a reader: nan where a loss was not finite, None without training."""
+        """Mean loss for a reader: nan where a loss was not finite, None without
+        training."""
         return math.nan if self.losses_not_finite else self.loss
 
     @property
     def wall_s(self) -> float:
-        """Seconds of the epoch for the device and other processes, digests off the epoch's clock included."""
+        """Seconds of the epoch for the device and other processes, digests off the
+        epoch's clock included."""
         return self.seconds + self.checking_s
 
 
 class EvictionReading(_Part):
-    """One eviction of the run's files, in bytes; `when` is `before` (the run) or `after_prepare`."""
+    """One eviction of the run's files, in bytes; `when` is `before` (the run) or
+    `after_prepare`."""
 
     when: str
     files: int
@@ -305,34 +346,47 @@ class EvictionReading(_Part):
 
     @property
     def share(self) -> float:
-        """Ratio of resident bytes to file bytes; below 0.01 is cold (methodology rule 2)."""
+        """Ratio of resident bytes to file bytes; below 0.01 is cold (methodology rule
+        2)."""
         return self.resident_bytes / self.total_bytes if self.total_bytes else 0.0
 
 
 class GateReading(_Part):
-    """Readings of the orchestrator while the worker waited at a gate (`floor`, `prepared`, `epoch 0 start`, …).
+    """Readings of the orchestrator while the worker waited at a gate (`floor`,
+    `prepared`, `epoch 0 start`, …).
 
     Attributes:
-        reached_s, opened_s: seconds of the gate's event and of its opening, on the orchestrator's own clock from the
-            begin of the first epoch.
-        io_bytes, io_requests: bytes and requests read from devices by the cap so far; None: unknown to the backend.
-        io_written_bytes: bytes written to devices by the cap so far; None: unknown to the backend.
-        disk_bytes, disk_requests: reads of the dataset's device by all processes since boot; None: unknown.
-        held_bytes: bytes charged to the cap except pages of files; None in older records.
-        page_cache_bytes: bytes of file pages charged to the cap, before or after `resident_bytes` was read, whichever
-            is more.
-        resident_bytes: bytes of the run's own files in the page cache, whatever cgroup is charged; None: not measured.
-        uncharged_bytes: bytes of memory in use that the cap was not charged for: queues of sockets, in older records
-            huge pages and memory of other processes too; None: not looked at.
+        reached_s, opened_s: seconds of the gate's event and of its opening, on the
+            orchestrator's own clock from the begin of the first epoch.
+        io_bytes, io_requests: bytes and requests read from devices by the cap so far;
+            None: unknown to the backend.
+        io_written_bytes: bytes written to devices by the cap so far; None: unknown to
+            the backend.
+        disk_bytes, disk_requests: reads of the dataset's device by all processes since
+            boot; None: unknown.
+        held_bytes: bytes charged to the cap except pages of files; None in older
+            records.
+        page_cache_bytes: bytes of file pages charged to the cap, before or after
+            `resident_bytes` was read, whichever is more.
+        resident_bytes: bytes of the run's own files in the page cache, whatever cgroup
+            is charged; None: not measured.
+        uncharged_bytes: bytes of memory in use that the cap was not charged for: queues
+            of sockets, in older records huge pages and memory of other processes too;
+            None: not looked at.
         swap_bytes: swapped-out bytes of the cap.
         limit_bytes: memory limit in force.
-        outside: processes and threads of the run outside its cap; in older records only.
-        user_s: processor seconds in user mode of all processes that were in the cap, by the cap's own counter; where it
-            has none, of the living ones and of the children that they waited for.
+        outside: processes and threads of the run outside its cap; in older records
+            only.
+        user_s: processor seconds in user mode of all processes that were in the cap, by
+            the cap's own counter; where it has none, of the living ones and of the
+            children that they waited for.
         host_user_s: processor seconds of the host in user mode since boot.
-        system_s, host_system_s: the same in the kernel; None: no counter of the cap, or older records.
-        waited_s: seconds for which threads in the cap were ready and waited for a processor; None: not counted.
-        stolen_s: seconds since boot that the hypervisor took from processors of the host; None in older records.
+        system_s, host_system_s: the same in the kernel; None: no counter of the cap, or
+            older records.
+        waited_s: seconds for which threads in the cap were ready and waited for a
+            processor; None: not counted.
+        stolen_s: seconds since boot that the hypervisor took from processors of the
+            host; None in older records.
     """
 
     at: str
@@ -358,8 +412,10 @@ class GateReading(_Part):
     stolen_s: float | None = None
 
     def since(self, earlier: GateReading, counter: str) -> Any:
-        """Return the increase of a counter since an earlier gate; None if either reading lacks it."""
-        before, after = getattr(earlier, counter), getattr(self, counter)
+        """Return the increase of a counter since an earlier gate; None if either
+        reading lacks it."""
+        before = getattr(earlier, counter)
+        after = getattr(self, counter)
         return None if before is None or after is None else after - before
 
 
@@ -378,8 +434,9 @@ class Sandbox(_Part):
 
 
 class Closing(_Part):
-    """What the worker did from the opening of its last gate until its last event: seconds on the orchestrator's clock,
-    and bytes that its cap read from and wrote to devices; None: unknown to the backend."""
+    """What the worker did from the opening of its last gate until its last event:
+    seconds on the orchestrator's clock, and bytes that its cap read from and wrote to
+    devices; None: unknown to the backend."""
 
     seconds: float
     bytes_read: int | None = None
@@ -387,9 +444,11 @@ class Closing(_Part):
 
 
 class FeatureCheck(_Part):
-    """Comparison of one mini-batch's feature rows in training with the dataset's (methodology rule 26).
+    """Comparison of one mini-batch's feature rows in training with the dataset's
+    (methodology rule 26).
 
-    `rows`: number of rows compared. `whole`: whether a digest over all rows of the epoch's mini-batches was compared.
+    `rows`: number of rows compared. `whole`: whether a digest over all rows of the
+    epoch's mini-batches was compared.
     """
 
     epoch: int
@@ -401,36 +460,53 @@ class FeatureCheck(_Part):
 
 
 class RawReadings(_Part):
-    """Raw readings beside the epochs, from which the verdict is judged now and at every later reading (rule 29).
+    """Raw readings beside the epochs, from which the verdict is judged now and at every
+    later reading (rule 29).
 
     Attributes:
         isolation: name of the isolation backend.
-        proves_memory, io_limited: whether the backend enforces the memory cap and the I/O limits on this host.
-        faithful: whether the system's mini-batches have to equal the workload's under the run's options.
+        proves_memory, io_limited: whether the backend enforces the memory cap and the
+            I/O limits on this host.
+        faithful: whether the system's mini-batches have to equal the workload's under
+            the run's options.
         deterministic_counters: unused, always True.
         evictions: readings of the evictions, in order.
         gates: readings at the gates, in order.
-        sandbox: walls between the worker and the host; None in records from before there were any.
+        sandbox: walls between the worker and the host; None in records from before
+            there were any.
         samples: number of samples of the cap, at gates and between them.
-        unwatched_s: longest time between two samples within an epoch; None: not recorded.
-        outside, limits: processes of the run seen outside the cap (in older records only), and memory limits seen in
-            force (0: none).
-        batches, seeds: number of mini-batches and of seed nodes of an epoch by the seed plan, over all ranks.
+        unwatched_s: longest time between two samples within an epoch; None: not
+            recorded.
+        outside, limits: processes of the run seen outside the cap (in older records
+            only), and memory limits seen in force (0: none).
+        batches, seeds: number of mini-batches and of seed nodes of an epoch by the seed
+            plan, over all ranks.
         digests: structure digest of the workload's own mini-batches, by epoch.
-        drawn: nodes and edges of an epoch that our sampler draws as a foreign system does, and their standard
-            deviations, by epoch.
-        least_bytes: lower bound of the bytes that a system with this memory reads (docs/frontier.md), by epoch.
-        least_bus_s: lower bound of the seconds for which rows cross an emulated device's bus, by epoch.
+        drawn: nodes and edges of an epoch that our sampler draws as a foreign system
+            does, and their standard deviations, by epoch.
+        least_bytes: lower bound of the bytes that a system with this memory reads
+            (docs/frontier.md), by epoch.
+        least_bus_s: lower bound of the seconds for which rows cross an emulated
+            device's bus, by epoch.
         unknown: reason why `batches`, `digests` or `least_bytes` are missing.
-        in_turns: whether the run waited between epochs for the turns of other sweeps of this machine.
-        free_device_memory: whether feature rows may stay on the device although copies to it take no time.
-        features, unchecked: checks of the feature rows, and the reason why some are missing.
-        rewritten: the dataset's files that changed during the run; None in records from before this was looked at.
-        from_before: bytes of open data files older than the run, without reused artefacts, by path; None as above.
-        elsewhere: bytes of open data files on other disks than the dataset's, by path; None as above.
-        unknown_code: files of code that the worker had loaded and that no fingerprint is made from, without libraries.
-        uncharged_bytes: most bytes of memory between gates that the cap was not charged for; None: not looked at.
-        enclosing_bytes: least memory limit of the groups that hold the cap; None: no such limit is known.
+        in_turns: whether the run waited between epochs for the turns of other sweeps of
+            this machine.
+        free_device_memory: whether feature rows may stay on the device although copies
+            to it take no time.
+        features, unchecked: checks of the feature rows, and the reason why some are
+            missing.
+        rewritten: the dataset's files that changed during the run; None in records from
+            before this was looked at.
+        from_before: bytes of open data files older than the run, without reused
+            artefacts, by path; None as above.
+        elsewhere: bytes of open data files on other disks than the dataset's, by path;
+            None as above.
+        unknown_code: files of code that the worker had loaded and that no fingerprint
+            is made from, without libraries.
+        uncharged_bytes: most bytes of memory between gates that the cap was not charged
+            for; None: not looked at.
+        enclosing_bytes: least memory limit of the groups that hold the cap; None: no
+            such limit is known.
         closing: work after the last gate; None in records from before this was read.
     """
 
@@ -466,7 +542,8 @@ class RawReadings(_Part):
     free_device_memory: bool = False
 
     def before(self, epoch: int) -> tuple[GateReading, GateReading] | None:
-        """Return the gate before an epoch's first gate (of the preparation or the previous epoch), and that gate."""
+        """Return the gate before an epoch's first gate (of the preparation or the
+        previous epoch), and that gate."""
         gates = {gate.at: gate for gate in self.gates}
         last = gates.get(f"epoch {epoch - 1} end" if epoch else "prepared")
         first = gates.get(f"epoch {epoch} start")
@@ -479,7 +556,8 @@ class Code(_Part):
     Attributes:
         system: sources of the system, with the samplers of `workloads/sampling`.
         harness: sources of what measures.
-        sampler: sources of a sampler from elsewhere (`package.module:NAME`); empty for others.
+        sampler: sources of a sampler from elsewhere (`package.module:NAME`); empty for
+            others.
         edition: edition of the rules (`harness/records/edition.py`).
     """
 
@@ -490,14 +568,15 @@ class Code(_Part):
 
 
 class RunFacts(Facts):
-    """Facts of a run that code computes with: those that its system tells, and the stage clock of a test
-    (`harness/run/spec.py`)."""
+    """Facts of a run that code computes with: those that its system tells, and the
+    stage clock of a test (`harness/run/spec.py`)."""
 
     test_clock: str | None = None
 
 
 class Spread(_Part):
-    """A median with its interval, and the mean of the same samples; None in records of older versions."""
+    """A median with its interval, and the mean of the same samples; None in records of
+    older versions."""
 
     median: float
     mean: float | None = None
@@ -506,7 +585,8 @@ class Spread(_Part):
 
 
 class Summary(BaseModel):
-    """Derived numbers of a run; None: unknown. `harness/judge/metrics.py` lists the metrics and what they mean.
+    """Derived numbers of a run; None: unknown. `harness/judge/metrics.py` lists the
+    metrics and what they mean.
 
     A metric is stored under its name; those that our code reads by name have a field.
     """
@@ -537,9 +617,12 @@ class Summary(BaseModel):
 
 
 def class_of(record: Mapping[str, Any]) -> str:
-    """Return the class of a record (plain data) as tables name it; a suffix marks a topology above the budget."""
+    """Return the class of a record (plain data) as tables name it; a suffix marks a
+    topology above the budget."""
     ratio = (record.get("summary") or {}).get("topology_over_budget")
-    return f"{record.get('class') or 'unknown'}{', topology outside' if ratio is not None and ratio > 1.0 else ''}"
+    name = str(record.get("class") or "unknown")
+    outside = ratio is not None and ratio > 1.0
+    return f"{name}, topology outside" if outside else name
 
 
 class Record(_Part):
@@ -563,22 +646,26 @@ class Record(_Part):
     preprocess: Preprocess = Field(default_factory=Preprocess)
     epochs: list[EpochRecord] = Field(default_factory=list)
     summary: Summary = Field(default_factory=Summary)
-    # Device profiles (rule 10): {"bare": {...}, "limited": {...}, "limits": [...]}, points as in DiskProfile.
+    # Device profiles (rule 10): {"bare": {...}, "limited": {...}, "limits": [...]},
+    # points as in DiskProfile.
     disk: dict[str, Any] = Field(default_factory=dict)
-    # Calibration (rules 12, 20): {"train_s": …, "null_s": …} seconds by epoch, memory, and the source of the times.
+    # Calibration (rules 12, 20): {"train_s": …, "null_s": …} seconds by epoch, memory,
+    # and the source of the times.
     compute: dict[str, Any] = Field(default_factory=dict)
-    # Seconds of the harness: `calibrate_s`, `evict_s`, `gates_s` without evictions but with other sweeps' turns,
-    # `judging_s` after the run; and `first_batch_s` from the worker's start to the first mini-batch's release, without
-    # evictions.
+    # Seconds of the harness: `calibrate_s`, `evict_s`, `gates_s` without evictions but
+    # with other sweeps' turns, `judging_s` after the run; and `first_batch_s` from the
+    # worker's start to the first mini-batch's release, without evictions.
     overhead: dict[str, float] = Field(default_factory=dict)
     # Notes of the system (`io: io_uring registered`).
     notes: dict[str, str] = Field(default_factory=dict)
     facts: SerializeAsAny[RunFacts] = Field(default_factory=RunFacts)
     code: Code = Field(default_factory=Code)
-    # The planned cell that the run measures; derived from `config` where an older version left it out.
+    # The planned cell that the run measures; derived from `config` where an older
+    # version left it out.
     cell: Cell = Field(default_factory=lambda known: known["config"].cell)
     evidence: RawReadings | None = None
-    # Digests of the run folder's parts, written last (`harness/records/seal.py`); empty in records of older versions.
+    # Digests of the run folder's parts, written last (`harness/records/seal.py`); empty
+    # in records of older versions.
     seal: dict[str, str] = Field(default_factory=dict)
 
     @property
@@ -604,9 +691,14 @@ class Record(_Part):
 
     @property
     def broke_its_plan(self) -> bool:
-        """Whether the run ran out of memory after a plan that fitted the budget: a bug of the system, not a result."""
+        """Whether the run ran out of memory after a plan that fitted the budget: a bug
+        of the system, not a result."""
         memory = self.memory
-        fitted = bool(memory.plan) and memory.budget_bytes is not None and memory.planned_bytes <= memory.budget_bytes
+        fitted = (
+            bool(memory.plan)
+            and memory.budget_bytes is not None
+            and memory.planned_bytes <= memory.budget_bytes
+        )
         return self.status == "oom" and fitted
 
     def to_json(self) -> dict[str, Any]:
@@ -615,22 +707,34 @@ class Record(_Part):
 
 
 def spread(*sides: Sequence[float], of: Literal["median", "mean"] = "median") -> Spread:
-    """Return median and mean of samples, or the ratios of those of two sides, with an interval (methodology rule 15).
+    """Return median and mean of samples, or the ratios of those of two sides, with an
+    interval (methodology rule 15).
 
-    The interval, of the median or the mean as `of` has it, is a bootstrap 95 % interval, every side resampled, or,
-    below five samples of a side, the range over all samples or pairs.
+    The interval, of the median or the mean as `of` has it, is a bootstrap 95 %
+    interval, every side resampled, or, below five samples of a side, the range over all
+    samples or pairs.
     """
     import numpy as np
 
     values = [np.asarray(side, dtype=np.float64) for side in sides]
     both: dict[str, Callable[..., Any]] = {"median": np.median, "mean": np.mean}
-    middle = {name: float(reduce(truediv, map(function, values))) for name, function in both.items()}
+    middle = {
+        name: float(reduce(truediv, map(function, values)))
+        for name, function in both.items()
+    }
     if min(map(len, values)) < 5:
         first, *others = values
         low = reduce(truediv, [first.min(), *(other.max() for other in others)])
         high = reduce(truediv, [first.max(), *(other.min() for other in others)])
-        return Spread(**middle, interval=(float(low), float(high)), interval_kind="range")
+        return Spread(
+            **middle, interval=(float(low), float(high)), interval_kind="range"
+        )
     rng = np.random.default_rng(0)
-    draws = [both[of](side[rng.integers(0, len(side), size=(2000, len(side)))], axis=1) for side in values]
+    draws = [
+        both[of](side[rng.integers(0, len(side), size=(2000, len(side)))], axis=1)
+        for side in values
+    ]
     low, high = np.percentile(reduce(truediv, draws), [2.5, 97.5])
-    return Spread(**middle, interval=(float(low), float(high)), interval_kind="bootstrap95")
+    return Spread(
+        **middle, interval=(float(low), float(high)), interval_kind="bootstrap95"
+    )

@@ -1,4 +1,5 @@
-"""Seal of a run folder: a digest of each part, so that a later change is detected (rule 29)."""
+"""Seal of a run folder: a digest of each part, so that a later change is detected (rule
+29)."""
 
 from __future__ import annotations
 
@@ -12,19 +13,24 @@ Plain = dict[str, Any]
 # Without the log, from which no number is taken.
 TABLES = ("telemetry.parquet", "stages.parquet", "batches.parquet")
 RECORD = "record"
-# Notes on tables of which a run folder has a thinned copy: digests of the sealed table and of the copy, and their rows.
+# Notes on tables of which a run folder has a thinned copy: digests of the sealed table
+# and of the copy, and their rows.
 THINNED = "thinned.json"
 
 
 def sealed(content: Plain, folder: Path) -> Plain:
-    """Return a record's content with the seal over it and over the tables in `folder`."""
-    seal = {name: file_digest(folder / name) for name in TABLES if (folder / name).is_file()}
+    """Return a record's content with the seal over it and over the tables in
+    `folder`."""
+    seal = {
+        name: file_digest(folder / name) for name in TABLES if (folder / name).is_file()
+    }
     seal[RECORD] = content_digest(content | {"seal": seal})
     return content | {"seal": seal}
 
 
 def broken(content: Plain) -> str:
-    """Return the reason why a record's content differs from its seal; empty if it does not."""
+    """Return the reason why a record's content differs from its seal; empty if it does
+    not."""
     seal = content.get("seal") or {}
     if not seal:
         return "it was never sealed"
@@ -35,17 +41,23 @@ def broken(content: Plain) -> str:
 
 
 def is_sealed(table: Path, digest: str) -> bool:
-    """Return whether a table is the one sealed by `digest`, or the copy of it that `thinned.json` beside it notes."""
-    own, note = file_digest(table), table.with_name(THINNED)
+    """Return whether a table is the one sealed by `digest`, or the copy of it that
+    `thinned.json` beside it notes."""
+    own = file_digest(table)
+    note = table.with_name(THINNED)
     if own == digest or not note.is_file():
         return own == digest
     told = json.loads(note.read_text(encoding="utf-8"))
     copy = told.get(table.name) if isinstance(told, dict) else None
-    return isinstance(copy, dict) and (copy.get("sealed"), copy.get("digest")) == (digest, own)
+    return isinstance(copy, dict) and (copy.get("sealed"), copy.get("digest")) == (
+        digest,
+        own,
+    )
 
 
 def content_digest(content: Plain, digits: int = 32) -> str:
-    """Return the hex digits of a digest of plain data, independent of the order of its keys."""
+    """Return the hex digits of a digest of plain data, independent of the order of its
+    keys."""
     text = json.dumps(content, sort_keys=True, separators=(",", ":"), default=str)
     return hashlib.sha256(text.encode()).hexdigest()[:digits]
 

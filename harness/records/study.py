@@ -1,4 +1,5 @@
-"""A study's record on disk: written once for its parameters and dataset, read by figures like a run record."""
+"""A study's record on disk: written once for its parameters and dataset, read by
+figures like a run record."""
 
 from __future__ import annotations
 
@@ -46,7 +47,8 @@ def study_path(root: Path, study: str, key: str) -> Path:
 
 
 def write_study(root: Path, record: StudyRecord) -> Path:
-    """Write one record as a whole or not at all. Raises DataIOError: it cannot be written."""
+    """Write one record as a whole or not at all. Raises DataIOError: it cannot be
+    written."""
     path = study_path(root, record.study, record.key)
     text = json.dumps(record.model_dump(mode="json"), indent=1, allow_nan=False)
     with whole_file(path, f"the record of the study {record.study}") as file:
@@ -55,7 +57,8 @@ def write_study(root: Path, record: StudyRecord) -> Path:
 
 
 def read_study(path: Path) -> StudyRecord | None:
-    """Read one record; None where it is missing, damaged or of another schema, so that the study is made again."""
+    """Read one record; None where it is missing, damaged or of another schema, so that
+    the study is made again."""
     try:
         record = StudyRecord.model_validate_json(path.read_bytes())
     except (OSError, ValidationError):
@@ -65,5 +68,10 @@ def read_study(path: Path) -> StudyRecord | None:
 
 def read_studies(root: Path) -> list[StudyRecord]:
     """Read every readable record, oldest first."""
-    found = [read_study(path) for path in sorted((Path(root) / STUDIES).glob("[!.]*.json"))]
-    return sorted((record for record in found if record is not None), key=lambda record: record.started_at)
+    found = [
+        read_study(path) for path in sorted((Path(root) / STUDIES).glob("[!.]*.json"))
+    ]
+    return sorted(
+        (record for record in found if record is not None),
+        key=lambda record: record.started_at,
+    )

@@ -1,1 +1,2 @@
-"""Regressions of epoch time and exact counters: comparisons of two commits, histories of baselines, steps in them."""
+"""Regressions of epoch time and exact counters: comparisons of two commits, histories
+of baselines, steps in them."""

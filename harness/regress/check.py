@@ -1,4 +1,5 @@
-"""`regress check`: build two commits, run the same experiment on both, make one decision per metric."""
+"""`regress check`: build two commits, run the same experiment on both, make one
+decision per metric."""
 
 from __future__ import annotations
 
@@ -23,7 +24,14 @@ from harness.regress.measure.build import Built, build
 from harness.regress.measure.schedule import Budget, Pairs, Together, interleave
 from harness.regress.measure.side import Side, copy_profiles
 from harness.regress.outputs import write
-from harness.regress.samples import ConfigSamples, RunSample, cell_label, distinct, fingerprints, is_deterministic
+from harness.regress.samples import (
+    ConfigSamples,
+    RunSample,
+    cell_label,
+    distinct,
+    fingerprints,
+    is_deterministic,
+)
 from harness.results.store import scan
 from harness.run.turns import Turns
 from workloads.dataset import find_dataset
@@ -49,7 +57,8 @@ def check(
     allow_dirty: bool,
     progress: Progress = lambda text: None,
 ) -> Comparison:
-    """Build both commits, run the experiment on both in interleaved pairs, and compare their metrics.
+    """Build both commits, run the experiment on both in interleaved pairs, and compare
+    their metrics.
 
     Args:
         base, head: git revisions of the two sides.
@@ -57,72 +66,124 @@ def check(
         work: folder for records, logs and the comparison (`check.json`); emptied first.
         cache: folder for builds, reused by later checks.
         profiles: cache folder with device profiles; a recent one serves both sides.
-        pairs, chunk: maximum number of pairs per cell, and of cells per call; 1 pair with `rules.gate_times` off
-            compares exact metrics alone.
+        pairs, chunk: maximum number of pairs per cell, and of cells per call; 1 pair
+            with `rules.gate_times` off compares exact metrics alone.
         allow_dirty: whether to leave out uncommitted changes.
 
     Raises:
-        InputError: unknown commit, shallow clone, or uncommitted changes without `allow_dirty`.
+        InputError: unknown commit, shallow clone, or uncommitted changes without
+            `allow_dirty`.
         BuildError: a side cannot be built (exit 3).
     """
-    repository, work = Repository(checkout), work.resolve()
+    repository = Repository(checkout)
+    work = work.resolve()
     commits = {"base": repository.commit(base), "head": repository.commit(head)}
     notes = _dirty(repository, allow_dirty) if head == "HEAD" else []
     if commits["base"] == commits["head"]:
         notes.append("both sides are the same commit: whatever differs is noise")
     planned = list(cells(experiment))
     for name, recipe in recipes_of([experiment]).items():
-        ensure(name, recipe, data_root, progress)  # for both sides, by the running commit's generator
-    built = {side: build(repository, commit, cache, side, progress) for side, commit in commits.items()}
+        ensure(
+            name, recipe, data_root, progress
+        )  # for both sides, by the running commit's generator
+    built = {
+        side: build(repository, commit, cache, side, progress)
+        for side, commit in commits.items()
+    }
     shutil.rmtree(work, ignore_errors=True)
     copy_profiles(profiles, work / "profiles")
     data = data_root.resolve() / ".outcore" / "regress"
     sides = {name: Side(name, built[name], work, data) for name in commits}
-    began, budget = time.time(), Budget(time_budget_s)
+    began = time.time()
+    budget = Budget(time_budget_s)
     try:
-        paths = [find_dataset(str(cell.settings.dataset), data_root).path.resolve() for cell in planned]
+        paths = [
+            find_dataset(str(cell.settings.dataset), data_root).path.resolve()
+            for cell in planned
+        ]
         in_turns = pairs > 1 and _can_take_turns(sides, set(paths), data_root, notes)
         tables = [data / f"tables-{number}" for number in range(2)]
         if in_turns:
             progress("copying the datasets, one for each side")
-            for path, folder in itertools.product(set(paths), tables):  # so that sides share no cached pages
+            for path, folder in itertools.product(
+                set(paths), tables
+            ):  # so that sides share no cached pages
                 shutil.copytree(path, folder / path.name, dirs_exist_ok=True)
         for index, (cell, path) in enumerate(zip(planned, paths, strict=True)):
             place = path.name if in_turns else str(path)
-            planned[index] = replace(cell, settings=cell.settings.model_copy(update={"dataset": place}))
+            planned[index] = replace(
+                cell, settings=cell.settings.model_copy(update={"dataset": place})
+            )
 
-        def run(side: str, part: Any, pair: int = 0, turns: str | None = None) -> list[RunSample]:
+        def run(
+            side: str, part: Any, pair: int = 0, turns: str | None = None
+        ) -> list[RunSample]:
             if in_turns:  # alternate the copies: one may be placed better on the disk
                 sides[side].use(tables[(pair + (side == "head")) % 2])
             cells_of_part = [planned[index] for index in part]
-            # Digests of all features once: they are off the epoch's clock, but the system's threads go on meanwhile.
-            return sides[side].run(cells_of_part, work / "profiles", turns, verify=pair == 0)
+            # Digests of all features once: they are off the epoch's clock, but the
+            # system's threads go on meanwhile.
+            return sides[side].run(
+                cells_of_part, work / "profiles", turns, verify=pair == 0
+            )
 
         together = _together(sides, run) if in_turns else None
         systems = [cell.system for cell in planned]
-        made = interleave(systems, run, rules, budget, chunk=chunk, most=pairs, progress=progress, together=together)
+        made = interleave(
+            systems,
+            run,
+            rules,
+            budget,
+            chunk=chunk,
+            most=pairs,
+            progress=progress,
+            together=together,
+        )
     finally:
         shutil.rmtree(data, ignore_errors=True)
     # Only for a note: durations come from the monotonic clock.
     jump = time.time() - began - budget.spent
     if abs(jump) > 1.0:
-        notes.append(f"the clock was set by {jump:+.0f} s during the check; times are of the monotonic clock")
+        notes.append(
+            f"the clock was set by {jump:+.0f} s during the check; times are of "
+            "the monotonic clock"
+        )
     before, after = (_cells(planned, made, side) for side in commits)
-    found = compare(before, after, rules, paired=True, declared=repository.declared(*commits.values()))
+    found = compare(
+        before,
+        after,
+        rules,
+        paired=True,
+        declared=repository.declared(*commits.values()),
+    )
     metrics = [*found.metrics, *_instructions(built, notes, progress)]
-    notes += [f"the time budget of {time_budget_s:.0f} s was spent"] if not budget.allows(0) else []
+    notes += (
+        [f"the time budget of {time_budget_s:.0f} s was spent"]
+        if not budget.allows(0)
+        else []
+    )
     details = {
         "profile": experiment.name,
         "commits": commits,
         "seconds": budget.spent,
-        "dates": {side: repository.committed_at(commit) for side, commit in commits.items()},
+        "dates": {
+            side: repository.committed_at(commit) for side, commit in commits.items()
+        },
         "links": links(repository, commits),
         "time_budget_s": time_budget_s,
         "pairs": [len(pair.base) for pair in made],
-        "pairs_in_turns": [sum(bool(run.epochs_s) for run in pair.base) for pair in made],
+        "pairs_in_turns": [
+            sum(bool(run.epochs_s) for run in pair.base) for pair in made
+        ],
         "rules": asdict(rules),
-        "runs": {side: [run.run_id for pair in made for run in getattr(pair, side)] for side in commits},
-        "host": min(fingerprints(record for _, record in scan(sides["head"].results)), default=""),
+        "runs": {
+            side: [run.run_id for pair in made for run in getattr(pair, side)]
+            for side in commits
+        },
+        "host": min(
+            fingerprints(record for _, record in scan(sides["head"].results)),
+            default="",
+        ),
     }
     lines = {side: repository.line(commit) for side, commit in commits.items()}
     result = Comparison(metrics, lines["base"], lines["head"], notes, details)
@@ -130,54 +191,86 @@ def check(
     return result
 
 
-def _instructions(built: Mapping[str, Built], notes: list[str], progress: Progress) -> list[MetricResult]:
-    """Count instructions of the native parts if their sources differ and valgrind is installed."""
+def _instructions(
+    built: Mapping[str, Built], notes: list[str], progress: Progress
+) -> list[MetricResult]:
+    """Count instructions of the native parts if their sources differ and valgrind is
+    installed."""
     if built["base"].native == built["head"].native:
         return []
     if not instructions.is_there():
-        notes.append("native code differs; its instructions were not counted, since valgrind is not installed")
+        notes.append(
+            "native code differs; its instructions were not counted, since "
+            "valgrind is not installed"
+        )
         return []
     progress("counting instructions of the native parts")
     try:
-        counts = {side: instructions.count(built[side].python) for side in ("base", "head")}
+        counts = {
+            side: instructions.count(built[side].python) for side in ("base", "head")
+        }
     except HostError as error:
-        notes.append(f"native code differs; its instructions were not counted: {error.message}")
+        notes.append(
+            f"native code differs; its instructions were not counted: {error.message}"
+        )
         return []
     return instructions.compare_counts(counts["base"], counts["head"])
 
 
 def _dirty(repository: Repository, allow_dirty: bool) -> list[str]:
-    """Return a note on uncommitted changes, which a check leaves out; raise InputError without `allow_dirty`."""
+    """Return a note on uncommitted changes, which a check leaves out; raise InputError
+    without `allow_dirty`."""
     changed = repository.text("diff", "--name-only", "HEAD").splitlines()
     if not changed:
         return []
     if not allow_dirty:
         more = f" and {len(changed) - 1} more" if len(changed) > 1 else ""
         raise InputError(
-            f"the tree has changes that no commit holds ({changed[0]}{more}), and a check measures commits",
+            f"the tree has changes that no commit holds ({changed[0]}{more}), and "
+            "a check measures commits",
             "commit them, or give --allow-dirty to measure HEAD without them",
         )
-    return [f"{len(changed)} changed files were left out: HEAD was measured without them"]
+    return [
+        f"{len(changed)} changed files were left out: HEAD was measured without them"
+    ]
 
 
-def _can_take_turns(sides: Mapping[str, Side], paths: set[Path], data_root: Path, notes: list[str]) -> bool:
-    """Return whether epochs of both sides can alternate on these datasets; if not, add the reason to `notes`."""
+def _can_take_turns(
+    sides: Mapping[str, Side], paths: set[Path], data_root: Path, notes: list[str]
+) -> bool:
+    """Return whether epochs of both sides can alternate on these datasets; if not, add
+    the reason to `notes`."""
     needed = 2 * sum(file.stat().st_size for path in paths for file in path.iterdir())
     if older := [name for name, side in sides.items() if not side.takes_turns]:
-        notes.append(f"{older[0]} cannot take turns by epoch yet: runs alternated, which tells less on a busy machine")
+        notes.append(
+            f"{older[0]} cannot take turns by epoch yet: runs alternated, which "
+            "tells less on a busy machine"
+        )
     elif len({path.name for path in paths}) < len(paths):
-        notes.append("datasets of one name lie in several folders: runs alternated, not epochs")
-    elif 2 * needed > shutil.disk_usage(data_root).free:  # artefacts need space beside the copies
-        notes.append("no room for a copy of the datasets for each side: runs alternated, not epochs")
+        notes.append(
+            "datasets of one name lie in several folders: runs alternated, not epochs"
+        )
+    elif (
+        2 * needed > shutil.disk_usage(data_root).free
+    ):  # artefacts need space beside the copies
+        notes.append(
+            "no room for a copy of the datasets for each side: runs alternated, "
+            "not epochs"
+        )
     else:
         return True
     return False
 
 
-def _together(sides: Mapping[str, Side], run: Callable[..., list[RunSample]]) -> Together:
-    """Return a function that starts both sides at once and lets their epochs alternate."""
+def _together(
+    sides: Mapping[str, Side], run: Callable[..., list[RunSample]]
+) -> Together:
+    """Return a function that starts both sides at once and lets their epochs
+    alternate."""
 
-    def together(part: Sequence[int], pair: int, order: tuple[str, str]) -> dict[str, list[RunSample]]:
+    def together(
+        part: Sequence[int], pair: int, order: tuple[str, str]
+    ) -> dict[str, list[RunSample]]:
         def one(side: str) -> list[RunSample]:
             try:
                 return run(side, part, pair, turns.address)
@@ -196,26 +289,44 @@ def _together(sides: Mapping[str, Side], run: Callable[..., list[RunSample]]) ->
     return together
 
 
-def _cells(planned: list[PlannedRun], pairs: list[Pairs], side: str) -> dict[str, ConfigSamples]:
-    """Return cells by their index in the experiment, which is equal on both sides even if setting names differ."""
+def _cells(
+    planned: list[PlannedRun], pairs: list[Pairs], side: str
+) -> dict[str, ConfigSamples]:
+    """Return cells by their index in the experiment, which is equal on both sides even
+    if setting names differ."""
     found = {}
     for index, (cell, pair) in enumerate(zip(planned, pairs, strict=True)):
-        key, label, system = f"{index:06d}", cell_label(cell.system, cell.settings.memory), cell.system
-        found[key] = ConfigSamples(key, label, system, is_deterministic(system), getattr(pair, side))
+        key = f"{index:06d}"
+        label = cell_label(cell.system, cell.settings.memory)
+        system = cell.system
+        found[key] = ConfigSamples(
+            key, label, system, is_deterministic(system), getattr(pair, side)
+        )
     return distinct(found)
 
 
 def links(repository: Repository, commits: Mapping[str, str]) -> dict[str, str]:
-    """Return URLs of the commits and the CI run, by the CI's variables or git's `origin`; empty if unknown."""
-    server, name = os.environ.get("GITHUB_SERVER_URL"), os.environ.get("GITHUB_REPOSITORY")
-    home = os.environ.get("CI_PROJECT_URL") or (f"{server}/{name}" if server and name else "")
+    """Return URLs of the commits and the CI run, by the CI's variables or git's
+    `origin`; empty if unknown."""
+    server = os.environ.get("GITHUB_SERVER_URL")
+    name = os.environ.get("GITHUB_REPOSITORY")
+    home = os.environ.get("CI_PROJECT_URL") or (
+        f"{server}/{name}" if server and name else ""
+    )
     origin = repository.maybe("remote", "get-url", "origin") or ""
-    public = re.fullmatch(r"(?:https://|git@)(github\.com|gitlab\.com)[:/]([\w.-]+(?:/[\w.-]+)+?)(?:\.git)?/?", origin)
+    public = re.fullmatch(
+        r"(?:https://|git@)(github\.com|gitlab\.com)[:/]([\w.-]+(?:/[\w.-]+)+?)(?:\.git)?/?",
+        origin,
+    )
     if not home and public:
         home = f"https://{public[1]}/{public[2]}".removesuffix(".git")
     if not home:
         return {}
-    between = "/-/commit/" if "gitlab" in home or os.environ.get("CI_PROJECT_URL") else "/commit/"
+    between = (
+        "/-/commit/"
+        if "gitlab" in home or os.environ.get("CI_PROJECT_URL")
+        else "/commit/"
+    )
     found = {side: f"{home}{between}{commit}" for side, commit in commits.items()}
     run = os.environ.get("GITHUB_RUN_ID")
     if run and server:

@@ -1,4 +1,5 @@
-"""Decisions of the gate: one per metric and one overall, as plain data for every output format."""
+"""Decisions of the gate: one per metric and one overall, as plain data for every output
+format."""
 
 from __future__ import annotations
 
@@ -16,8 +17,10 @@ class Rules:
     """Parameters of the decisions.
 
     Attributes:
-        min_effect: a time, size or noisy count that moved by less than this share is not a regression.
-        alpha: probability, over all metrics together, that an unchanged metric is called regressed or improved.
+        min_effect: a time, size or noisy count that moved by less than this share is
+            not a regression.
+        alpha: probability, over all metrics together, that an unchanged metric is
+            called regressed or improved.
         seed: seed of the resampling and of the order of runs.
         gate_times: False: only exact metrics and statuses decide; all others are shown.
     """
@@ -35,12 +38,16 @@ class MetricResult:
     Attributes:
         cell: label of the cell, like `gnndrive +20MiB`.
         name: name of the metric, like `epoch`, `peak memory`, `io_requests`.
-        base, head: median, count or digest of each side; None if the side lacks the metric.
+        base, head: median, count or digest of each side; None if the side lacks the
+            metric.
         ratio: head over base; None for digests and if one side is missing or 0.
-        interval: interval of the ratio, of kind `interval_kind` (`bootstrap95`, `range`); None for exact metrics.
-        gates: whether the metric counts for the overall decision; False: it is only shown.
+        interval: interval of the ratio, of kind `interval_kind` (`bootstrap95`,
+            `range`); None for exact metrics.
+        gates: whether the metric counts for the overall decision; False: it is only
+            shown.
         note: short reason for the decision, if the numbers do not give it.
-        stage: stage whose time changed most in the epoch's direction, for an epoch that regressed or improved.
+        stage: stage whose time changed most in the epoch's direction, for an epoch that
+            regressed or improved.
     """
 
     cell: str
@@ -66,12 +73,17 @@ class MetricResult:
 
     def to_json(self) -> dict[str, Any]:
         """Return plain data for JSON."""
-        return {"metric": self.metric, **asdict(self), "interval": None if self.interval is None else [*self.interval]}
+        return {
+            "metric": self.metric,
+            **asdict(self),
+            "interval": None if self.interval is None else [*self.interval],
+        }
 
 
 @dataclass(frozen=True)
 class Comparison:
-    """Results of one comparison. `base`, `head` name the sides (commits, folders); `notes` concern all metrics."""
+    """Results of one comparison. `base`, `head` name the sides (commits, folders);
+    `notes` concern all metrics."""
 
     metrics: list[MetricResult]
     base: str = ""
@@ -81,9 +93,12 @@ class Comparison:
 
     @property
     def decision(self) -> Decision:
-        """Worst decision of the gating metrics, by `WORST_FIRST`; *undecided* if there are none."""
+        """Worst decision of the gating metrics, by `WORST_FIRST`; *undecided* if there
+        are none."""
         found = {metric.decision for metric in self.metrics if metric.gates}
-        return next((decision for decision in WORST_FIRST if decision in found), "undecided")
+        return next(
+            (decision for decision in WORST_FIRST if decision in found), "undecided"
+        )
 
     @property
     def exit_code(self) -> int:
@@ -91,7 +106,8 @@ class Comparison:
         return 1 if self.decision == "regressed" else 0
 
     def to_json(self) -> dict[str, Any]:
-        """Return plain data for JSON: decision, names of the sides, metrics, notes and the measurement's details."""
+        """Return plain data for JSON: decision, names of the sides, metrics, notes and
+        the measurement's details."""
         return {
             "decision": self.decision,
             "base": self.base,

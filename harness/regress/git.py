@@ -1,4 +1,5 @@
-"""Git queries of the gate: commits, uncommitted changes, worktrees, trailers; each error is one sentence."""
+"""Git queries of the gate: commits, uncommitted changes, worktrees, trailers; each
+error is one sentence."""
 
 from __future__ import annotations
 
@@ -15,32 +16,46 @@ TRAILER = "Outcore-Baseline"
 
 
 class Repository:
-    """A git checkout, by a folder inside it; raises InputError if there is none, HostError if git is not installed
-    or refuses the checkout of another user."""
+    """A git checkout, by a folder inside it; raises InputError if there is none,
+    HostError if git is not installed or refuses the checkout of another user."""
 
     def __init__(self, path: Path) -> None:
         self._at = path
         asked = self._git("rev-parse", "--show-toplevel")
         if fix := trust_fix(asked.stderr):
-            raise HostError(f"git refuses the checkout at {path}, which another user owns", fix)
+            raise HostError(
+                f"git refuses the checkout at {path}, which another user owns", fix
+            )
         top = asked.stdout.strip()
         if asked.returncode:
-            raise InputError(f"{path} is not inside a git checkout", "run it in your clone, or name it by --repository")
+            raise InputError(
+                f"{path} is not inside a git checkout",
+                "run it in your clone, or name it by --repository",
+            )
         self.path = self._at = Path(top)
 
     def commit(self, ref: str) -> str:
-        """Return the full hash of a commit; raise InputError if there is none, perhaps since the clone is shallow."""
+        """Return the full hash of a commit; raise InputError if there is none, perhaps
+        since the clone is shallow."""
         if ref.startswith("-"):
-            raise InputError(f"{ref!r} is not a commit", "give a branch, a tag or a hash")
-        found = self.maybe("rev-parse", "--verify", "--quiet", "--end-of-options", f"{ref}^{{commit}}")
+            raise InputError(
+                f"{ref!r} is not a commit", "give a branch, a tag or a hash"
+            )
+        found = self.maybe(
+            "rev-parse", "--verify", "--quiet", "--end-of-options", f"{ref}^{{commit}}"
+        )
         if found is not None:
             return found
         if self.maybe("rev-parse", "--is-shallow-repository") == "true":
             raise InputError(
                 f"commit {ref} is not in this shallow clone",
-                "fetch it: git fetch --unshallow (on GitHub: actions/checkout with fetch-depth: 0)",
+                "fetch it: git fetch --unshallow (on GitHub: actions/checkout with "
+                "fetch-depth: 0)",
             )
-        raise InputError(f"there is no commit {ref!r} in {self.path}", "see git log --oneline, or fetch it")
+        raise InputError(
+            f"there is no commit {ref!r} in {self.path}",
+            "see git log --oneline, or fetch it",
+        )
 
     def committed_at(self, commit: str) -> int:
         """Return a commit's committer date in seconds since 1970."""
@@ -51,22 +66,38 @@ class Repository:
         return self.text("show", "-s", "--format=%h %s", commit)
 
     def order(self, commits: Sequence[str]) -> dict[str, int]:
-        """Return each commit's index in the history of HEAD, oldest first; other commits are left out."""
+        """Return each commit's index in the history of HEAD, oldest first; other
+        commits are left out."""
         known = self.text("rev-list", "--topo-order", "--reverse", "HEAD").splitlines()
         place = {commit: index for index, commit in enumerate(known)}
         return {commit: place[commit] for commit in commits if commit in place}
 
     def declared(self, base: str, head: str) -> frozenset[str]:
-        """Return the systems, or `all`, whose new baselines commits after `base`, up to `head`, declare by trailers."""
-        out = self.text("log", f"--format=%(trailers:key={TRAILER},valueonly,separator=%x2C)", f"{base}..{head}")
-        return frozenset(part.split("(")[0].strip() for line in out.splitlines() for part in line.split(",")) - {""}
+        """Return the systems, or `all`, whose new baselines commits after `base`, up to
+        `head`, declare by trailers."""
+        out = self.text(
+            "log",
+            f"--format=%(trailers:key={TRAILER},valueonly,separator=%x2C)",
+            f"{base}..{head}",
+        )
+        return frozenset(
+            part.split("(")[0].strip()
+            for line in out.splitlines()
+            for part in line.split(",")
+        ) - {""}
 
     def add_worktree(self, folder: Path, commit: str) -> None:
-        """Check `commit` out in `folder`, as a worktree of this checkout; raise HostError if git cannot."""
+        """Check `commit` out in `folder`, as a worktree of this checkout; raise
+        HostError if git cannot."""
         self.maybe("worktree", "prune")
-        done = self._git("worktree", "add", "--force", "--detach", "--quiet", str(folder), commit)
+        done = self._git(
+            "worktree", "add", "--force", "--detach", "--quiet", str(folder), commit
+        )
         if done.returncode:
-            raise HostError(f"no worktree of {commit[:12]} can be made: {_last(done.stderr)}", "mend the git checkout")
+            raise HostError(
+                f"no worktree of {commit[:12]} can be made: {_last(done.stderr)}",
+                "mend the git checkout",
+            )
 
     def remove_worktree(self, folder: Path) -> None:
         """Remove a worktree and git's registration of it."""
@@ -78,8 +109,14 @@ class Repository:
         done = self._git(*arguments)
         return done.stdout.strip() if done.returncode == 0 else None
 
-    def text(self, *arguments: str, given: str | None = None, environment: Mapping[str, str] | None = None) -> str:
-        """Return the output of git, given standard input and further variables; raise HostError if it failed."""
+    def text(
+        self,
+        *arguments: str,
+        given: str | None = None,
+        environment: Mapping[str, str] | None = None,
+    ) -> str:
+        """Return the output of git, given standard input and further variables; raise
+        HostError if it failed."""
         done = self._git(*arguments, given=given, environment=environment)
         if done.returncode:
             fix = trust_fix(done.stderr) or "correct the git checkout"
@@ -87,11 +124,17 @@ class Repository:
         return done.stdout.strip()
 
     def _git(
-        self, *arguments: str, given: str | None = None, environment: Mapping[str, str] | None = None
+        self,
+        *arguments: str,
+        given: str | None = None,
+        environment: Mapping[str, str] | None = None,
     ) -> subprocess.CompletedProcess[str]:
-        command, variables = ["git", "-C", str(self._at), *arguments], {**os.environ, **(environment or {})}
+        command = ["git", "-C", str(self._at), *arguments]
+        variables = {**os.environ, **(environment or {})}
         try:
-            return subprocess.run(command, input=given, capture_output=True, text=True, env=variables)
+            return subprocess.run(
+                command, input=given, capture_output=True, text=True, env=variables
+            )
         except FileNotFoundError as error:
             raise HostError("git is not installed", "apt-get install git") from error
 

@@ -1,6 +1,8 @@
-"""Decisions on exact facts by equality, on times and sizes by their ratio's interval, on statuses by their order.
+"""Decisions on exact facts by equality, on times and sizes by their ratio's interval,
+on statuses by their order.
 
-Noisy metrics have a bootstrapped ratio of medians, fit for few samples, and Holm's correction over all of them.
+Noisy metrics have a bootstrapped ratio of medians, fit for few samples, and Holm's
+correction over all of them.
 """
 
 from __future__ import annotations
@@ -14,7 +16,14 @@ from typing import Any, Literal
 from harness.judge.registry import worst
 from harness.regress import samples
 from harness.regress.decision import Comparison, Decision, Kind, MetricResult, Rules
-from harness.regress.samples import COSTS, IDENTITY, LEAST_OFFLINE_S, OFFLINE, ConfigSamples, RunSample
+from harness.regress.samples import (
+    COSTS,
+    IDENTITY,
+    LEAST_OFFLINE_S,
+    OFFLINE,
+    ConfigSamples,
+    RunSample,
+)
 
 _NOISY: dict[str, tuple[Kind, str]] = {
     "epoch": ("time", "s"),
@@ -49,8 +58,10 @@ def compare(
     Args:
         base, head: cells by key.
         paired: whether the i-th runs of both sides form a pair.
-        declared: systems whose changed exact facts count as a new baseline; `all`: every system.
-        exact_only: reason why only exact facts are compared (another machine); empty to compare all metrics.
+        declared: systems whose changed exact facts count as a new baseline; `all`:
+            every system.
+        exact_only: reason why only exact facts are compared (another machine); empty to
+            compare all metrics.
     """
     rules = rules or Rules()
     found: list[MetricResult] = []
@@ -58,86 +69,154 @@ def compare(
         if key in base and key in head:
             found += _cell(base[key], head[key], rules, paired, declared, exact_only)
         else:
-            cell, lacking = base.get(key) or head[key], "head" if key in base else "base"
-            status = MetricResult(cell.label, "status", "status", "", None, None, "undecided")
+            cell = base.get(key) or head[key]
+            lacking = "head" if key in base else "base"
+            status = MetricResult(
+                cell.label, "status", "status", "", None, None, "undecided"
+            )
             found.append(replace(status, note=f"{lacking} has no run of it"))
     return Comparison(_corrected(found, rules))
 
 
 def _cell(
-    base: ConfigSamples, head: ConfigSamples, rules: Rules, paired: bool, declared: frozenset[str], exact_only: str
+    base: ConfigSamples,
+    head: ConfigSamples,
+    rules: Rules,
+    paired: bool,
+    declared: frozenset[str],
+    exact_only: str,
 ) -> list[MetricResult]:
     status = _status(base, head)
     good = [[run for run in cell.runs if run.status == "ok"] for cell in (base, head)]
     if status.base != status.head or not all(good):
         return [status]
     if paired:
-        both = [pair for pair in zip(base.runs, head.runs, strict=False) if all(run.status == "ok" for run in pair)]
+        both = [
+            pair
+            for pair in zip(base.runs, head.runs, strict=False)
+            if all(run.status == "ok" for run in pair)
+        ]
         good = [list(side) for side in zip(*both, strict=True)] or good
     counted = base.deterministic and head.deterministic
     metrics, varying = _exact(head, good, counted, declared)
     for name, (kind, unit) in _NOISY.items():
         if name in _KERNEL_COUNTS and not varying and counted:
             continue
-        result = MetricResult(head.label, name, kind, unit, None, None, "undecided", gates=rules.gate_times)
+        result = MetricResult(
+            head.label,
+            name,
+            kind,
+            unit,
+            None,
+            None,
+            "undecided",
+            gates=rules.gate_times,
+        )
         if (measured := _noisy(result, good, rules, paired, exact_only)) is not None:
             metrics.append(_with_stage(measured, good) if name == "epoch" else measured)
     return [status, *_verdict(head.label, good), *metrics]
 
 
 def _status(base: ConfigSamples, head: ConfigSamples) -> MetricResult:
-    """Compare the worst statuses: `ok` turned into a failure is regressed, `unsupported` on one side undecided."""
-    before, after = _worst(base.runs), _worst(head.runs)
+    """Compare the worst statuses: `ok` turned into a failure is regressed,
+    `unsupported` on one side undecided."""
+    before = _worst(base.runs)
+    after = _worst(head.runs)
     decision: Decision = "same"
     note = ""
     if "unsupported" in (before.status, after.status):
         decision = "same" if before.status == after.status else "undecided"
         note = before.reason or after.reason
     elif before.status != after.status:
-        decision = "regressed" if before.status == "ok" else "improved" if after.status == "ok" else "undecided"
+        decision = (
+            "regressed"
+            if before.status == "ok"
+            else "improved"
+            if after.status == "ok"
+            else "undecided"
+        )
         note = f"one side only: {after.reason or before.reason or 'no reason given'}"
     elif before.status != "ok":
-        # Out of memory may be a system's correct result; other failures on both sides allow no comparison.
+        # Out of memory may be a system's correct result; other failures on both sides
+        # allow no comparison.
         decision = "same" if before.status == "oom" else "undecided"
         note = f"both sides: {before.reason}"
-    return MetricResult(head.label, "status", "status", "", before.status, after.status, decision, note=note)
+    return MetricResult(
+        head.label,
+        "status",
+        "status",
+        "",
+        before.status,
+        after.status,
+        decision,
+        note=note,
+    )
 
 
 def _worst(runs: Sequence[RunSample]) -> RunSample:
     order = ["ok", "unsupported", "oom", "timeout", "failed"]
-    return max(runs, key=lambda run: order.index(run.status) if run.status in order else len(order))
+    return max(
+        runs,
+        key=lambda run: order.index(run.status) if run.status in order else len(order),
+    )
 
 
 def _verdict(label: str, good: Sides) -> list[MetricResult]:
-    """Compare the worst verdicts by the rules that other programs cannot break: a worse one than base's is regressed.
+    """Compare the worst verdicts by the rules that other programs cannot break: a worse
+    one than base's is regressed.
 
-    INVALID runs on both sides allow no comparison. Without the rules of a side there is no metric.
+    INVALID runs on both sides allow no comparison. Without the rules of a side there is
+    no metric.
     """
     if any(run.broken is None for runs in good for run in runs):
         return []
-    broken = [dict(rule for run in runs for rule in (run.broken or {}).items()) for runs in good]
+    broken = [
+        dict(rule for run in runs for rule in (run.broken or {}).items())
+        for runs in good
+    ]
     before, after = (worst(rules.values()) for rules in broken)
     decision: Decision = "same"
     named: list[str] = []
     if before != after:
         decision = "regressed" if worst([before, after]) == after else "improved"
-        named = [name for rules in broken for name, verdict in rules.items() if verdict == worst([before, after])]
+        named = [
+            name
+            for rules in broken
+            for name, verdict in rules.items()
+            if verdict == worst([before, after])
+        ]
     elif before == "INVALID":
         decision = "undecided"
         named = ["both sides", *broken[1]]
     return [
-        MetricResult(label, "verdict", "status", "", before, after, decision, note=", ".join(named).replace("_", " "))
+        MetricResult(
+            label,
+            "verdict",
+            "status",
+            "",
+            before,
+            after,
+            decision,
+            note=", ".join(named).replace("_", " "),
+        )
     ]
 
 
-def _exact(head: ConfigSamples, good: Sides, costs: bool, declared: frozenset[str]) -> tuple[list[MetricResult], bool]:
-    """Compare exact facts by equality, also the `costs` if set; also return whether one varied on one side."""
-    results, varying = [], False
+def _exact(
+    head: ConfigSamples, good: Sides, costs: bool, declared: frozenset[str]
+) -> tuple[list[MetricResult], bool]:
+    """Compare exact facts by equality, also the `costs` if set; also return whether one
+    varied on one side."""
+    results = []
+    varying = False
     salts = {run.salt for runs in good for run in runs}
     for name in (*IDENTITY, *COSTS) if costs else IDENTITY:
         if name == "feature_digest" and len(salts) > 1:
-            continue  # generated rows of other salts are other rows of the same workload
-        sides = [[run.exact[name] for run in runs if name in run.exact] for runs in good]
+            # generated rows of other salts are other rows of the same workload
+            continue
+        sides = [
+            [run.exact[name] for run in runs if name in run.exact] for runs in good
+        ]
         if name == "feature_digest":
             sides = _checked_most(sides)
         if not sides[0] and not sides[1]:
@@ -146,24 +225,39 @@ def _exact(head: ConfigSamples, good: Sides, costs: bool, declared: frozenset[st
         if not sides[0] or not sides[1]:
             lacking = "head" if sides[0] else "base"
             if name == "feature_digest" or not any(map(_total, sides[0] or sides[1])):
-                continue  # only some runs check features; a counter of 0 on one side tells no difference
+                # only some runs check features; a counter of 0 on one side tells no
+                # difference
+                continue
             note = f"{lacking} does not say"
         elif any(value != side[0] for side in sides for value in side):
             varying = True
-            which = "base" if any(value != sides[0][0] for value in sides[0]) else "head"
-            note = f"not the same in all runs of {which}, though the system says that it repeats"
+            which = (
+                "base" if any(value != sides[0][0] for value in sides[0]) else "head"
+            )
+            note = (
+                f"not the same in all runs of {which}, though the system says that it "
+                "repeats"
+            )
         else:
-            results.append(_equality(head, name, unit, sides[0][0], sides[1][0], declared))
+            results.append(
+                _equality(head, name, unit, sides[0][0], sides[1][0], declared)
+            )
             continue
         shown = (_shown(sides[0]), _shown(sides[1]))
-        results.append(MetricResult(head.label, name, "exact", unit, *shown, "undecided", note=note))
+        results.append(
+            MetricResult(
+                head.label, name, "exact", unit, *shown, "undecided", note=note
+            )
+        )
     return results, varying
 
 
 def _checked_most(sides: Sequence[list[list[Any]]]) -> list[list[list[Any]]]:
-    """Return the feature digests of each side's runs that checked most epochs, of the epochs that all of them checked.
+    """Return the feature digests of each side's runs that checked most epochs, of the
+    epochs that all of them checked.
 
-    The others of an epoch are None: the first pair checks every epoch, later ones the warm-up alone.
+    The others of an epoch are None: the first pair checks every epoch, later ones the
+    warm-up alone.
     """
     kept = []
     for side in sides:
@@ -173,7 +267,10 @@ def _checked_most(sides: Sequence[list[list[Any]]]) -> list[list[list[Any]]]:
     if not all(kept) or not any(in_all):
         return [[], []]
     for side in kept:
-        side[:] = [[digest if held else None for digest, held in zip(d, in_all, strict=False)] for d in side]
+        side[:] = [
+            [digest if held else None for digest, held in zip(d, in_all, strict=False)]
+            for d in side
+        ]
     return kept
 
 
@@ -182,16 +279,43 @@ def _known(values: Sequence[Any]) -> int:
 
 
 def _equality(
-    head: ConfigSamples, name: str, unit: str, before: list[Any], after: list[Any], declared: frozenset[str]
+    head: ConfigSamples,
+    name: str,
+    unit: str,
+    before: list[Any],
+    after: list[Any],
+    declared: frozenset[str],
 ) -> MetricResult:
-    total_before, total_after = _total(before), _total(after)
-    numbers = isinstance(total_before, int) and isinstance(total_after, int) and total_before and total_after
+    total_before = _total(before)
+    total_after = _total(after)
+    numbers = (
+        isinstance(total_before, int)
+        and isinstance(total_after, int)
+        and total_before
+        and total_after
+    )
     ratio = total_after / total_before if numbers else None
     shown = (_shown([before]), _shown([after]))
-    result = MetricResult(head.label, name, "exact", unit, *shown, "same", ratio=ratio, samples=len(before))
+    result = MetricResult(
+        head.label,
+        name,
+        "exact",
+        unit,
+        *shown,
+        "same",
+        ratio=ratio,
+        samples=len(before),
+    )
     if before == after:
         return result
-    first = next((k for k, pair in enumerate(zip(before, after, strict=False)) if pair[0] != pair[1]), len(before))
+    first = next(
+        (
+            k
+            for k, pair in enumerate(zip(before, after, strict=False))
+            if pair[0] != pair[1]
+        ),
+        len(before),
+    )
     note = f"differs from epoch {first} on"
     if declared & {"all", head.system}:
         return replace(result, note=f"{note}; declared a new baseline")
@@ -202,18 +326,27 @@ def _equality(
 def _total(values: list[Any]) -> Any:
     """Return the sum of counts, or the digests as a tuple."""
     known = [value for value in values if value is not None]
-    return sum(known) if all(isinstance(value, int) for value in known) else tuple(known)
+    return (
+        sum(known) if all(isinstance(value, int) for value in known) else tuple(known)
+    )
 
 
 def _shown(side: Sequence[list[Any]]) -> float | int | str | None:
     if not side:
         return None
     total = _total(side[0])
-    return " ".join(str(value).removeprefix("xxh3:")[:8] for value in total) if isinstance(total, tuple) else total
+    return (
+        " ".join(str(value).removeprefix("xxh3:")[:8] for value in total)
+        if isinstance(total, tuple)
+        else total
+    )
 
 
-def _noisy(result: MetricResult, good: Sides, rules: Rules, paired: bool, exact_only: str) -> MetricResult | None:
-    """Return a metric with its medians and the interval of their ratio; None where neither side has it."""
+def _noisy(
+    result: MetricResult, good: Sides, rules: Rules, paired: bool, exact_only: str
+) -> MetricResult | None:
+    """Return a metric with its medians and the interval of their ratio; None where
+    neither side has it."""
     name = result.name
     each = [[run.noisy[name] for run in runs if name in run.noisy] for runs in good]
     if not any(each):
@@ -229,21 +362,30 @@ def _noisy(result: MetricResult, good: Sides, rules: Rules, paired: bool, exact_
     if not sides[0] or not sides[1]:
         return replace(result, note=f"{'head' if sides[0] else 'base'} does not say")
     found = ratio_of_medians(sides[0], sides[1], paired=bool(both), seed=rules.seed)
-    result = replace(result, ratio=found.value, interval=(found.low, found.high), interval_kind=found.kind)
+    result = replace(
+        result,
+        ratio=found.value,
+        interval=(found.low, found.high),
+        interval_kind=found.kind,
+    )
     return replace(result, p=found.p, samples=found.samples)
 
 
 def _corrected(metrics: list[MetricResult], rules: Rules) -> list[MetricResult]:
     """Decide all noisy metrics, with p-values corrected for their number (Holm)."""
     open_ = [index for index, metric in enumerate(metrics) if metric.p is not None]
-    adjusted = dict(zip(open_, holm([metrics[index].p or 0.0 for index in open_]), strict=True))
+    adjusted = dict(
+        zip(open_, holm([metrics[index].p or 0.0 for index in open_]), strict=True)
+    )
     found = []
     for index, metric in enumerate(metrics):
         if index in adjusted:
             metric = decided(metric, adjusted[index], rules)
         elif metric.interval_kind == "range" and not metric.note:
             count = f"{metric.samples} {'sample' if metric.samples == 1 else 'samples'}"
-            metric = replace(metric, stage="", note=f"{count} a side, too few to decide")
+            metric = replace(
+                metric, stage="", note=f"{count} a side, too few to decide"
+            )
         found.append(metric)
     return found
 
@@ -251,10 +393,11 @@ def _corrected(metrics: list[MetricResult], rules: Rules) -> list[MetricResult]:
 def decided(metric: MetricResult, p: float, rules: Rules) -> MetricResult:
     """Decide a noisy metric by its interval and its corrected p-value.
 
-    *regressed* or *improved*: p is below alpha and the ratio moved by the least effect or more. *same*: the whole
-    interval lies within the least effect. Else *undecided*.
+    *regressed* or *improved*: p is below alpha and the ratio moved by the least effect
+    or more. *same*: the whole interval lies within the least effect. Else *undecided*.
     """
-    assert metric.ratio is not None and metric.interval is not None
+    assert metric.ratio is not None
+    assert metric.interval is not None
     most = 1.0 + rules.min_effect
     decision: Decision = "undecided"
     if p < rules.alpha and metric.ratio >= most:
@@ -263,7 +406,12 @@ def decided(metric: MetricResult, p: float, rules: Rules) -> MetricResult:
         decision = "improved"
     elif metric.interval[0] > 1 / most and metric.interval[1] < most:
         decision = "same"
-    return replace(metric, decision=decision, p=p, stage=metric.stage if decision in ("regressed", "improved") else "")
+    return replace(
+        metric,
+        decision=decision,
+        p=p,
+        stage=metric.stage if decision in ("regressed", "improved") else "",
+    )
 
 
 def _with_stage(metric: MetricResult, good: Sides) -> MetricResult:
@@ -274,7 +422,9 @@ def _with_stage(metric: MetricResult, good: Sides) -> MetricResult:
     sign = 1.0 if metric.ratio >= 1 else -1.0
 
     def change(name: str) -> float:
-        before, after = (median(run.stages.get(name, 0.0) for run in runs) for runs in good)
+        before, after = (
+            median(run.stages.get(name, 0.0) for run in runs) for runs in good
+        )
         return sign * (after - before)
 
     # `wait` only reflects the delay of another stage.
@@ -287,8 +437,10 @@ class Ratio:
     """Ratio of head's median to base's median.
 
     Attributes:
-        low, high: ends of the 95 % interval; below five samples, smallest and largest ratio of two single values.
-        p: two-sided p-value of the hypothesis that the ratio is 1; None below five samples.
+        low, high: ends of the 95 % interval; below five samples, smallest and largest
+            ratio of two single values.
+        p: two-sided p-value of the hypothesis that the ratio is 1; None below five
+            samples.
         samples: number of samples of the smaller side.
     """
 
@@ -301,31 +453,37 @@ class Ratio:
 
     @property
     def half_width(self) -> float:
-        """Relative half width of the interval: 0.015 is 1.5 %; infinite without a p-value."""
+        """Relative half width of the interval: 0.015 is 1.5 %; infinite without a
+        p-value."""
         return math.inf if self.p is None else math.sqrt(self.high / self.low) - 1.0
 
 
-def ratio_of_medians(base: Sequence[float], head: Sequence[float], *, paired: bool, seed: int = 0) -> Ratio:
+def ratio_of_medians(
+    base: Sequence[float], head: Sequence[float], *, paired: bool, seed: int = 0
+) -> Ratio:
     """Return the ratio of the medians of positive samples, head over base.
 
-    The interval is the bootstrap-t kind that Hesterberg gives for small samples (The American Statistician 69(4), 2015,
-    "What Teachers Should Know About the Bootstrap", on narrowness bias): the bootstrap's standard error, widened by
-    sqrt(n / (n - 1)), times Student's quantile at n - 1 degrees of freedom. Plain percentiles of five or six samples
-    are too narrow and lead to false decisions.
+    The interval is the bootstrap-t kind that Hesterberg gives for small samples (The
+    American Statistician 69(4), 2015, "What Teachers Should Know About the Bootstrap",
+    on narrowness bias): the bootstrap's standard error, widened by sqrt(n / (n - 1)),
+    times Student's quantile at n - 1 degrees of freedom. Plain percentiles of five or
+    six samples are too narrow and lead to false decisions.
 
     Args:
         base, head: one value a run, greater than 0.
-        paired: whether the i-th values form a pair, on equally long sides. Pairs are resampled whole, so that drift
-            over the session affects both sides.
+        paired: whether the i-th values form a pair, on equally long sides. Pairs are
+            resampled whole, so that drift over the session affects both sides.
         seed: seed of the resampling.
 
     Raises:
-        ValueError: a side has no samples, a value is not positive, or paired sides differ in length.
+        ValueError: a side has no samples, a value is not positive, or paired sides
+            differ in length.
     """
     import numpy as np
     from scipy import stats
 
-    a, b = np.asarray(base, dtype=np.float64), np.asarray(head, dtype=np.float64)
+    a = np.asarray(base, dtype=np.float64)
+    b = np.asarray(head, dtype=np.float64)
     if not len(a) or not len(b) or (a <= 0).any() or (b <= 0).any():
         raise ValueError("a ratio needs positive samples on both sides")
     if paired and len(a) != len(b):
@@ -333,22 +491,43 @@ def ratio_of_medians(base: Sequence[float], head: Sequence[float], *, paired: bo
     value = float(np.median(b) / np.median(a))
     count = min(len(a), len(b))
     if count < LEAST_SAMPLES:
-        return Ratio(value, float(b.min() / a.max()), float(b.max() / a.min()), None, count, "range")
+        return Ratio(
+            value,
+            float(b.min() / a.max()),
+            float(b.max() / a.min()),
+            None,
+            count,
+            "range",
+        )
     rng = np.random.default_rng(seed)
     over = rng.integers(0, len(b), size=(DRAWS, len(b)))
     under = over if paired else rng.integers(0, len(a), size=(DRAWS, len(a)))
     logs = np.log(np.median(b[over], axis=1)) - np.log(np.median(a[under], axis=1))
     error = float(logs.std(ddof=1)) * math.sqrt(count / (count - 1))
     # Of the ratio's logarithm, by Student's distribution.
-    reach, distance = float(stats.t.ppf(0.975, count - 1)) * error, abs(math.log(value))
-    p = float(2 * stats.t.sf(distance / error, count - 1)) if error else float(distance == 0.0)
-    return Ratio(value, value * math.exp(-reach), value * math.exp(reach), p, count, "bootstrap95")
+    reach = float(stats.t.ppf(0.975, count - 1)) * error
+    distance = abs(math.log(value))
+    p = (
+        float(2 * stats.t.sf(distance / error, count - 1))
+        if error
+        else float(distance == 0.0)
+    )
+    return Ratio(
+        value,
+        value * math.exp(-reach),
+        value * math.exp(reach),
+        p,
+        count,
+        "bootstrap95",
+    )
 
 
 def holm(p_values: Sequence[float]) -> list[float]:
-    """Return adjusted p-values, in the given order; they bound the family-wise error under any dependence.
+    """Return adjusted p-values, in the given order; they bound the family-wise error
+    under any dependence.
 
-    Holm, A Simple Sequentially Rejective Multiple Test Procedure, Scandinavian Journal of Statistics 6(2), 1979.
+    Holm, A Simple Sequentially Rejective Multiple Test Procedure, Scandinavian Journal
+    of Statistics 6(2), 1979.
     """
     order = sorted(range(len(p_values)), key=lambda index: p_values[index])
     adjusted = [1.0] * len(p_values)

@@ -1,4 +1,5 @@
-"""Output formats of a comparison: a function from a comparison to text, or to several files' names and texts."""
+"""Output formats of a comparison: a function from a comparison to text, or to several
+files' names and texts."""
 
 from __future__ import annotations
 
@@ -32,7 +33,8 @@ _HEADER = f"| {' | '.join(HEADS)} |\n| --- | --: | --: | --: | --- | --- |"
 _FORBIDDEN = re.compile(r"[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 ENVIRONMENT = "existing-outcore"
 _COLUMNS = (
-    "result params version started_at duration stats_ci_99_a stats_ci_99_b stats_q_25 stats_q_75 stats_number "
+    "result params version started_at duration stats_ci_99_a stats_ci_99_b "
+    "stats_q_25 stats_q_75 stats_number "
     "stats_repeat samples profile"
 ).split()
 
@@ -40,11 +42,14 @@ _COLUMNS = (
 def write(kind: str, path: Path, found: Comparison) -> None:
     """Write a comparison in one format, each file whole or not at all.
 
-    `kind` is one of KINDS, `path` the file or, for `asv`, the results folder. Raises InputError: unknown format, or
-    `asv` for a comparison of folders; DataIOError: a file cannot be written.
+    `kind` is one of KINDS, `path` the file or, for `asv`, the results folder. Raises
+    InputError: unknown format, or `asv` for a comparison of folders; DataIOError: a
+    file cannot be written.
     """
     if kind not in KINDS:
-        raise InputError(f"there is no output {kind!r}", f"choose one of {', '.join(KINDS)}")
+        raise InputError(
+            f"there is no output {kind!r}", f"choose one of {', '.join(KINDS)}"
+        )
     made = KINDS[kind](found)
     for name, text in made.items() if isinstance(made, dict) else [("", made)]:
         with whole_file(path / name, "the comparison") as partial:
@@ -52,20 +57,30 @@ def write(kind: str, path: Path, found: Comparison) -> None:
 
 
 def shown_first(metrics: list[MetricResult]) -> list[MetricResult]:
-    """Return the metrics without the hundreds of unchanged exact facts and statuses: gating ones first, then the worst
-    decision first."""
+    """Return the metrics without the hundreds of unchanged exact facts and statuses:
+    gating ones first, then the worst decision first."""
     shown = [
         metric
         for metric in metrics
-        if metric.kind not in ("exact", "status") or metric.decision != "same" or "declared" in metric.note
+        if metric.kind not in ("exact", "status")
+        or metric.decision != "same"
+        or "declared" in metric.note
     ]
-    return sorted(shown, key=lambda metric: (not metric.gates, WORST_FIRST.index(metric.decision)))
+    return sorted(
+        shown, key=lambda metric: (not metric.gates, WORST_FIRST.index(metric.decision))
+    )
 
 
 def row(metric: MetricResult) -> list[str]:
     """Return the texts of a metric under HEADS."""
     sides = [_value(metric, side) for side in (metric.base, metric.head)]
-    return [metric.metric, *sides, _change(metric), f"{MARK[metric.decision]} {metric.decision}", _why(metric)]
+    return [
+        metric.metric,
+        *sides,
+        _change(metric),
+        f"{MARK[metric.decision]} {metric.decision}",
+        _why(metric),
+    ]
 
 
 def percent(ratio: float) -> str:
@@ -94,40 +109,73 @@ def _change(metric: MetricResult) -> str:
     if metric.interval is None:
         return percent(metric.ratio)
     low, high = (f"{100 * (end - 1):+.1f}" for end in metric.interval)
-    return f"{percent(metric.ratio)} [{low}, {high}]{' range' if metric.interval_kind == 'range' else ''}"
+    return (
+        f"{percent(metric.ratio)} [{low}, "
+        f"{high}]{' range' if metric.interval_kind == 'range' else ''}"
+    )
 
 
 def _why(metric: MetricResult) -> str:
     """Return the likely stage, the note, and whether the metric is only shown."""
     stage = f"most of it in {metric.stage}" if metric.stage else ""
-    return "; ".join(part for part in (stage, metric.note, "" if metric.gates else "shown only") if part)
+    return "; ".join(
+        part
+        for part in (stage, metric.note, "" if metric.gates else "shown only")
+        if part
+    )
 
 
 def markdown(found: Comparison) -> str:
-    """Render a pull-request comment in GitHub's (and GitLab's) Markdown: decision, changed metrics, others folded."""
+    """Render a pull-request comment in GitHub's (and GitLab's) Markdown: decision,
+    changed metrics, others folded."""
     shown = shown_first(found.metrics)
     first = [metric for metric in shown if metric.decision != "same" and metric.gates]
     rest = [metric for metric in shown if metric not in first]
     hidden = len(found.metrics) - len(shown)
-    lines = [MARKER, f"### Outcore: {MARK[found.decision]} {found.decision}", "", _SAID[found.decision], ""]
+    lines = [
+        MARKER,
+        f"### Outcore: {MARK[found.decision]} {found.decision}",
+        "",
+        _SAID[found.decision],
+        "",
+    ]
     links = found.details.get("links") or {}
     sides = (("base", _escaped(found.base)), ("head", _escaped(found.head)))
-    base, head = (f"[{text}]({links[side]})" if side in links else text for side, text in sides)
+    base, head = (
+        f"[{text}]({links[side]})" if side in links else text for side, text in sides
+    )
     lines += [f"Base {base}  ", f"Head {head}", ""]
     if first:
         lines += [_HEADER, *map(_row, first), ""]
     if rest:
-        summary = f"{len(rest)} more" + (f", and {hidden} exact facts and statuses that are the same" if hidden else "")
-        lines += ["<details>", f"<summary>{summary}</summary>", "", _HEADER, *map(_row, rest), "", "</details>", ""]
+        summary = f"{len(rest)} more" + (
+            f", and {hidden} exact facts and statuses that are the same"
+            if hidden
+            else ""
+        )
+        lines += [
+            "<details>",
+            f"<summary>{summary}</summary>",
+            "",
+            _HEADER,
+            *map(_row, rest),
+            "",
+            "</details>",
+            "",
+        ]
     elif hidden:
         lines += [f"{hidden} exact facts and statuses are the same.", ""]
     lines += [*(f"- {_escaped(note)}" for note in found.notes), ""]
     if pairs := found.details.get("pairs"):
-        rules, run = found.details["rules"], links.get("run")
+        rules = found.details["rules"]
+        run = links.get("run")
         lines.append(
-            f"<sub>{min(pairs)} to {max(pairs)} pairs of runs a cell in {found.details['seconds']:.0f} s; least effect "
-            f"{100 * rules['min_effect']:g} %, 95 % intervals of the ratio of medians, decided at alpha = "
-            f"{rules['alpha']:g} over all metrics together (Holm). Exact counters and digests by equality."
+            f"<sub>{min(pairs)} to {max(pairs)} pairs of runs a cell in "
+            f"{found.details['seconds']:.0f} s; least effect "
+            f"{100 * rules['min_effect']:g} %, 95 % intervals of the ratio of "
+            "medians, decided at alpha = "
+            f"{rules['alpha']:g} over all metrics together (Holm). Exact counters "
+            "and digests by equality."
             f"{f' [This run]({run}).' if run else ''}</sub>"
         )
     return "\n".join(lines).rstrip() + "\n"
@@ -138,15 +186,27 @@ def _row(metric: MetricResult) -> str:
 
 
 def _escaped(text: str) -> str:
-    """Escape text from commits and records, so that it adds no markup and no table row."""
-    plain = html.escape("".join(letter if letter.isprintable() else " " for letter in text), quote=False)
+    """Escape text from commits and records, so that it adds no markup and no table
+    row."""
+    plain = html.escape(
+        "".join(letter if letter.isprintable() else " " for letter in text), quote=False
+    )
     return re.sub(r"[\\`*_\[\]|]", r"\\\g<0>", plain).replace("@", "@\u200b")
 
 
 def junit(found: Comparison) -> str:
-    """Render JUnit XML with one test case per metric: *regressed* fails, *undecided* is skipped."""
-    failed = [metric for metric in found.metrics if metric.gates and metric.decision == "regressed"]
-    skipped = [one for one in found.metrics if one.decision in ("regressed", "undecided") and one not in failed]
+    """Render JUnit XML with one test case per metric: *regressed* fails, *undecided* is
+    skipped."""
+    failed = [
+        metric
+        for metric in found.metrics
+        if metric.gates and metric.decision == "regressed"
+    ]
+    skipped = [
+        one
+        for one in found.metrics
+        if one.decision in ("regressed", "undecided") and one not in failed
+    ]
     root = ET.Element("testsuites", name="outcore")
     suite = ET.SubElement(
         root,
@@ -159,11 +219,23 @@ def junit(found: Comparison) -> str:
         time=f"{float(found.details.get('seconds', 0.0)):.3f}",
     )
     properties = ET.SubElement(suite, "properties")
-    for name, text in (("base", found.base), ("head", found.head), ("decision", found.decision)):
+    for name, text in (
+        ("base", found.base),
+        ("head", found.head),
+        ("decision", found.decision),
+    ):
         ET.SubElement(properties, "property", name=name, value=_clean(text))
     for metric in found.metrics:
-        case = ET.SubElement(suite, "testcase", classname=_clean(f"outcore.{metric.cell}"), name=_clean(metric.name))
-        said = f"{_value(metric, metric.base)} -> {_value(metric, metric.head)}, {_change(metric)}"
+        case = ET.SubElement(
+            suite,
+            "testcase",
+            classname=_clean(f"outcore.{metric.cell}"),
+            name=_clean(metric.name),
+        )
+        said = (
+            f"{_value(metric, metric.base)} -> {_value(metric, metric.head)}, "
+            f"{_change(metric)}"
+        )
         said = _clean("; ".join(part for part in (said, _why(metric)) if part))
         if metric in failed:
             ET.SubElement(case, "failure", type="regressed", message=said).text = said
@@ -174,7 +246,11 @@ def junit(found: Comparison) -> str:
     if found.notes:
         ET.SubElement(suite, "system-out").text = _clean("\n".join(found.notes))
     ET.indent(root)
-    return '<?xml version="1.0" encoding="UTF-8"?>\n' + ET.tostring(root, encoding="unicode") + "\n"
+    return (
+        '<?xml version="1.0" encoding="UTF-8"?>\n'
+        + ET.tostring(root, encoding="unicode")
+        + "\n"
+    )
 
 
 def _clean(text: str) -> str:
@@ -186,10 +262,13 @@ def _as_text(content: Any) -> str:
 
 
 def github_benchmark(found: Comparison) -> str:
-    """Render times, sizes and costs for the tool `customSmallerIsBetter`; digests and numbers of rows are left out."""
+    """Render times, sizes and costs for the tool `customSmallerIsBetter`; digests and
+    numbers of rows are left out."""
     entries = []
     for metric in found.metrics:
-        if isinstance(metric.head, str | None) or (metric.kind == "exact" and metric.name not in COSTS):
+        if isinstance(metric.head, str | None) or (
+            metric.kind == "exact" and metric.name not in COSTS
+        ):
             continue
         entry: dict[str, str | float] = {
             "name": metric.metric,
@@ -198,16 +277,25 @@ def github_benchmark(found: Comparison) -> str:
             "extra": f"{metric.decision}, {_change(metric)} against {found.base}",
         }
         if metric.interval is not None and metric.ratio:
-            reach = max(metric.interval[1] - metric.ratio, metric.ratio - metric.interval[0]) / metric.ratio
-            entry["range"] = f"± {100 * reach:.1f} % ({metric.interval_kind} of the ratio)"
+            reach = (
+                max(
+                    metric.interval[1] - metric.ratio, metric.ratio - metric.interval[0]
+                )
+                / metric.ratio
+            )
+            entry["range"] = (
+                f"± {100 * reach:.1f} % ({metric.interval_kind} of the ratio)"
+            )
         entries.append(entry)
     return _as_text(entries)
 
 
 def bencher(found: Comparison) -> str:
-    """Render head's numbers as Bencher Metric Format: benchmark (a cell) -> measure -> value.
+    """Render head's numbers as Bencher Metric Format: benchmark (a cell) -> measure ->
+    value.
 
-    `lower_value` and `upper_value` are left out: the gate's intervals are of the ratio to base, not of head's values.
+    `lower_value` and `upper_value` are left out: the gate's intervals are of the ratio
+    to base, not of head's values.
     """
     content: dict[str, dict[str, dict[str, float]]] = {}
     for metric in found.metrics:
@@ -220,31 +308,53 @@ def bencher(found: Comparison) -> str:
 
 
 def asv(found: Comparison) -> dict[str, str]:
-    """Return file name -> content for asv's `results` folder: `<machine>/<commit>-<environment>.json`, `machine.json`
-    and `benchmarks.json`; raise InputError for folders, as asv keeps commits.
+    """Return file name -> content for asv's `results` folder:
+    `<machine>/<commit>-<environment>.json`, `machine.json` and `benchmarks.json`; raise
+    InputError for folders, as asv keeps commits.
 
-    Each metric with a number on both sides becomes a `track_` benchmark, with the median of its runs as the result.
-    asv's confidence limits and samples stay null, since the gate's are of the ratio; digests, statuses and decisions
-    have no field in asv and are left out.
+    Each metric with a number on both sides becomes a `track_` benchmark, with the
+    median of its runs as the result. asv's confidence limits and samples stay null,
+    since the gate's are of the ratio; digests, statuses and decisions have no field in
+    asv and are left out.
     """
     commits = found.details.get("commits")
     if not commits:
-        raise InputError("asv's results are kept by commit, and this comparison is of folders", "use `regress check`")
+        raise InputError(
+            "asv's results are kept by commit, and this comparison is of folders",
+            "use `regress check`",
+        )
     machine = str(found.details.get("host") or "unknown")
-    host = {"machine": machine, **dict.fromkeys(("arch", "cpu", "num_cpu", "os", "ram"), "")}
+    host = {
+        "machine": machine,
+        **dict.fromkeys(("arch", "cpu", "num_cpu", "os", "ram"), ""),
+    }
     numbers = {
         _benchmark(metric): metric
         for metric in found.metrics
         if isinstance(metric.base, int | float) and isinstance(metric.head, int | float)
     }
-    shared = {"param_names": [], "params": [], "timeout": 0.0, "type": "track", "version": "1"}
+    shared = {
+        "param_names": [],
+        "params": [],
+        "timeout": 0.0,
+        "type": "track",
+        "version": "1",
+    }
     benchmarks: dict[str, Any] = {
-        name: {"code": metric.metric, "name": name, "unit": metric.unit or "count", **shared}
+        name: {
+            "code": metric.metric,
+            "name": name,
+            "unit": metric.unit or "count",
+            **shared,
+        }
         for name, metric in numbers.items()
     }
     unknown = [None] * (len(_COLUMNS) - 4)
     now = int(time.time() * 1000)
-    made = {"benchmarks.json": {**benchmarks, "version": 2}, f"{machine}/machine.json": {**host, "version": 1}}
+    made = {
+        "benchmarks.json": {**benchmarks, "version": 2},
+        f"{machine}/machine.json": {**host, "version": 1},
+    }
     for side in ("base", "head"):
         commit = commits[side]
         made[f"{machine}/{commit[:8]}-{ENVIRONMENT}.json"] = {
@@ -256,7 +366,10 @@ def asv(found: Comparison) -> dict[str, str]:
             "requirements": {},
             "env_vars": {},
             "result_columns": _COLUMNS,
-            "results": {name: [[getattr(metric, side)], [], "1", now, *unknown] for name, metric in numbers.items()},
+            "results": {
+                name: [[getattr(metric, side)], [], "1", now, *unknown]
+                for name, metric in numbers.items()
+            },
             "durations": {},
             "version": 2,
         }
@@ -264,7 +377,9 @@ def asv(found: Comparison) -> dict[str, str]:
 
 
 def _benchmark(metric: MetricResult) -> str:
-    words = re.sub(r"[^A-Za-z0-9]+", "_", f"{metric.cell} {metric.name}".replace("+", " plus ")).strip("_")
+    words = re.sub(
+        r"[^A-Za-z0-9]+", "_", f"{metric.cell} {metric.name}".replace("+", " plus ")
+    ).strip("_")
     return f"outcore.track_{words}"
 
 

@@ -1,4 +1,5 @@
-"""Samples that the gate compares, from run records: exact facts, noisy values and stages of each run, by cell."""
+"""Samples that the gate compares, from run records: exact facts, noisy values and
+stages of each run, by cell."""
 
 from __future__ import annotations
 
@@ -20,7 +21,8 @@ from harness.records.record import LABELS, SALT, EpochRecord, Record, RunConfig,
 IDENTITY = ("batches", "rows", "digest", "feature_digest")
 # Costs of an epoch by the system's own counters: more is worse.
 COSTS = ("misses", "io_requests", "bytes_read", "bytes_useful", "bytes_loaded")
-# Offline work of T(E), and the seconds below which it is not compared: noise of the process's start.
+# Offline work of T(E), and the seconds below which it is not compared: noise of the
+# process's start.
 OFFLINE = ("once", "each")
 LEAST_OFFLINE_S = 0.05
 
@@ -30,18 +32,23 @@ _STORED = ConfigDict(extra="forbid")
 
 @dataclass(frozen=True, config=_STORED)
 class RunSample:
-    """Values of one run that the gate compares, and that baselines store, but for `epochs_s` and `broken`.
+    """Values of one run that the gate compares, and that baselines store, but for
+    `epochs_s` and `broken`.
 
     Attributes:
-        exact: fact -> its value in every epoch, warm-up too: `digest`, `rows`, `io_requests`, …; None where unknown.
-        noisy: metric -> one positive value: `epoch` (s, median of the measured epochs), `warm-up` (s, all of its
-            epochs), `once` and `each` (s of offline work, terms of T(E)),
-            `peak memory` (bytes), `device bytes` and `device requests` (median per epoch).
+        exact: fact -> its value in every epoch, warm-up too: `digest`, `rows`,
+            `io_requests`, …; None where unknown.
+        noisy: metric -> one positive value: `epoch` (s, median of the measured epochs),
+            `warm-up` (s, all of its epochs), `once` and `each` (s of offline work,
+            terms of T(E)), `peak memory` (bytes), `device bytes` and `device requests`
+            (median per epoch).
         salt: digest of the salt of the dataset's generated features (`Dataset.salt`).
-        broken: verdict of each rule that the run breaks and that other programs' activity cannot break, by the rule's
-            name; None in baselines, which were judged by the rules of their time.
+        broken: verdict of each rule that the run breaks and that other programs'
+            activity cannot break, by the rule's name; None in baselines, which were
+            judged by the rules of their time.
         stages: median seconds per measured epoch, by stage.
-        epochs_s: seconds of each measured epoch if epochs alternated with the other side's, else empty.
+        epochs_s: seconds of each measured epoch if epochs alternated with the other
+            side's, else empty.
     """
 
     run_id: str
@@ -58,7 +65,8 @@ class RunSample:
 
 @dataclass(frozen=True, config=_STORED)
 class ConfigSamples:
-    """All runs of one configuration. `deterministic`: whether the system declares that its counters repeat."""
+    """All runs of one configuration. `deterministic`: whether the system declares that
+    its counters repeat."""
 
     key: str
     label: str
@@ -70,11 +78,15 @@ class ConfigSamples:
     def medians(self) -> dict[str, float]:
         """Median of each noisy metric over the runs."""
         names = dict.fromkeys(name for run in self.runs for name in run.noisy)
-        return {name: median(run.noisy[name] for run in self.runs if name in run.noisy) for name in names}
+        return {
+            name: median(run.noisy[name] for run in self.runs if name in run.noisy)
+            for name in names
+        }
 
 
 def sample_of(record: Record, *, in_turns: bool = False) -> RunSample:
-    """Return the compared values of a record; `in_turns`: whether its epochs alternated with the other side's."""
+    """Return the compared values of a record; `in_turns`: whether its epochs alternated
+    with the other side's."""
     measured = record.measured
     stages = dict.fromkeys(stage for epoch in measured for stage in epoch.stages_s)
     return RunSample(
@@ -85,8 +97,13 @@ def sample_of(record: Record, *, in_turns: bool = False) -> RunSample:
         broken=broken_by_the_system(record),
         exact=_exact(record.epochs) if record.status == "ok" else {},
         noisy=_noisy(record) if record.status == "ok" else {},
-        stages={name: float(median(epoch.stages_s.get(name, 0.0) for epoch in measured)) for name in stages},
-        epochs_s=[epoch.seconds for epoch in measured] if in_turns and record.status == "ok" else [],
+        stages={
+            name: float(median(epoch.stages_s.get(name, 0.0) for epoch in measured))
+            for name in stages
+        },
+        epochs_s=[epoch.seconds for epoch in measured]
+        if in_turns and record.status == "ok"
+        else [],
         salt=record.notes.get(SALT, ""),
     )
 
@@ -96,9 +113,16 @@ def _exact(epochs: list[EpochRecord]) -> Exact:
         "batches": [epoch.batches for epoch in epochs],
         "digest": [epoch.digest or None for epoch in epochs],
         "feature_digest": [epoch.feature_digest for epoch in epochs],
-        **{name: [epoch.counters.get(name) for epoch in epochs] for name in ("rows", *COSTS)},
+        **{
+            name: [epoch.counters.get(name) for epoch in epochs]
+            for name in ("rows", *COSTS)
+        },
     }
-    return {name: values for name, values in facts.items() if any(value is not None for value in values)}
+    return {
+        name: values
+        for name, values in facts.items()
+        if any(value is not None for value in values)
+    }
 
 
 def _noisy(record: Record) -> dict[str, float]:
@@ -119,35 +143,51 @@ def _noisy(record: Record) -> dict[str, float]:
 
 
 def _offline(record: Record) -> dict[str, float]:
-    """Return the seconds of offline work by its term of T(E); none where artefacts of an earlier run were reused."""
+    """Return the seconds of offline work by its term of T(E); none where artefacts of
+    an earlier run were reused."""
     cost = RunNumbers(record, RunContext()).cost
     if cost is None or record.preprocess.reused:
         return {}
     return {"once": cost.once_s, "each": cost.each_s}
 
 
-def paired(base: Sequence[RunSample], head: Sequence[RunSample], name: str) -> list[tuple[float, float]]:
-    """Return (base, head) of a metric for the i-th runs of both sides, without pairs that lack the metric.
+def paired(
+    base: Sequence[RunSample], head: Sequence[RunSample], name: str
+) -> list[tuple[float, float]]:
+    """Return (base, head) of a metric for the i-th runs of both sides, without pairs
+    that lack the metric.
 
-    For alternating epochs the ratio is the median of the ratios of the k-th epochs, since load that changes within
-    seconds affects it far less than the ratio of the runs' medians. These pairs share one base value, so that load that
-    changes within minutes has no effect either. If some pairs alternated epochs, the others are left out.
+    For alternating epochs the ratio is the median of the ratios of the k-th epochs,
+    since load that changes within seconds affects it far less than the ratio of the
+    runs' medians. These pairs share one base value, so that load that changes within
+    minutes has no effect either. If some pairs alternated epochs, the others are left
+    out.
     """
     import numpy as np
 
-    both = [pair for pair in zip(base, head, strict=False) if name in pair[0].noisy and name in pair[1].noisy]
-    in_turns = [(a, b) for a, b in both if a.epochs_s and len(a.epochs_s) == len(b.epochs_s)]
+    both = [
+        pair
+        for pair in zip(base, head, strict=False)
+        if name in pair[0].noisy and name in pair[1].noisy
+    ]
+    in_turns = [
+        (a, b) for a, b in both if a.epochs_s and len(a.epochs_s) == len(b.epochs_s)
+    ]
     if name != "epoch" or not in_turns:
         return [(a.noisy[name], b.noisy[name]) for a, b in both]
     common = float(np.median([a.noisy[name] for a, _ in in_turns]))
-    return [(common, common * float(np.median(np.divide(b.epochs_s, a.epochs_s)))) for a, b in in_turns]
+    return [
+        (common, common * float(np.median(np.divide(b.epochs_s, a.epochs_s))))
+        for a, b in in_turns
+    ]
 
 
 def cells_of(records: Iterable[Record]) -> dict[str, ConfigSamples]:
     """Group records by cell, in the given order; cells get distinct labels."""
     found: dict[str, ConfigSamples] = {}
     for record in records:
-        key, system = cell_key(record.config), record.system
+        key = cell_key(record.config)
+        system = record.system
         if key not in found:
             label = cell_label(system, record.config.memory)
             found[key] = ConfigSamples(key, label, system, is_deterministic(system), [])
@@ -156,23 +196,30 @@ def cells_of(records: Iterable[Record]) -> dict[str, ConfigSamples]:
 
 
 def distinct(cells: dict[str, ConfigSamples]) -> dict[str, ConfigSamples]:
-    """Return the cells with distinct labels: equal ones get the first 6 digits of their keys."""
+    """Return the cells with distinct labels: equal ones get the first 6 digits of their
+    keys."""
     labels = [cell.label for cell in cells.values()]
     return {
-        key: replace(cell, label=f"{cell.label} ({key[:6]})") if labels.count(cell.label) > 1 else cell
+        key: replace(cell, label=f"{cell.label} ({key[:6]})")
+        if labels.count(cell.label) > 1
+        else cell
         for key, cell in cells.items()
     }
 
 
 def cell_key(config: RunConfig) -> str:
-    """Return a cell's identity: 16 hex digits over its non-default settings, so a new option leaves it unchanged."""
-    content = config.model_dump(mode="json", exclude_defaults=True, exclude={*LABELS, "timeout_s", "options"})
+    """Return a cell's identity: 16 hex digits over its non-default settings, so a new
+    option leaves it unchanged."""
+    content = config.model_dump(
+        mode="json", exclude_defaults=True, exclude={*LABELS, "timeout_s", "options"}
+    )
     system = _system(config.system)
     fields = system.info.options.model_fields if system is not None else {}
     content["options"] = {
         name: value
         for name, value in config.options.items()
-        if name not in fields or fields[name].get_default(call_default_factory=True) != value
+        if name not in fields
+        or fields[name].get_default(call_default_factory=True) != value
     }
     return digest_of(content)
 
@@ -187,7 +234,8 @@ def cell_label(system: str, memory: str) -> str:
 
 
 def is_deterministic(name: str) -> bool:
-    """Return whether a system declares that its counters repeat; False for an unknown system."""
+    """Return whether a system declares that its counters repeat; False for an unknown
+    system."""
     system = _system(name)
     return system is not None and bool(system.info.deterministic_counters)
 
@@ -203,5 +251,6 @@ def _system(name: str) -> Any:
 
 
 def fingerprints(records: Iterable[Record]) -> set[str]:
-    """Return the fingerprints of the machines of the records; an empty string stands for an unknown machine."""
+    """Return the fingerprints of the machines of the records; an empty string stands
+    for an unknown machine."""
     return {host_fingerprint(record.environment) for record in records}

@@ -1,4 +1,5 @@
-"""Study records of the gate under the results root, for figures and the report: its trend and its proof."""
+"""Study records of the gate under the results root, for figures and the report: its
+trend and its proof."""
 
 from __future__ import annotations
 
@@ -43,25 +44,42 @@ class Promise:
 
 
 def keep_own(results_root: Path, repository: Repository | None) -> None:
-    """Write the trend of runs and baselines of the machine with most runs, if it changed; may raise DataIOError."""
+    """Write the trend of runs and baselines of the machine with most runs, if it
+    changed; may raise DataIOError."""
     began = time.monotonic()
     records = list(results.records(results_root, []))
-    history = with_runs(load(FolderStore(results_root / "baselines"), repository), records, repository)
-    runs = Counter(entry.host for entry in history.entries for cell in entry.cells for _ in cell.runs)
+    history = with_runs(
+        load(FolderStore(results_root / "baselines"), repository), records, repository
+    )
+    runs = Counter(
+        entry.host
+        for entry in history.entries
+        for cell in entry.cells
+        for _ in cell.runs
+    )
     for host, _ in runs.most_common(1):
         series = trends(history, min_effect=MIN_EFFECT, hosts=[host])
         told = read_study(study_path(results_root, TREND, digest_of([TREND, host])))
-        if series and (told is None or _seen(told.result["series"]) != _seen([one.to_json() for one in series])):
+        if series and (
+            told is None
+            or _seen(told.result["series"]) != _seen([one.to_json() for one in series])
+        ):
             keep(results_root, series, MIN_EFFECT, time.monotonic() - began)
 
 
 def _seen(series: Sequence[dict[str, Any]]) -> str:
-    """Return the series as JSON without the times of recording, to compare two trends."""
-    points = [{**entry, "points": [{**point, "recorded_at": 0} for point in entry["points"]]} for entry in series]
+    """Return the series as JSON without the times of recording, to compare two
+    trends."""
+    points = [
+        {**entry, "points": [{**point, "recorded_at": 0} for point in entry["points"]]}
+        for entry in series
+    ]
     return json.dumps(points, sort_keys=True)
 
 
-def keep(results_root: Path, series: Sequence[Series], min_effect: float, seconds: float) -> Path:
+def keep(
+    results_root: Path, series: Sequence[Series], min_effect: float, seconds: float
+) -> Path:
     """Write the series of one machine; return the file.
 
     Args:
@@ -73,26 +91,44 @@ def keep(results_root: Path, series: Sequence[Series], min_effect: float, second
         DataIOError: the record cannot be written.
     """
     result = {"series": [entry.to_json() for entry in series]}
-    return _write(results_root, TREND, series[0].host, {"min_effect": min_effect}, result, seconds)
+    return _write(
+        results_root, TREND, series[0].host, {"min_effect": min_effect}, result, seconds
+    )
 
 
 def keep_proof(
-    root: Path, host: str, params: dict[str, Any], curve: Sequence[dict[str, float]], promises: Sequence[Promise]
+    root: Path,
+    host: str,
+    params: dict[str, Any],
+    curve: Sequence[dict[str, float]],
+    promises: Sequence[Promise],
 ) -> Path:
-    """Write the results of the proof, replacing the machine's previous record; return the file.
+    """Write the results of the proof, replacing the machine's previous record; return
+    the file.
 
     Args:
         params: conditions of the proof beside the machine.
-        curve: rows of `pairs`, `slowed` (share of the epoch) and `regressed` (share of comparisons decided so).
+        curve: rows of `pairs`, `slowed` (share of the epoch) and `regressed` (share of
+            comparisons decided so).
 
     Raises:
         DataIOError: the record cannot be written.
     """
-    result = {"curve": list(curve), "promises": [asdict(promise) for promise in promises]}
+    result = {
+        "curve": list(curve),
+        "promises": [asdict(promise) for promise in promises],
+    }
     return _write(root, PROOF, host, params, result, 0.0)
 
 
-def _write(root: Path, study: str, host: str, params: dict[str, Any], result: dict[str, Any], seconds: float) -> Path:
+def _write(
+    root: Path,
+    study: str,
+    host: str,
+    params: dict[str, Any],
+    result: dict[str, Any],
+    seconds: float,
+) -> Path:
     record = StudyRecord(
         study=study,
         version=1,

@@ -1,8 +1,10 @@
-"""Steps in a long history: lasting changes of a metric, each with the two commits around it.
+"""Steps in a long history: lasting changes of a metric, each with the two commits
+around it.
 
-Times, sizes and noisy counts: PELT (Killick, Fearnhead and Eckley, Journal of the American Statistical Association
-107(500), 2012) with a least-squares cost on logarithms, from the ruptures library (Truong, Oudre and Vayatis, Signal
-Processing 167, 2020). Exact counts need no method: every difference is a step.
+Times, sizes and noisy counts: PELT (Killick, Fearnhead and Eckley, Journal of the
+American Statistical Association 107(500), 2012) with a least-squares cost on
+logarithms, from the ruptures library (Truong, Oudre and Vayatis, Signal Processing 167,
+2020). Exact counts need no method: every difference is a step.
 """
 
 from __future__ import annotations
@@ -39,8 +41,10 @@ class Step:
     """A lasting change.
 
     Attributes:
-        after, at: last commit before the step and first commit with it: the cause is a commit in (after, at].
-        before_value, value: medians of the two segments; for exact counts the two counts.
+        after, at: last commit before the step and first commit with it: the cause is a
+            commit in (after, at].
+        before_value, value: medians of the two segments; for exact counts the two
+            counts.
     """
 
     index: int
@@ -73,11 +77,16 @@ class Series:
 
     def to_json(self) -> dict[str, Any]:
         """Return plain data for JSON; each step has its `commits` and `ratio`."""
-        steps = [{**asdict(step), "commits": step.commits, "ratio": step.ratio} for step in self.steps]
+        steps = [
+            {**asdict(step), "commits": step.commits, "ratio": step.ratio}
+            for step in self.steps
+        ]
         return {**asdict(self), "steps": steps}
 
 
-def trends(history: History, *, min_effect: float = 0.03, hosts: Sequence[str] = ()) -> list[Series]:
+def trends(
+    history: History, *, min_effect: float = 0.03, hosts: Sequence[str] = ()
+) -> list[Series]:
     """Return every series of the history with its steps.
 
     Args:
@@ -93,8 +102,12 @@ def trends(history: History, *, min_effect: float = 0.03, hosts: Sequence[str] =
     return found
 
 
-def _of_cell(host: str, entries: Sequence[Entry], key: str, min_effect: float) -> list[Series]:
-    pairs = [(entry, cell) for entry in entries if (cell := entry.cell(key)) is not None]
+def _of_cell(
+    host: str, entries: Sequence[Entry], key: str, min_effect: float
+) -> list[Series]:
+    pairs = [
+        (entry, cell) for entry in entries if (cell := entry.cell(key)) is not None
+    ]
     newest = pairs[-1][1]
     points: dict[tuple[str, bool], list[Point]] = {}
     for entry, cell in pairs:
@@ -103,19 +116,39 @@ def _of_cell(host: str, entries: Sequence[Entry], key: str, min_effect: float) -
                 point = Point(entry.commit, entry.recorded_at, value, len(cell.runs))
                 points.setdefault((name, exact), []).append(point)
     return [
-        Series(host, newest.label, newest.system, name, own, exact_steps(own) if exact else steps_of(own, min_effect))
+        Series(
+            host,
+            newest.label,
+            newest.system,
+            name,
+            own,
+            exact_steps(own) if exact else steps_of(own, min_effect),
+        )
         for (name, exact), own in sorted(points.items(), key=lambda item: item[0][1])
     ]
 
 
 def _totals(cell: ConfigSamples) -> dict[str, float]:
-    """Return the newest successful run's exact costs, summed over its epochs; empty if counters do not repeat."""
-    exact = next((run.exact for run in reversed(cell.runs) if run.status == "ok" and cell.deterministic), {})
-    return {name: float(sum(int(value or 0) for value in exact[name])) for name in COSTS if name in exact}
+    """Return the newest successful run's exact costs, summed over its epochs; empty if
+    counters do not repeat."""
+    exact = next(
+        (
+            run.exact
+            for run in reversed(cell.runs)
+            if run.status == "ok" and cell.deterministic
+        ),
+        {},
+    )
+    return {
+        name: float(sum(int(value or 0) for value in exact[name]))
+        for name in COSTS
+        if name in exact
+    }
 
 
 def steps_of(points: Sequence[Point], min_effect: float) -> list[Step]:
-    """Return the steps of a noisy series, oldest first; none below LEAST_POINTS points."""
+    """Return the steps of a noisy series, oldest first; none below LEAST_POINTS
+    points."""
     import numpy as np
 
     values = np.asarray([point.value for point in points])
@@ -125,18 +158,27 @@ def steps_of(points: Sequence[Point], min_effect: float) -> list[Step]:
     from scipy.ndimage import median_filter
 
     logs = np.log(values)
-    # A median of three neighbours keeps the position of steps and removes single outliers.
+    # A median of three neighbours keeps the position of steps and removes single
+    # outliers.
     smooth = median_filter(logs, size=3, mode="nearest")
-    # The noise's standard deviation by differences of neighbours, which steps hardly affect.
+    # The noise's standard deviation by differences of neighbours, which steps hardly
+    # affect.
     noise = float(np.median(np.abs(np.diff(logs)))) / (0.6745 * math.sqrt(2))
     signal = (smooth / max(noise, LEAST_NOISE)).reshape(-1, 1)
-    found = ruptures.Pelt(model="l2", min_size=2, jump=1).fit(signal).predict(pen=PENALTY * math.log(len(values)))
+    found = (
+        ruptures.Pelt(model="l2", min_size=2, jump=1)
+        .fit(signal)
+        .predict(pen=PENALTY * math.log(len(values)))
+    )
     bounds = [0, *found]
     steps = []
     for start, at, end in zip(bounds, bounds[1:], bounds[2:], strict=False):
-        before, after = float(np.median(values[start:at])), float(np.median(values[at:end]))
+        before = float(np.median(values[start:at]))
+        after = float(np.median(values[at:end]))
         if max(before, after) / min(before, after) >= 1 + min_effect:
-            steps.append(Step(at, points[at - 1].commit, points[at].commit, before, after))
+            steps.append(
+                Step(at, points[at - 1].commit, points[at].commit, before, after)
+            )
     return steps
 
 

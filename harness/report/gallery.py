@@ -1,4 +1,5 @@
-"""Gallery and scoreboard: figures with the paper's numbers beside ours, or why none was drawn, and judged claims."""
+"""Gallery and scoreboard: figures with the paper's numbers beside ours, or why none was
+drawn, and judged claims."""
 
 from __future__ import annotations
 
@@ -53,11 +54,14 @@ class Scoreboard:
         return [(verdict, found[verdict]) for verdict in VERDICTS]
 
     def by_paper(self) -> list[tuple[str, list[tuple[str, int]]]]:
-        """Count the claims of each paper for each verdict, in the order of the claims."""
+        """Count the claims of each paper for each verdict, in the order of the
+        claims."""
         papers: dict[str, list[Judged]] = {}
         for claim in self.claims:
             papers.setdefault(claim.paper, []).append(claim)
-        return [(paper, Scoreboard(claims).counts()) for paper, claims in papers.items()]
+        return [
+            (paper, Scoreboard(claims).counts()) for paper, claims in papers.items()
+        ]
 
 
 def judge(evidence: Evidence, progress: Notice = silent) -> Scoreboard:
@@ -84,7 +88,8 @@ class GalleryEntry(Rendered):
 
     Attributes:
         image: data URI; empty for tables and for undrawn figures.
-        published: the paper's values beside ours; None where the paper gives no numbers.
+        published: the paper's values beside ours; None where the paper gives no
+            numbers.
         judged: claims of the figure.
         links: (kind, address relative to the report) of the files beside it.
         origin: name of the machine of reference results; empty for one's own.
@@ -108,35 +113,52 @@ class GalleryEntry(Rendered):
 
 
 def gallery(
-    rendered: Sequence[Rendered], board: Scoreboard, beside: str, references: Sequence[Path] = ()
+    rendered: Sequence[Rendered],
+    board: Scoreboard,
+    beside: str,
+    references: Sequence[Path] = (),
 ) -> list[GalleryEntry]:
     """Return the entries of all figures, each paper's drawn ones first.
 
     Args:
         beside: address of the results root, relative to the report.
-        references: folders of reference results in the results root, whose drawn figures are put beside those here.
+        references: folders of reference results in the results root, whose drawn
+            figures are put beside those here.
     """
     entries = [_entry(one, board, f"{beside}/figures") for one in rendered]
     for folder in references:
-        origin, place = reference_of(folder).label, f"{beside}/{FOLDER}/{folder.name}/figures"
+        origin = reference_of(folder).label
+        place = f"{beside}/{FOLDER}/{folder.name}/figures"
         for entry in entries:
             other = read_rendered(folder / "figures", entry.id)
             # A drawing may be of a former archive.
-            if other is not None and other.status == "drawn" and other.caption.startswith(origin):
-                entry.others.append(replace(_entry(other, Scoreboard([]), place), origin=origin))
+            if (
+                other is not None
+                and other.status == "drawn"
+                and other.caption.startswith(origin)
+            ):
+                entry.others.append(
+                    replace(_entry(other, Scoreboard([]), place), origin=origin)
+                )
     papers = list(dict.fromkeys(entry.paper for entry in entries))
     papers.sort(key=lambda paper: paper == "outcore")
-    return sorted(entries, key=lambda e: (papers.index(e.paper), not e.drawn, _natural(e.id)))
+    return sorted(
+        entries, key=lambda e: (papers.index(e.paper), not e.drawn, _natural(e.id))
+    )
 
 
 def _natural(text: str) -> list[tuple[int, str]]:
     """Split text into a sort key by which `fig2` precedes `fig10`."""
-    return [(int(part), "") if part.isdigit() else (-1, part) for part in re.split(r"(\d+)", text)]
+    return [
+        (int(part), "") if part.isdigit() else (-1, part)
+        for part in re.split(r"(\d+)", text)
+    ]
 
 
 def _entry(one: Rendered, board: Scoreboard, beside: str) -> GalleryEntry:
     by_kind = {file.suffix: file for file in one.files}
-    reason, ours = one.reason, ""
+    reason = one.reason
+    ours = ""
     shown: dict[str, Any] = {}
     try:
         if ".png" in by_kind:
@@ -144,16 +166,29 @@ def _entry(one: Rendered, board: Scoreboard, beside: str) -> GalleryEntry:
         elif ".md" in by_kind:
             shown = {"table": read_markdown(by_kind[".md"].read_text(encoding="utf-8"))}
         ours = by_kind[".csv"].read_text(encoding="utf-8") if ".csv" in by_kind else ""
-    except (OSError, SyntaxError, UnicodeDecodeError) as error:  # Pillow raises SyntaxError for a damaged PNG
+    except (
+        OSError,
+        SyntaxError,
+        UnicodeDecodeError,
+    ) as error:  # Pillow raises SyntaxError for a damaged PNG
         reason = f"its files cannot be read: {error}"
-    judged = [claim for claim in board.claims if claim.figure == one.id or claim.id in one.claims]
-    links = [(kind[1:].upper(), f"{beside}/{file.name}") for kind, file in by_kind.items()]
+    judged = [
+        claim
+        for claim in board.claims
+        if claim.figure == one.id or claim.id in one.claims
+    ]
+    links = [
+        (kind[1:].upper(), f"{beside}/{file.name}") for kind, file in by_kind.items()
+    ]
     own = {**vars(one), "reason": reason, **shown}
-    return GalleryEntry(**own, published=_published(one.id, ours), judged=judged, links=links)
+    return GalleryEntry(
+        **own, published=_published(one.id, ours), judged=judged, links=links
+    )
 
 
 def _image(path: Path) -> dict[str, Any]:
-    """Return a PNG as `image`, a data URI of lossless WebP (half the size), with `width` and `height` in pixels."""
+    """Return a PNG as `image`, a data URI of lossless WebP (half the size), with
+    `width` and `height` in pixels."""
     from PIL import Image
 
     out = io.BytesIO()
@@ -164,9 +199,16 @@ def _image(path: Path) -> dict[str, Any]:
 
 
 def read_markdown(text: str) -> ShownTable | None:
-    """Return the first table of Markdown by `harness.figures.render.markdown`; None where there is none."""
+    """Return the first table of Markdown by `harness.figures.render.markdown`; None
+    where there is none."""
     lines = [line for line in text.splitlines() if line.startswith("| ")]
-    cells = [[cell.replace("\\|", "|").strip() for cell in re.split(r"(?<!\\)\|", line)[1:-1]] for line in lines]
+    cells = [
+        [
+            cell.replace("\\|", "|").strip()
+            for cell in re.split(r"(?<!\\)\|", line)[1:-1]
+        ]
+        for line in lines
+    ]
     return _shortened(cells[0], cells[2:]) if len(lines) > 1 else None
 
 
@@ -175,12 +217,15 @@ def _shortened(header: list[str], rows: list[list[str]]) -> ShownTable:
 
 
 def _published(figure: str, ours: str) -> ShownTable | None:
-    """Return the paper's values of a figure, each beside our value of the same series and place, where there is one."""
+    """Return the paper's values of a figure, each beside our value of the same series
+    and place, where there is one."""
     theirs = published(figure)
     if theirs.empty:
         return None
     mine = _values(ours)
-    table = theirs.reindex(columns=["series", "x", "value", "unit", "source"]).map(_text)
+    table = theirs.reindex(columns=["series", "x", "value", "unit", "source"]).map(
+        _text
+    )
     places = zip(table["series"], table["x"], strict=True)
     table.insert(3, "ours", [mine.get(place, "–") for place in places])
     if "read" in theirs:
@@ -192,9 +237,13 @@ def _published(figure: str, ours: str) -> ShownTable | None:
 
 
 def _values(text: str) -> dict[tuple[str, str], str]:
-    """Return (series, place) -> value of a drawing's CSV; empty where its columns have other names."""
+    """Return (series, place) -> value of a drawing's CSV; empty where its columns have
+    other names."""
     rows = list(csv.DictReader(io.StringIO(text)))
-    names = [next((name for name in kinds if rows and name in rows[0]), "") for kinds in (SERIES, PLACE, VALUE)]
+    names = [
+        next((name for name in kinds if rows and name in rows[0]), "")
+        for kinds in (SERIES, PLACE, VALUE)
+    ]
     if not all(names):
         return {}
     found = {}
@@ -206,7 +255,8 @@ def _values(text: str) -> dict[tuple[str, str], str]:
 
 
 def _text(value: object) -> str:
-    """Format a value in at most four digits, so that `1.0` and `1` are the same place; nothing becomes a dash."""
+    """Format a value in at most four digits, so that `1.0` and `1` are the same place;
+    nothing becomes a dash."""
     if value is None or value != value or value == "":
         return "–"
     try:

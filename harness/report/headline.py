@@ -1,4 +1,5 @@
-"""The headline in words: the fastest system, its lead, the confidence in it, the setting and the caveats."""
+"""The headline in words: the fastest system, its lead, the confidence in it, the
+setting and the caveats."""
 
 from __future__ import annotations
 
@@ -15,7 +16,13 @@ from harness.figures.draw.captions import broken_rules
 from harness.records.cost import TrainingCost, leaders, leading, shared_work
 from harness.records.record import COUNTED, Spread, class_of
 from harness.report.setting_words import in_words, listed
-from harness.report.standings import RankedSetting, Standing, settings_of, times_as_fast, without_cap
+from harness.report.standings import (
+    RankedSetting,
+    Standing,
+    settings_of,
+    times_as_fast,
+    without_cap,
+)
 from harness.settings import complete_options
 
 #: Outcomes of systems without a time, in words.
@@ -25,7 +32,9 @@ OUTCOMES = {
     "unsupported": "cannot run there",
     "not measured": "has no measured epoch",
 }
-NOTHING = "There are no run records yet: `make bench` measures, `outcore run` makes one."
+NOTHING = (
+    "There are no run records yet: `make bench` measures, `outcore run` makes one."
+)
 ALONE = "No other system was measured in this setting, so it is compared with none."
 REUSED = " (samples reused)"
 # Settings that are described beside the first; the table of runs has all.
@@ -37,8 +46,10 @@ class Row:
     """One system of the table under the headline, as text for a reader.
 
     Attributes:
-        epoch, interval: seconds of a fresh epoch with all of its work, and their median and range.
-        each, before: seconds of it that are offline work, and seconds that a training spends once.
+        epoch, interval: seconds of a fresh epoch with all of its work, and their median
+            and range.
+        each, before: seconds of it that are offline work, and seconds that a training
+            spends once.
         times: the epoch over that of the first system.
         share: length of the bar, as a share of the slowest epoch.
     """
@@ -57,9 +68,11 @@ class Row:
 
 @dataclass(frozen=True)
 class Told:
-    """One setting in words; `place` and `lead` go on from the winner's name, `sure` gives the confidence.
-    `trainings`: sentences on which system is ahead in a training of E epochs, all work counted. `part` of an epoch that
-    the runs train (`part_of_epoch`). `option_sets`: sentences on which options stand for a system that has several."""
+    """One setting in words; `place` and `lead` go on from the winner's name, `sure`
+    gives the confidence. `trainings`: sentences on which system is ahead in a training
+    of E epochs, all work counted. `part` of an epoch that the runs train
+    (`part_of_epoch`). `option_sets`: sentences on which options stand for a system that
+    has several."""
 
     setting: str
     winner: str
@@ -75,7 +88,8 @@ class Told:
 
 @dataclass(frozen=True)
 class Headline:
-    """The opening of the report: the first setting, further ones, and `nothing`: the reason where there is none."""
+    """The opening of the report: the first setting, further ones, and `nothing`: the
+    reason where there is none."""
 
     first: Told | None
     others: list[Told]
@@ -84,20 +98,32 @@ class Headline:
 
 
 def headline(settings: Sequence[RankedSetting], records: Sequence[Plain]) -> Headline:
-    """Describe the settings in words; without a measured run, describe the records that exist."""
+    """Describe the settings in words; without a measured run, describe the records that
+    exist."""
     if not records:
         return Headline(None, [], 0, NOTHING)
     told = [setting for setting in settings if setting.measured]
     if not told:
-        ends = [one["status"] if one["verdict"] in COUNTED else one["verdict"].lower() for one in records]
-        what = ", ".join(f"{count} {end}" for end, count in sorted(Counter(ends).items()))
-        return Headline(None, [], 0, f"None of the {len(records)} runs counts as a measurement: {what}.")
+        ends = [
+            one["status"] if one["verdict"] in COUNTED else one["verdict"].lower()
+            for one in records
+        ]
+        what = ", ".join(
+            f"{count} {end}" for end, count in sorted(Counter(ends).items())
+        )
+        return Headline(
+            None,
+            [],
+            0,
+            f"None of the {len(records)} runs counts as a measurement: {what}.",
+        )
     first, *others = [tell(setting, settings) for setting in told[: TOLD + 1]]
     return Headline(first, others, len(told) - 1 - len(others))
 
 
 def who_is_ahead(records: Sequence[Plain], profile: str) -> list[str]:
-    """Return lines on the fastest system, its lead and confidence, and on which is ahead in a training of E epochs.
+    """Return lines on the fastest system, its lead and confidence, and on which is
+    ahead in a training of E epochs.
 
     Several settings are described one after the other, the most memory first.
     """
@@ -120,7 +146,11 @@ def who_is_ahead(records: Sequence[Plain], profile: str) -> list[str]:
 
 
 def _lines(told: Told) -> list[str]:
-    return [f"{told.winner} {told.lead} {told.sure}", *told.trainings, *told.option_sets]
+    return [
+        f"{told.winner} {told.lead} {told.sure}",
+        *told.trainings,
+        *told.option_sets,
+    ]
 
 
 def tell(setting: RankedSetting, settings: Sequence[RankedSetting]) -> Told:
@@ -128,9 +158,16 @@ def tell(setting: RankedSetting, settings: Sequence[RankedSetting]) -> Told:
     measured = setting.measured
     best = measured[0]
     assert best.cost is not None
-    lead = f"takes {_seconds(best.cost.fresh_epoch_s)} an epoch with all of its work ({_interval(best)})"
+    lead = (
+        f"takes {_seconds(best.cost.fresh_epoch_s)} an epoch with all of its work "
+        f"({_interval(best)})"
+    )
     if len(measured) == 1:
-        place = "was measured alone" if len(setting.standings) == 1 else "is the only one with a result"
+        place = (
+            "was measured alone"
+            if len(setting.standings) == 1
+            else "is the only one with a result"
+        )
         sure = ALONE
     else:
         second = measured[1]
@@ -138,22 +175,42 @@ def tell(setting: RankedSetting, settings: Sequence[RankedSetting]) -> Told:
         lead += f", {_times(_middle(ratio))} times as fast as {second.system}, the next"
         if len(measured) > 2:
             last = measured[-1]
-            lead += f", and {_times(_middle(times_as_fast(best, last)))} times as fast as {last.system}, the slowest"
-        place = "is ahead, not surely" if _is_open(best, second, ratio) else _fastest(setting)
+            lead += (
+                f", and {_times(_middle(times_as_fast(best, last)))} times as fast "
+                f"as {last.system}, the slowest"
+            )
+        place = (
+            "is ahead, not surely"
+            if _is_open(best, second, ratio)
+            else _fastest(setting)
+        )
         sure = _sure(best, second, ratio)
     part = part_of_epoch(setting.shared)
     told = (best.system, place, with_part(lead, part) + ".", sure)
     trainings = [with_part(sentence, part) for sentence in _trainings(setting)]
     notes = [with_part(note, part) for note in _notes(setting, settings)]
-    return Told(in_words(setting.shared), *told, trainings, notes, _rows(setting), part, _option_sets(setting))
+    return Told(
+        in_words(setting.shared),
+        *told,
+        trainings,
+        notes,
+        _rows(setting),
+        part,
+        _option_sets(setting),
+    )
 
 
 def _costs(setting: RankedSetting) -> dict[str, TrainingCost]:
-    return {standing.system: standing.cost for standing in setting.measured if standing.cost is not None}
+    return {
+        standing.system: standing.cost
+        for standing in setting.measured
+        if standing.cost is not None
+    }
 
 
 def _fastest(setting: RankedSetting) -> str:
-    """Return what the fastest system by a fresh epoch is, where others are ahead in trainings of some length, too."""
+    """Return what the fastest system by a fresh epoch is, where others are ahead in
+    trainings of some length, too."""
     costs = _costs(setting)
     ahead = {system for system, _ in leading(costs)}
     if ahead == {setting.measured[0].system}:
@@ -167,26 +224,41 @@ def _is_open(best: Standing, second: Standing, ratio: Spread) -> bool:
 
 def _sure(best: Standing, second: Standing, ratio: Spread) -> str:
     """Return a sentence on how sure the order of the two fastest systems is."""
-    ours, theirs = len(best.samples), len(second.samples)
+    ours = len(best.samples)
+    theirs = len(second.samples)
     if ours == theirs == 1:
         once = f"One epoch of {best.system} and one of {second.system} were measured"
-        return f"{once}: the order is what happened once, and how sure it is cannot be said."
+        return (
+            f"{once}: the order is what happened once, and how sure it is cannot be "
+            "said."
+        )
     low, high = ratio.interval
-    between = f"the ratio to {second.system} lies between {_times(low)} and {_times(high)}"
+    between = (
+        f"the ratio to {second.system} lies between {_times(low)} and {_times(high)}"
+    )
     if ratio.interval_kind == "bootstrap95":
-        sentence = f"With 95 % confidence {between} (bootstrap over {ours} and {theirs} epochs)"
+        sentence = (
+            f"With 95 % confidence {between} (bootstrap over {ours} and {theirs} "
+            "epochs)"
+        )
         ending = f"{best.system} is the faster of the two."
     else:
-        few = f"a range of {ours} and {theirs} epochs, too few for a confidence interval"
+        few = (
+            f"a range of {ours} and {theirs} epochs, too few for a confidence interval"
+        )
         sentence = f"Over every pair of epochs {between} ({few})"
-        ending = f"every measured epoch of {best.system} was faster than every one of {second.system}."
+        ending = (
+            f"every measured epoch of {best.system} was faster than every one of "
+            f"{second.system}."
+        )
     if low <= 1:
         ending = "the interval includes 1, so either of the two may be the faster."
     return f"{sentence}: {ending}"
 
 
 def _notes(setting: RankedSetting, settings: Sequence[RankedSetting]) -> list[str]:
-    """Return sentences on systems without a time, the upper bound, other workloads, the class and caveats."""
+    """Return sentences on systems without a time, the upper bound, other workloads, the
+    class and caveats."""
     measured = setting.measured
     best = measured[0]
     ended: dict[str, list[str]] = {}
@@ -197,11 +269,16 @@ def _notes(setting: RankedSetting, settings: Sequence[RankedSetting]) -> list[st
     for standing in setting.timed:
         runs = f"of {len(standing.runs)} runs of {standing.system}"
         for status, number in sorted(standing.lost.items()):
-            notes.append(f"{number} {runs} {_outcome(status)}: its time is of the others.")
+            notes.append(
+                f"{number} {runs} {_outcome(status)}: its time is of the others."
+            )
     free = without_cap(setting, settings)
     if free is not None and free.cost is not None and best.cost is not None:
         behind = _times(best.cost.fresh_epoch_s / max(free.cost.fresh_epoch_s, 1e-9))
-        uncapped = f"Without a memory cap {free.system} takes {_seconds(free.cost.fresh_epoch_s)} an epoch"
+        uncapped = (
+            f"Without a memory cap {free.system} takes "
+            f"{_seconds(free.cost.fresh_epoch_s)} an epoch"
+        )
         notes.append(f"{uncapped}; {best.system} takes {behind} times that.")
     replays = [standing.system for standing in setting.timed if standing.replays]
     if replays and len(replays) < len(setting.timed):
@@ -209,12 +286,18 @@ def _notes(setting: RankedSetting, settings: Sequence[RankedSetting]) -> list[st
         notes.append(f"{listed(replays)} {earlier}: another workload, ranked apart.")
     own = [standing.system for standing in measured if standing.own_batches]
     if own:
-        notes.append(f"{listed(own)} trained on mini-batches of its own, not on those of the others.")
+        notes.append(
+            f"{listed(own)} trained on mini-batches of its own, not on those of "
+            "the others."
+        )
     if sizes := data_sizes({str(standing.record["class"]) for standing in measured}):
         notes.append(f"{sizes} (rule 7).")
     if setting.graph_over_budget > 1:
         another = "the papers' settings hold it, so this is another experiment (rule 7)"
-        notes.append(f"The graph is {setting.graph_over_budget:.1f} x the host budget: {another}.")
+        notes.append(
+            f"The graph is {setting.graph_over_budget:.1f} x the host budget: "
+            f"{another}."
+        )
     bent = _bent(measured)
     if bent:
         notes.append(f"Caveats, rules not kept: {'; '.join(bent)}.")
@@ -229,13 +312,14 @@ def _outcome(status: str) -> str:
 
 
 def _trainings(setting: RankedSetting) -> list[str]:
-    """Return sentences on which system is ahead in a training of E epochs, where it is not the same at each E, and on
-    offline work that longer trainings may share."""
+    """Return sentences on which system is ahead in a training of E epochs, where it is
+    not the same at each E, and on offline work that longer trainings may share."""
     costs = _costs(setting)
     sentences = []
     if len(list(leading(costs))) > 1:
         sentences.append(
-            f"In a training of E epochs, with all work counted, the least time is that of: {leaders(costs)}."
+            "In a training of E epochs, with all work counted, the least time is "
+            f"that of: {leaders(costs)}."
         )
     for standing in setting.timed:
         sentences += shared_work(standing.record)
@@ -243,15 +327,23 @@ def _trainings(setting: RankedSetting) -> list[str]:
 
 
 def _option_sets(setting: RankedSetting) -> list[str]:
-    """Return a sentence for each ranked system with several option sets: the one that stands for it."""
+    """Return a sentence for each ranked system with several option sets: the one that
+    stands for it."""
     found = []
     for standing in setting.measured:
         if not standing.others:
             continue
         usual = complete_options(standing.system, {})
-        own = [f"{key}={value}" for key, value in standing.options.items() if usual.get(key) != value]
+        own = [
+            f"{key}={value}"
+            for key, value in standing.options.items()
+            if usual.get(key) != value
+        ]
         sets = f"Of {standing.others + 1} option sets of {standing.system}"
-        found.append(f"{sets} this is the one nearest its defaults: {' '.join(own) or 'its defaults'}.")
+        found.append(
+            f"{sets} this is the one nearest its defaults: "
+            f"{' '.join(own) or 'its defaults'}."
+        )
     return found
 
 
@@ -260,7 +352,9 @@ def _bent(standings: Sequence[Standing]) -> list[str]:
     for standing in standings:
         for rule in broken_rules(standing.record):
             systems.setdefault(rule, []).append(standing.system)
-    return [f"{name} ({', '.join(dict.fromkeys(which))})" for name, which in systems.items()]
+    return [
+        f"{name} ({', '.join(dict.fromkeys(which))})" for name, which in systems.items()
+    ]
 
 
 def _rows(setting: RankedSetting) -> list[Row]:
@@ -268,8 +362,11 @@ def _rows(setting: RankedSetting) -> list[Row]:
     slowest = max(s.cost.fresh_epoch_s for s in setting.timed if s.cost)
     rows = []
     for standing in setting.standings:
-        cost, record = standing.cost, standing.record
-        label = standing.system + (f" (+{standing.others} other option sets)" if standing.others else "")
+        cost = standing.cost
+        record = standing.record
+        label = standing.system + (
+            f" (+{standing.others} other option sets)" if standing.others else ""
+        )
         label += REUSED if standing.replays else ""
         head = (label, str(record["run_id"]), class_of(record), standing.verdict)
         if cost is None:
@@ -278,7 +375,9 @@ def _rows(setting: RankedSetting) -> list[Row]:
         times = "1" if standing is best else _ratio(times_as_fast(best, standing))
         if standing.replays != best.replays:
             times = "–"
-        epoch, each, before = map(_seconds, (cost.fresh_epoch_s, cost.each_s, cost.before_s))
+        epoch, each, before = map(
+            _seconds, (cost.fresh_epoch_s, cost.each_s, cost.before_s)
+        )
         share = cost.fresh_epoch_s / slowest if slowest > 0 else 0.0
         rows.append(Row(*head, epoch, _interval(standing), times, each, before, share))
     return rows
@@ -290,7 +389,13 @@ def _seconds(value: float) -> str:
 
 
 def _times(value: float) -> str:
-    return f"{value:.0f}" if value >= 100 else f"{value:.3g}" if value >= 10 else f"{value:.2f}"
+    return (
+        f"{value:.0f}"
+        if value >= 100
+        else f"{value:.3g}"
+        if value >= 10
+        else f"{value:.2f}"
+    )
 
 
 def _ratio(value: Spread) -> str:
@@ -299,7 +404,8 @@ def _ratio(value: Spread) -> str:
 
 
 def _interval(standing: Standing) -> str:
-    value, count = standing.epoch_s, len(standing.samples)
+    value = standing.epoch_s
+    count = len(standing.samples)
     if value is None or count == 1:
         return "one epoch" if count else ""
     low, high = (_seconds(end).removesuffix(" s") for end in value.interval)

@@ -1,4 +1,5 @@
-"""The table of README.md and docs/frontier.md: seconds of an epoch by system and memory, with conclusions in words."""
+"""The table of README.md and docs/frontier.md: seconds of an epoch by system and
+memory, with conclusions in words."""
 
 from __future__ import annotations
 
@@ -23,11 +24,15 @@ from workloads.units import format_bytes, row_bytes
 
 TEMPLATE = Path(__file__).parent / "templates" / "memory.md"
 #: Columns that the table shows, with the begin of the sentence on the least of each.
-_SHOWN = {"seconds": "Least for a fresh epoch", "whole_training_s": "Least for the whole training"}
+_SHOWN = {
+    "seconds": "Least for a fresh epoch",
+    "whole_training_s": "Least for the whole training",
+}
 
 
 def table_of(evidence: Evidence, reference: Reference) -> str:
-    """Return seconds of an epoch by system and memory as Markdown, with setting and conclusions in words.
+    """Return seconds of an epoch by system and memory as Markdown, with setting and
+    conclusions in words.
 
     Raises:
         NotDrawn: the runs are of fewer than two budgets.
@@ -47,8 +52,16 @@ def table_of(evidence: Evidence, reference: Reference) -> str:
         graph = found["graph_over_budget"].astype(float).max()
         known = "–" if pd.isna(graph) else f"{graph:.2f}"
         cells.append([share, known, *(_cell(found, name) for name in systems)])
-    own = [command for command in reference.commands if command.endswith(f" {config['experiment']}")]
-    template = jinja2.Template(TEMPLATE.read_text(encoding="utf-8"), trim_blocks=True, keep_trailing_newline=True)
+    own = [
+        command
+        for command in reference.commands
+        if command.endswith(f" {config['experiment']}")
+    ]
+    template = jinja2.Template(
+        TEMPLATE.read_text(encoding="utf-8"),
+        trim_blocks=True,
+        keep_trailing_newline=True,
+    )
     text: str = template.render(
         epoch=epoch_of(config),
         config=config,
@@ -67,14 +80,20 @@ def table_of(evidence: Evidence, reference: Reference) -> str:
 
 
 def _share(budget: int, features: int) -> str:
-    """Return a budget as a share of the features, as a fraction where it is near one; else in bytes, too."""
+    """Return a budget as a share of the features, as a fraction where it is near one;
+    else in bytes, too."""
     share = Fraction(budget, features).limit_denominator(64)
-    near = share.numerator and abs(budget / features / share - 1) < 0.01 and 1 in (share.numerator, share.denominator)
+    near = (
+        share.numerator
+        and abs(budget / features / share - 1) < 0.01
+        and 1 in (share.numerator, share.denominator)
+    )
     return str(share) if near else f"{format_bytes(budget)} ({budget / features:.2g})"
 
 
 def _cell(found: pd.DataFrame, system: str) -> str:
-    """Return seconds of a fresh epoch, in brackets of one of the whole training; the least of a budget are bold."""
+    """Return seconds of a fresh epoch, in brackets of one of the whole training; the
+    least of a budget are bold."""
     mine = found[found["system"] == system]
     if mine.empty:
         return "–"
@@ -95,7 +114,8 @@ def _device(name: str) -> str:
 
 
 def epoch_of(config: Plain) -> str:
-    """Return `an epoch` with the number of its mini-batches, or the part of them that was trained."""
+    """Return `an epoch` with the number of its mini-batches, or the part of them that
+    was trained."""
     _, whole = mini_batches(config)
     part = part_of_epoch(config)
     if part or whole is None:
@@ -104,7 +124,8 @@ def epoch_of(config: Plain) -> str:
 
 
 def _fastest(rows: pd.DataFrame) -> Iterator[str]:
-    """Yield sentences on the fastest systems by budget, by a fresh epoch and by the whole training."""
+    """Yield sentences on the fastest systems by budget, by a fresh epoch and by the
+    whole training."""
     for column, opening in _SHOWN.items():
         known = rows[rows[column].notna()]
         if known.empty:
@@ -116,7 +137,8 @@ def _fastest(rows: pd.DataFrame) -> Iterator[str]:
 
 
 def _trainings(rows: pd.DataFrame) -> Iterator[str]:
-    """Yield a sentence on the budgets where it depends on the number of epochs which training takes the least time."""
+    """Yield a sentence on the budgets where it depends on the number of epochs which
+    training takes the least time."""
     prepared_together = {row.system: shared_work(row.record) for row in each(rows)}
     for sentences in prepared_together.values():
         yield from sentences
@@ -126,7 +148,10 @@ def _trainings(rows: pd.DataFrame) -> Iterator[str]:
         if len(list(leading(costs))) > 1:
             turns.append(f"at {share} {leaders(costs)}")
     if turns:
-        yield f"By number of epochs, with all work counted, the least time is that of: {'; '.join(turns)}."
+        yield (
+            "By number of epochs, with all work counted, the least time is that of: "
+            f"{'; '.join(turns)}."
+        )
 
 
 def _verdicts(evidence: Evidence, rows: pd.DataFrame) -> str:

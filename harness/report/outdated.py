@@ -1,4 +1,5 @@
-"""Marks on a report and on figures that are older than the records beside them; nothing is removed."""
+"""Marks on a report and on figures that are older than the records beside them; nothing
+is removed."""
 
 from __future__ import annotations
 
@@ -12,7 +13,8 @@ from harness.progress import Notice, silent
 from harness.report.write import NAME
 
 MARK = (
-    '<p class="outdated" role="note">Out of date: runs, studies or figures in this folder are newer than this report. '
+    '<p class="outdated" role="note">Out of date: runs, studies or figures in '
+    "this folder are newer than this report. "
     "<code>outcore report</code> writes it again.</p>"
 )
 # Figures whose names a terminal's line has.
@@ -28,34 +30,52 @@ class Outdated:
 
     def to_json(self) -> dict[str, Any]:
         """Return plain data for `--json`."""
-        return {"report": None if self.report is None else str(self.report), "figures": self.figures}
+        return {
+            "report": None if self.report is None else str(self.report),
+            "figures": self.figures,
+        }
 
     def lines(self, root: Path) -> list[str]:
-        """Return a line for the terminal that names what is out of date, and the command that renews it."""
+        """Return a line for the terminal that names what is out of date, and the
+        command that renews it."""
         parts = [] if self.report is None else [str(self.report)]
         count = len(self.figures)
         if count:
-            named = ", ".join([*self.figures[:_NAMED], "…"] if count > _NAMED else self.figures)
-            parts.append(f"{count} figure{'s' if count > 1 else ''} in {root / 'figures'} ({named})")
-        return [f"out of date: {' and '.join(parts)}; `outcore report` renews them"] if parts else []
+            named = ", ".join(
+                [*self.figures[:_NAMED], "…"] if count > _NAMED else self.figures
+            )
+            parts.append(
+                f"{count} figure{'s' if count > 1 else ''} in {root / 'figures'} "
+                f"({named})"
+            )
+        return (
+            [f"out of date: {' and '.join(parts)}; `outcore report` renews them"]
+            if parts
+            else []
+        )
 
 
 def is_current(report: Path, root: Path) -> bool:
-    """Return whether the report is there, and newer than every record, study and figure of the results root."""
+    """Return whether the report is there, and newer than every record, study and figure
+    of the results root."""
     parts = [root / "runs", root / "studies", *(root / "figures").glob("*.json")]
-    newest = max((part.stat().st_mtime_ns for part in parts if part.exists()), default=0)
+    newest = max(
+        (part.stat().st_mtime_ns for part in parts if part.exists()), default=0
+    )
     return report.is_file() and report.stat().st_mtime_ns >= newest
 
 
 def mark_outdated(root: Path, progress: Notice = silent) -> Outdated:
-    """Mark the report and the figures of a results root that show other records than it has now.
+    """Mark the report and the figures of a results root that show other records than it
+    has now.
 
     A figure's mark stands in its JSON, the report's at the top of its page.
 
     Raises:
         DataIOError: the disk is full; InputError: the report cannot be written.
     """
-    report, figures = root / NAME, root / "figures"
+    report = root / NAME
+    figures = root / "figures"
     old_report = report.is_file() and not is_current(report, root)
     if old_report:
         _mark_report(report)
@@ -65,13 +85,19 @@ def mark_outdated(root: Path, progress: Notice = silent) -> Outdated:
         from harness.figures.base import catalogue
         from harness.figures.render import render
 
-        looked_at = render(list(catalogue().values()), load_evidence(root, progress), figures, draw=False)
+        looked_at = render(
+            list(catalogue().values()),
+            load_evidence(root, progress),
+            figures,
+            draw=False,
+        )
         old_figures = [one.id for one in looked_at if one.outdated]
     return Outdated(report if old_report else None, old_figures)
 
 
 def _mark_report(report: Path) -> None:
-    """Put the mark at the top of a report's page; its time of writing stays, so that it is still out of date."""
+    """Put the mark at the top of a report's page; its time of writing stays, so that it
+    is still out of date."""
     text = report.read_text(encoding="utf-8", errors="replace")
     if MARK in text:
         return

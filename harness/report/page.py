@@ -23,9 +23,22 @@ TEMPLATES = Path(__file__).parent / "templates"
 SCRIPTS = ("core.js", "lists.js", "explore.js", "learning.js", "run.js")
 #: Figure under the headline: which system is fastest, and from how many epochs on.
 OPENING = "outcore-training"
-#: Tone and mark of a claim's verdict: the mark serves readers who cannot see the colour.
-TONES = {"reproduced": "good", "direction only": "fair", "not reproduced": "bad", "emulated": "told", "not run": "none"}
-MARKS = {"reproduced": "✓", "direction only": "~", "not reproduced": "✗", "emulated": "≈", "not run": "–"}
+#: Tone and mark of a claim's verdict: the mark serves readers who cannot see the
+#: colour.
+TONES = {
+    "reproduced": "good",
+    "direction only": "fair",
+    "not reproduced": "bad",
+    "emulated": "told",
+    "not run": "none",
+}
+MARKS = {
+    "reproduced": "✓",
+    "direction only": "~",
+    "not reproduced": "✗",
+    "emulated": "≈",
+    "not run": "–",
+}
 
 
 def page(
@@ -38,7 +51,8 @@ def page(
     timelines: Plain,
     **shown: Any,
 ) -> str:
-    """Render the report as one HTML document; every value is escaped, and only the report's own scripts can run.
+    """Render the report as one HTML document; every value is escaped, and only the
+    report's own scripts can run.
 
     Args:
         reference: manifest of reference results, which names the page.
@@ -46,9 +60,10 @@ def page(
         first: filters that show the headline's setting.
         details: packed `pool` and `runs` (details by run).
         timelines: run -> packed timeline and pipeline.
-        shown: further values of the template: `headline`, `board`, `counts` of runs, `unreadable` (bad records),
-            `undetailed` (number of runs without details here) and `crowded` (of drawn runs without a timeline here),
-            `foreign` (table of measurements by other code, or None), `written` (time).
+        shown: further values of the template: `headline`, `board`, `counts` of runs,
+            `unreadable` (bad records), `undetailed` (number of runs without details
+            here) and `crowded` (of drawn runs without a timeline here), `foreign`
+            (table of measurements by other code, or None), `written` (time).
     """
     import jinja2
     from markupsafe import Markup, escape
@@ -56,9 +71,18 @@ def page(
     scripts = own_scripts()
     looks = _looks(runs)
     title = reference.label if reference else "Outcore report"
-    data = {"title": title, "looks": looks, "stage_colors": style.STAGE_COLORS, "first": first, "runs": runs}
+    data = {
+        "title": title,
+        "looks": looks,
+        "stage_colors": style.STAGE_COLORS,
+        "first": first,
+        "runs": runs,
+    }
     environment = jinja2.Environment(
-        loader=jinja2.FileSystemLoader(TEMPLATES), autoescape=True, trim_blocks=True, undefined=jinja2.StrictUndefined
+        loader=jinja2.FileSystemLoader(TEMPLATES),
+        autoescape=True,
+        trim_blocks=True,
+        undefined=jinja2.StrictUndefined,
     )
     environment.filters.update(
         color=lambda system: looks[str(system).split(" (+")[0]]["color"],
@@ -87,16 +111,25 @@ def page(
 
 
 def _looks(runs: Plain) -> Plain:
-    """Return plotly's colour and symbol of each system of the table of runs, and of all that the figures know."""
-    place = [*runs["columns"], "system"].index("system")  # without a run there is no column
+    """Return plotly's colour and symbol of each system of the table of runs, and of all
+    that the figures know."""
+    place = [*runs["columns"], "system"].index(
+        "system"
+    )  # without a run there is no column
     texts = runs["texts"]
-    systems = style.ordered([*style.LOOKS, *(texts[row[place]] for row in runs["rows"])])
+    systems = style.ordered(
+        [*style.LOOKS, *(texts[row[place]] for row in runs["rows"])]
+    )
     look_of = style.system_looks(systems)
-    return {name: {"color": look_of(name).color, "symbol": look_of(name).symbol} for name in systems}
+    return {
+        name: {"color": look_of(name).color, "symbol": look_of(name).symbol}
+        for name in systems
+    }
 
 
 def _ruled(html: str) -> str:
-    """Link the numbers of rules in escaped text to the page's own entries, and set text in backticks as code."""
+    """Link the numbers of rules in escaped text to the page's own entries, and set text
+    in backticks as code."""
     code = re.sub(r"`([^`]+)`", r"<code>\1</code>", html)
     return linked(code, lambda text, number: f'<a href="#rule-{number}">{text}</a>')
 
@@ -105,23 +138,36 @@ def own_scripts() -> list[str]:
     """Return plotly's library and the report's scripts, in loading order."""
     from plotly.offline import get_plotlyjs
 
-    scripts = [get_plotlyjs(), *((TEMPLATES / name).read_text(encoding="utf-8") for name in SCRIPTS)]
+    scripts = [
+        get_plotlyjs(),
+        *((TEMPLATES / name).read_text(encoding="utf-8") for name in SCRIPTS),
+    ]
     for script in scripts:
         # Only these two strings have a meaning inside <script>.
-        assert "</script" not in script.lower() and "<!--" not in script
+        assert "</script" not in script.lower()
+        assert "<!--" not in script
     return scripts
 
 
 def policy(scripts: Sequence[str]) -> str:
-    """Return a content security policy that forbids every address and all other scripts."""
+    """Return a content security policy that forbids every address and all other
+    scripts."""
     digests = [hashlib.sha256(script.encode()).digest() for script in scripts]
-    hashes = " ".join(f"'sha256-{base64.b64encode(digest).decode()}'" for digest in digests)
+    hashes = " ".join(
+        f"'sha256-{base64.b64encode(digest).decode()}'" for digest in digests
+    )
     return (
-        f"default-src 'none'; script-src {hashes}; style-src 'unsafe-inline'; img-src data: blob:; font-src data:; "
+        f"default-src 'none'; script-src {hashes}; style-src 'unsafe-inline'; "
+        "img-src data: blob:; font-src data:; "
         "connect-src 'none'; base-uri 'none'; form-action 'none'"
     )
 
 
 def embedded(value: Any) -> str:
     """Return plain data as JSON that may stand inside <script>: it has no `<`."""
-    return compact(value).replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
+    return (
+        compact(value)
+        .replace("<", "\\u003c")
+        .replace(">", "\\u003e")
+        .replace("&", "\\u0026")
+    )

@@ -1,4 +1,5 @@
-"""Reference results packed from a results root, which holds the whole bench of one host."""
+"""Reference results packed from a results root, which holds the whole bench of one
+host."""
 
 from __future__ import annotations
 
@@ -32,7 +33,8 @@ from workloads.errors import DataIOError, InputError
 from workloads.tempfolder import TemporaryFolder
 from workloads.units import format_bytes
 
-#: Profile whose figures an archive has to have; of other experiments of the results root it has their own runs.
+#: Profile whose figures an archive has to have; of other experiments of the results
+#: root it has their own runs.
 PROFILE = "quick"
 #: Bytes of an archive that a repository can hold.
 LIMIT = 20_000_000
@@ -50,46 +52,75 @@ _CLASS = re.compile(r"[a-z0-9][a-z0-9.-]{0,39}")
 
 
 def write_reference(
-    root: Path, out: Path, *, samples: int = SAMPLES, partial: bool = False, progress: Notice = silent
+    root: Path,
+    out: Path,
+    *,
+    samples: int = SAMPLES,
+    partial: bool = False,
+    progress: Notice = silent,
 ) -> Reference:
-    """Pack records, stages, telemetry, studies and experiments of a results root into `out`, and return its manifest.
+    """Pack records, stages, telemetry, studies and experiments of a results root into
+    `out`, and return its manifest.
 
-    Mini-batch tables and logs are left out. Records are packed as they are, sealed and judged; longer telemetry is
-    thinned, which is noted beside it (`harness.records.seal.is_sealed`).
+    Mini-batch tables and logs are left out. Records are packed as they are, sealed and
+    judged; longer telemetry is thinned, which is noted beside it
+    (`harness.records.seal.is_sealed`).
 
     Args:
-        root, out: results root, and folder of the reference results, named after the class of hosts.
+        root, out: results root, and folder of the reference results, named after the
+            class of hosts.
         samples: most samples of telemetry of a run.
         partial: whether planned runs and studies may be missing.
 
     Raises:
-        InputError: the runs are of several hosts or incomplete, or the archive is too large; `out` is as before.
+        InputError: the runs are of several hosts or incomplete, or the archive is too
+            large; `out` is as before.
         DataIOError: `out` cannot be written.
     """
     if not _CLASS.fullmatch(out.name):
-        raise InputError(f"{out.name!r} names no class of hosts", "use letters, digits and hyphens, like 2-core-vm")
+        raise InputError(
+            f"{out.name!r} names no class of hosts",
+            "use letters, digits and hyphens, like 2-core-vm",
+        )
     if samples < 1:
         raise InputError(f"--samples is {samples}", "give at least 1")
     evidence = load_evidence(root, progress)
-    if not (hosts := Counter(host_fingerprint(record["environment"]) for record in evidence.records)):
-        raise InputError(f"there is no run under {root}", "run `outcore bench --figures all`")
+    if not (
+        hosts := Counter(
+            host_fingerprint(record["environment"]) for record in evidence.records
+        )
+    ):
+        raise InputError(
+            f"there is no run under {root}", "run `outcore bench --figures all`"
+        )
     if len(hosts) > 1:
-        raise InputError(f"the runs under {root} are of {len(hosts)} hosts", "archive those of one")
+        raise InputError(
+            f"the runs under {root} are of {len(hosts)} hosts", "archive those of one"
+        )
     plan = _plan(evidence)
     if plan.missing and not partial:
-        said = f"{len(plan.missing)} of {plan.runs + plan.studies} planned runs and studies have no record under {root}"
-        raise InputError(f"{said}, the first is {plan.missing[0]}", f"finish `{plan.commands[0]}`, or add --partial")
+        said = (
+            f"{len(plan.missing)} of {plan.runs + plan.studies} planned runs and "
+            f"studies have no record under {root}"
+        )
+        raise InputError(
+            f"{said}, the first is {plan.missing[0]}",
+            f"finish `{plan.commands[0]}`, or add --partial",
+        )
     try:
         out.parent.mkdir(parents=True, exist_ok=True)
         with TemporaryFolder(out.parent, FOLDER) as stage:
             return _write(root, out, stage, evidence, plan, samples, progress)
     except OSError as error:
-        raise DataIOError.of(error, f"{out} could not be written", out, "choose another --out") from error
+        raise DataIOError.of(
+            error, f"{out} could not be written", out, "choose another --out"
+        ) from error
 
 
 @dataclass(frozen=True)
 class _Planned:
-    """Numbers of planned runs and studies, names of those without a record, and the commands that make them."""
+    """Numbers of planned runs and studies, names of those without a record, and the
+    commands that make them."""
 
     runs: int
     studies: int
@@ -101,35 +132,76 @@ def _plan(evidence: Evidence) -> _Planned:
     """Return what the kept experiments plan, with all figures of `PROFILE`."""
     kept = {str(content["name"]): content for content in evidence.experiments}
     figures = catalogue().values()
-    planned = [parse_experiment({**content, "gallery": {}}) for content in kept.values()]
-    planned += [experiment for figure in figures for experiment in figure.experiments(kept[PROFILE])]
-    missing, runs = [], 0
+    planned = [
+        parse_experiment({**content, "gallery": {}}) for content in kept.values()
+    ]
+    planned += [
+        experiment
+        for figure in figures
+        for experiment in figure.experiments(kept[PROFILE])
+    ]
+    missing = []
+    runs = 0
     for cell in union(planned):
         ended = evidence.runs_of(cell)
-        found = set(ended.loc[ended["status"] != "failed", "config.round"]) if len(ended) else set()
+        found = (
+            set(ended.loc[ended["status"] != "failed", "config.round"])
+            if len(ended)
+            else set()
+        )
         runs += cell.rounds
-        what = f"{cell.system} on {cell.settings.dataset}, memory {cell.settings.memory}"
-        missing += [f"run of {what}, round {number}" for number in range(cell.rounds) if number not in found]
+        what = (
+            f"{cell.system} on {cell.settings.dataset}, memory {cell.settings.memory}"
+        )
+        missing += [
+            f"run of {what}, round {number}"
+            for number in range(cell.rounds)
+            if number not in found
+        ]
     known = [(record.study, record.params) for record in evidence.studies]
-    needs = union_of([need for figure in figures for need in figure.studies(kept[PROFILE])])
-    wanted = [(need.study, resolve_study(need)[1].model_dump(mode="json")) for need in needs]
-    missing += [f"study {study}" for study, params in wanted if (study, params) not in known]
+    needs = union_of(
+        [need for figure in figures for need in figure.studies(kept[PROFILE])]
+    )
+    wanted = [
+        (need.study, resolve_study(need)[1].model_dump(mode="json")) for need in needs
+    ]
+    missing += [
+        f"study {study}" for study, params in wanted if (study, params) not in known
+    ]
     commands = [f"outcore bench --profile {PROFILE} --figures all"]
     for name in kept:
         is_profile = (PROFILES / f"{name}.yaml").is_file()
         if name != PROFILE:
-            given = f"--profile {name}" if is_profile else f"{results.EXPERIMENTS}/{name}.json"
+            given = (
+                f"--profile {name}"
+                if is_profile
+                else f"{results.EXPERIMENTS}/{name}.json"
+            )
             commands.append(f"outcore bench {given}")
     return _Planned(runs, len(wanted), missing, commands)
 
 
 def _write(
-    root: Path, out: Path, stage: Path, evidence: Evidence, plan: _Planned, samples: int, progress: Notice
+    root: Path,
+    out: Path,
+    stage: Path,
+    evidence: Evidence,
+    plan: _Planned,
+    samples: int,
+    progress: Notice,
 ) -> Reference:
     folders = [Path(run.path) for run in each(evidence.runs)]
-    short = sum(_copy(folder, stage, samples) for folder in tracked(progress, folders, "copying runs", "runs"))
-    studies = [study_path(root, record.study, record.key) for record in evidence.studies]
-    experiments = sorted((root / results.EXPERIMENTS).glob("*.json"), key=lambda path: path.stat().st_mtime_ns)
+    short = sum(
+        _copy(folder, stage, samples)
+        for folder in tracked(progress, folders, "copying runs", "runs")
+    )
+    studies = [
+        study_path(root, record.study, record.key) for record in evidence.studies
+    ]
+    experiments = sorted(
+        (root / results.EXPERIMENTS).glob("*.json"),
+        key=lambda path: path.stat().st_mtime_ns,
+    )
     others = []
     for path in [*studies, *experiments]:
         (stage / path.parent.name).mkdir(exist_ok=True)
@@ -140,11 +212,21 @@ def _write(
     pack(stage, results.run_folders(stage), others, packed)
     size = packed.stat().st_size
     if size > LIMIT:
-        said = f"the archive has {format_bytes(size)}, a repository takes {format_bytes(LIMIT)}"
-        raise InputError(said, f"thin its telemetry further than to {samples} samples: --samples {samples // 2}")
+        said = (
+            f"the archive has {format_bytes(size)}, a repository takes "
+            f"{format_bytes(LIMIT)}"
+        )
+        raise InputError(
+            said,
+            f"thin its telemetry further than to {samples} samples: --samples "
+            f"{samples // 2}",
+        )
     left_out = ["tables of mini-batches and logs of workers"]
     if short:
-        left_out.append(f"after judging, telemetry of {short} runs was thinned to at most {samples} samples")
+        left_out.append(
+            f"after judging, telemetry of {short} runs was thinned to at most "
+            f"{samples} samples"
+        )
     if older := len(results.run_folders(root)) - len(folders):
         left_out.append(f"{older} runs of older code, or unreadable")
     reference = Reference(
@@ -169,22 +251,38 @@ def _write(
 
 
 def _copy(folder: Path, stage: Path, samples: int) -> bool:
-    """Copy a run without its mini-batches and log; return whether its telemetry is thinned, now or before."""
+    """Copy a run without its mini-batches and log; return whether its telemetry is
+    thinned, now or before."""
     out = stage / results.RUNS / folder.name
     out.mkdir(parents=True)
     for name in (results.RECORD, "stages.parquet", _TELEMETRY, THINNED):
         if (folder / name).is_file():
             shutil.copy2(folder / name, out)
-    own, kept = out / _TELEMETRY, out / THINNED
-    known = json.loads(kept.read_text(encoding="utf-8"))[_TELEMETRY] if kept.is_file() else {}
+    own = out / _TELEMETRY
+    kept = out / THINNED
+    known = (
+        json.loads(kept.read_text(encoding="utf-8"))[_TELEMETRY]
+        if kept.is_file()
+        else {}
+    )
     if not own.is_file() or len(table := results.table(folder, "telemetry")) <= samples:
         return bool(known)
-    time, sealed = own.stat(), known.get("sealed") or file_digest(own)
+    time = own.stat()
+    sealed = known.get("sealed") or file_digest(own)
     short = thinned(table, samples)
     # Single precision, and no compression of its own: the archive's is better.
-    single = {name: "float32" for name in short.select_dtypes("float64") if name not in ("t", "monotonic")}
+    single = {
+        name: "float32"
+        for name in short.select_dtypes("float64")
+        if name not in ("t", "monotonic")
+    }
     short.astype(single).to_parquet(own, index=False, compression=None)
-    note = {"sealed": sealed, "digest": file_digest(own), "rows": len(short), "of": known.get("of") or len(table)}
+    note = {
+        "sealed": sealed,
+        "digest": file_digest(own),
+        "rows": len(short),
+        "of": known.get("of") or len(table),
+    }
     kept.write_text(json.dumps({_TELEMETRY: note}, indent=1) + "\n", encoding="utf-8")
     for path in (own, kept):
         os.utime(path, ns=(time.st_mtime_ns, time.st_mtime_ns))
@@ -192,7 +290,8 @@ def _copy(folder: Path, stage: Path, samples: int) -> bool:
 
 
 def _facts(records: Sequence[Plain]) -> dict[str, Any]:
-    """Return host, days, commits and versions of runs, oldest first, by the names of the manifest."""
+    """Return host, days, commits and versions of runs, oldest first, by the names of
+    the manifest."""
     newest: Mapping[str, Any] = records[-1]["environment"]
     host: Plain = {"fingerprint": host_fingerprint(newest)}
     host |= {name: value_at(newest, place) for name, place in _HOST.items()}
@@ -204,4 +303,10 @@ def _facts(records: Sequence[Plain]) -> dict[str, Any]:
         commits[f"{commit}-dirty" if code.get("dirty") else commit] += 1
     days = [record["started_at"][:10] for record in records]
     versions = newest.get("versions") or {}
-    return {"host": host, "first_day": min(days), "last_day": max(days), "commits": commits, "versions": versions}
+    return {
+        "host": host,
+        "first_day": min(days),
+        "last_day": max(days),
+        "commits": commits,
+        "versions": versions,
+    }

@@ -1,4 +1,5 @@
-"""Run records for the page: a compact row a run for charts and tables; details and timelines of each run's page."""
+"""Run records for the page: a compact row a run for charts and tables; details and
+timelines of each run's page."""
 
 from __future__ import annotations
 
@@ -27,8 +28,11 @@ from workloads.units import parse_bytes, row_bytes
 
 # Bytes of a worker's log that are shown, from its end.
 LOG_TAIL = 4096
-# Control characters, and those that turn the writing direction: a log may contain anything.
-CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069]")
+# Control characters, and those that turn the writing direction: a log may contain
+# anything.
+CONTROL = re.compile(
+    "[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069]"
+)
 # Most moments of a timeline and spans of a pipeline: as many as a screen can show.
 POINTS = 300
 SPANS = 1500
@@ -68,30 +72,59 @@ PLACES = {
     "kind": "summary.epoch_s.interval_kind",
 }
 #: Parts of an epoch that its run's page shows as they are.
-_OF_EPOCH = "epoch warmup batches device_bytes device_requests digest loss accuracy test_accuracy".split()
+_OF_EPOCH = (
+    "epoch warmup batches device_bytes device_requests digest loss accuracy "
+    "test_accuracy"
+).split()
 
 
 def table_of(records: Sequence[Plain]) -> Plain:
-    """Return all runs, oldest first: `columns`, `rows`, and `texts`, which a row's text columns index.
+    """Return all runs, oldest first: `columns`, `rows`, and `texts`, which a row's text
+    columns index.
 
     `parts` of a row has its median seconds in each stage, in the order of `stages`.
     """
-    stages = list(dict.fromkeys(stage for record in records for stage in record["summary"]["stages_s"]))
+    stages = list(
+        dict.fromkeys(
+            stage for record in records for stage in record["summary"]["stages_s"]
+        )
+    )
     found = [_row(record, stages) for record in records]
     texts: dict[str, int] = {}
     rows = []
     for row in found:
-        rows.append([texts.setdefault(cell, len(texts)) if isinstance(cell, str) else cell for cell in row.values()])
+        rows.append(
+            [
+                texts.setdefault(cell, len(texts)) if isinstance(cell, str) else cell
+                for cell in row.values()
+            ]
+        )
     columns = list(found[0]) if found else []
     return {"columns": columns, "stages": stages, "texts": list(texts), "rows": rows}
 
 
 def foreign_table(found: Sequence[ForeignRecord]) -> Plain | None:
-    """Return the measurements by other code as a table of texts, `header` and `rows`; None without one."""
-    header = ["measured by other code", "dataset", "memory", "device", "epoch (s)", "how", "where"]
+    """Return the measurements by other code as a table of texts, `header` and `rows`;
+    None without one."""
+    header = [
+        "measured by other code",
+        "dataset",
+        "memory",
+        "device",
+        "epoch (s)",
+        "how",
+        "where",
+    ]
     rows = []
     for one in found:
-        settings = [str(setting) for setting in (one.settings.dataset, one.settings.memory, one.settings.device)]
+        settings = [
+            str(setting)
+            for setting in (
+                one.settings.dataset,
+                one.settings.memory,
+                one.settings.device,
+            )
+        ]
         median = spread(one.seconds).median
         rows.append([one.label, *settings, f"{median:.4g}", one.how, one.host])
     return {"header": header, "rows": rows, "left_out": 0} if rows else None
@@ -99,12 +132,19 @@ def foreign_table(found: Sequence[ForeignRecord]) -> Plain | None:
 
 def _row(record: Plain, stages: Sequence[str]) -> Plain:
     """Return a run's cells by column."""
-    config, summary = record["config"], record["summary"]
+    config = record["config"]
+    summary = record["summary"]
     measured = measured_epochs(record)
     row = {column: value_at(record, place) for column, place in PLACES.items()}
-    row |= {metric.column: short(summary.get(metric.name)) for metric in METRICS if metric.column}
+    row |= {
+        metric.column: short(summary.get(metric.name))
+        for metric in METRICS
+        if metric.column
+    }
     row["epoch_s"] = short(value_at(summary, "epoch_s.median"))
-    row["low"], row["high"] = map(short, value_at(summary, "epoch_s.interval") or (None, None))
+    row["low"], row["high"] = map(
+        short, value_at(summary, "epoch_s.interval") or (None, None)
+    )
     row["samples"] = len(measured)
     row["part"] = part_of_epoch(config) or WHOLE
     row["class"] = class_of(record)
@@ -114,10 +154,14 @@ def _row(record: Plain, stages: Sequence[str]) -> Plain:
     row["memory_bytes"] = _asked_bytes(config)
     peak_bytes = record["memory"]["peak_bytes"]
     row["peak_mib"] = short(peak_bytes / 2**20) if peak_bytes else None
-    read = [epoch["device_bytes"] for epoch in measured if epoch["device_bytes"] is not None]
+    read = [
+        epoch["device_bytes"] for epoch in measured if epoch["device_bytes"] is not None
+    ]
     row["device_mb"] = short(sum(read) / len(read) / 1e6) if read else None
     stages_s = summary["stages_s"]
-    row["parts"] = [short(stages_s.get(stage)) for stage in stages] if stages_s else None
+    row["parts"] = (
+        [short(stages_s.get(stage)) for stage in stages] if stages_s else None
+    )
     return row
 
 
@@ -127,11 +171,15 @@ def host_of(record: Plain) -> str:
 
 
 def _asked_bytes(config: Plain) -> int | None:
-    """Return the memory setting (budget or cap) in bytes, for an axis; None without a cap or for an invalid record."""
-    text, data = config["memory"], config["dataset"]
+    """Return the memory setting (budget or cap) in bytes, for an axis; None without a
+    cap or for an invalid record."""
+    text = config["memory"]
+    data = config["dataset"]
     try:
         if text.endswith("x"):
-            feature_bytes = int(data["num_nodes"]) * row_bytes(data["dim"], data["dtype"])
+            feature_bytes = int(data["num_nodes"]) * row_bytes(
+                data["dim"], data["dtype"]
+            )
             return round(float(text[:-1]) * feature_bytes)
         return None if text == "none" else parse_bytes(text.removeprefix("+"))
     except (InputError, ValueError, LookupError):
@@ -139,7 +187,8 @@ def _asked_bytes(config: Plain) -> int | None:
 
 
 def short(value: float | None, digits: int = 4) -> float | int | None:
-    """Round a number and drop an empty fraction, since the page has thousands; None where it is not finite."""
+    """Round a number and drop an empty fraction, since the page has thousands; None
+    where it is not finite."""
     if value is None or not math.isfinite(value):
         return None
     rounded = float(f"{value:.{digits}g}")
@@ -155,8 +204,13 @@ class Pool:
 
     def add(self, value: Any) -> int:
         """Return the number of a value, adding the value where it is new."""
-        # Rule names come 20 times a record, and a tuple of text can be looked up without serialising it.
-        key = value if isinstance(value, tuple) else json.dumps(value, sort_keys=True, default=str)
+        # Rule names come 20 times a record, and a tuple of text can be looked up
+        # without serialising it.
+        key = (
+            value
+            if isinstance(value, tuple)
+            else json.dumps(value, sort_keys=True, default=str)
+        )
         if key not in self._known:
             self._known[key] = len(self.values)
             self.values.append(value)
@@ -171,8 +225,13 @@ def details_of(record: Plain, folder: Path, beside: str, pool: Pool) -> Plain:
         beside: address of that folder, relative to the report.
         pool: store for values that many runs share.
     """
-    config, summary = record["config"], record["summary"]
-    settings = {name: value for name, value in config.items() if name not in ("dataset", "options")}
+    config = record["config"]
+    summary = record["summary"]
+    settings = {
+        name: value
+        for name, value in config.items()
+        if name not in ("dataset", "options")
+    }
     rules = []
     for rule in record["verdict_rules"]:
         named = pool.add((rule["rule"], rule["name"]))
@@ -186,8 +245,12 @@ def details_of(record: Plain, folder: Path, beside: str, pool: Pool) -> Plain:
         "config": pool.add(settings),
         "dataset": pool.add(config["dataset"]),
         "options": pool.add(config["options"]),
-        "environment": [[key, pool.add(value)] for key, value in record["environment"].items()],
-        "memory": {key: value for key, value in record["memory"].items() if value is not None},
+        "environment": [
+            [key, pool.add(value)] for key, value in record["environment"].items()
+        ],
+        "memory": {
+            key: value for key, value in record["memory"].items() if value is not None
+        },
         "epochs": [_epoch(epoch) for epoch in record["epochs"]],
         "extra": _all_rounded(summary["extra"]),
         "predicted": short(summary["predicted_s"]),
@@ -200,7 +263,11 @@ def details_of(record: Plain, folder: Path, beside: str, pool: Pool) -> Plain:
 def _epoch(epoch: Plain) -> Plain:
     counters = dict(epoch["counters"])
     hits = counters.pop("hits", {})
-    shown = {name: count for name, count in counters.items() if isinstance(count, int | float) and count}
+    shown = {
+        name: count
+        for name, count in counters.items()
+        if isinstance(count, int | float) and count
+    }
     if isinstance(hits, Mapping):
         shown |= {f"{tier} hits": count for tier, count in hits.items()}
     found = _all_rounded({name: epoch[name] for name in _OF_EPOCH})
@@ -208,15 +275,24 @@ def _epoch(epoch: Plain) -> Plain:
         # JSON has no nan, and a dash would stand for a run that trains nothing.
         found["loss"] = "nan"
     times = {"seconds": short(epoch["seconds"]), "start": short(epoch["start_s"])}
-    return {**found, **times, "stages": _all_rounded(epoch["stages_s"]), "counters": shown}
+    return {
+        **found,
+        **times,
+        "stages": _all_rounded(epoch["stages_s"]),
+        "counters": shown,
+    }
 
 
 def _all_rounded(values: Mapping[str, Any]) -> Plain:
-    return {name: short(value) if isinstance(value, float) else value for name, value in values.items()}
+    return {
+        name: short(value) if isinstance(value, float) else value
+        for name, value in values.items()
+    }
 
 
 def log_tail(folder: Path) -> str:
-    """Read the last lines of the worker's log, control characters replaced; empty where there is none."""
+    """Read the last lines of the worker's log, control characters replaced; empty where
+    there is none."""
     path = folder / WORKER_LOG
     try:
         with path.open("rb") as file:
@@ -231,16 +307,32 @@ def log_tail(folder: Path) -> str:
 
 
 def packed(value: Any) -> str:
-    """Return plain data as base64 of gzipped JSON; numbers without a JSON form become null."""
-    return base64.b64encode(gzip.compress(compact(value).encode("utf-8", "replace"), 6, mtime=0)).decode()
+    """Return plain data as base64 of gzipped JSON; numbers without a JSON form become
+    null."""
+    return base64.b64encode(
+        gzip.compress(compact(value).encode("utf-8", "replace"), 6, mtime=0)
+    ).decode()
 
 
 def compact(value: Any) -> str:
-    """Return plain data as JSON without spaces; numbers without a JSON form become null."""
+    """Return plain data as JSON without spaces; numbers without a JSON form become
+    null."""
     try:
-        return json.dumps(value, separators=(",", ":"), allow_nan=False, default=str, ensure_ascii=False)
+        return json.dumps(
+            value,
+            separators=(",", ":"),
+            allow_nan=False,
+            default=str,
+            ensure_ascii=False,
+        )
     except ValueError:
-        return json.dumps(finite(value), separators=(",", ":"), allow_nan=False, default=str, ensure_ascii=False)
+        return json.dumps(
+            finite(value),
+            separators=(",", ":"),
+            allow_nan=False,
+            default=str,
+            ensure_ascii=False,
+        )
 
 
 def finite(value: Any) -> Any:
@@ -255,7 +347,8 @@ def finite(value: Any) -> Any:
 
 
 def over_time(folder: Path, record: Plain) -> Plain | None:
-    """Return timeline and pipeline of one run; None where it has neither (it ended early, or its files are damaged)."""
+    """Return timeline and pipeline of one run; None where it has neither (it ended
+    early, or its files are damaged)."""
     from harness.results.store import table
 
     found: Plain = {"line": None, "pipeline": None}
@@ -267,11 +360,12 @@ def over_time(folder: Path, record: Plain) -> Plain | None:
 
 
 def timeline(table: pd.DataFrame) -> Plain | None:
-    """Average telemetry over at most `POINTS` equal intervals; a table with no more rows stays as it is.
+    """Average telemetry over at most `POINTS` equal intervals; a table with no more
+    rows stays as it is.
 
     Returns:
-        `t` (s), and for each measured series of `LEVELS` and `RATES` a list, None where unknown. None for a table
-        without rows.
+        `t` (s), and for each measured series of `LEVELS` and `RATES` a list, None where
+        unknown. None for a table without rows.
     """
     import numpy as np
 
@@ -280,7 +374,8 @@ def timeline(table: pd.DataFrame) -> Plain | None:
     if len(t) < 2 or not np.isfinite(t).all() or t[-1] <= t[0]:
         return None
     count = len(t)
-    at, moments = np.arange(count), t
+    at = np.arange(count)
+    moments = t
     if count > POINTS:
         count = POINTS
         dt = (t[-1] - t[0]) / count
@@ -305,25 +400,43 @@ def pipeline(table: pd.DataFrame, record: Plain) -> Plain | None:
     """Return each mini-batch's spans in the stages of the first measured epoch.
 
     Returns:
-        `epoch`, `stages` (names), `batches` and `of` (shown, and all of the epoch), and `spans`: stage, mini-batch,
-        start (ms since the epoch began), length (ms); at most `SPANS`, of the first mini-batches. None for a run
-        without stages.
+        `epoch`, `stages` (names), `batches` and `of` (shown, and all of the epoch), and
+        `spans`: stage, mini-batch, start (ms since the epoch began), length (ms); at
+        most `SPANS`, of the first mini-batches. None for a run without stages.
     """
     spans = table[~table["stage"].str.startswith("lane:") & (table["batch"] >= 0)]
     epochs = measured_epochs(record) or record["epochs"]
     if epochs:
-        number, zero = epochs[0]["epoch"], epochs[0]["start_s"]
+        number = epochs[0]["epoch"]
+        zero = epochs[0]["start_s"]
     else:
-        number, zero = table["epoch"].min(), spans["start"].min()
+        number = table["epoch"].min()
+        zero = spans["start"].min()
     inside = spans[spans["epoch"] == number]
     if inside.empty:
         return None
-    batches = inside.groupby("batch").agg(start=("start", "min"), size=("start", "size")).sort_values("start")
+    batches = (
+        inside.groupby("batch")
+        .agg(start=("start", "min"), size=("start", "size"))
+        .sort_values("start")
+    )
     most = max(1, int((batches["size"].cumsum() <= SPANS).sum()))
-    shown = inside[inside["batch"].isin(batches.index[:most])].sort_values(["start", "end"]).head(SPANS)
+    shown = (
+        inside[inside["batch"].isin(batches.index[:most])]
+        .sort_values(["start", "end"])
+        .head(SPANS)
+    )
     stage, names = shown["stage"].factorize()
-    times = pd.DataFrame({"start": shown["start"] - zero, "length": shown["end"] - shown["start"]})
+    times = pd.DataFrame(
+        {"start": shown["start"] - zero, "length": shown["end"] - shown["start"]}
+    )
     times_ms = (times * 1e3).round(1)
     columns = [stage.tolist(), shown["batch"], times_ms["start"], times_ms["length"]]
     rows = [list(span) for span in zip(*columns, strict=True)]
-    return {"epoch": int(number), "stages": list(names), "batches": most, "of": len(batches), "spans": rows}
+    return {
+        "epoch": int(number),
+        "stages": list(names),
+        "batches": most,
+        "of": len(batches),
+        "spans": rows,
+    }

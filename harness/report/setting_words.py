@@ -1,4 +1,5 @@
-"""Settings of compared runs and lists of names in words; texts of settings differ where the settings do."""
+"""Settings of compared runs and lists of names in words; texts of settings differ where
+the settings do."""
 
 from __future__ import annotations
 
@@ -14,13 +15,21 @@ from workloads.errors import InputError
 from workloads.units import format_bytes
 
 # Settings with a phrase of their own.
-_PHRASED = frozenset("dataset model layers fanout batch_size max_batches sampler ranks".split())
+_PHRASED = frozenset(
+    "dataset model layers fanout batch_size max_batches sampler ranks".split()
+)
 _PHRASED |= {"device", "device_memory_bytes", "memory", "disk_class"}
 # Whether a backend enforces a cap, and which (`isolation`), is a caveat of the run.
 _NAMED = SAME_EXPERIMENT - _PHRASED - {"isolation"}
-_DEFAULTS: Plain = {name: field.get_default() for name, field in RunConfig.model_fields.items()}
+_DEFAULTS: Plain = {
+    name: field.get_default() for name, field in RunConfig.model_fields.items()
+}
 # Names of settings as a reader says them.
-_NAMES = {"hidden": "hidden width", "test_nodes": "test nodes", "warmup": "warm-up epochs"}
+_NAMES = {
+    "hidden": "hidden width",
+    "test_nodes": "test nodes",
+    "warmup": "warm-up epochs",
+}
 
 
 def listed(names: Iterable[str]) -> str:
@@ -33,24 +42,32 @@ def in_words(shared: Plain) -> str:
     """Return a shared setting in words, parts joined by semicolons.
 
     Args:
-        shared: settings of one experiment, with the place of its runs (`harness.compare.comparable.shared_setting`).
+        shared: settings of one experiment, with the place of its runs
+            (`harness.compare.comparable.shared_setting`).
 
     Returns:
-        The workload, budget and drive, then each further setting that differs from its default, by name.
+        The workload, budget and drive, then each further setting that differs from its
+        default, by name.
     """
-    data, device = shared["dataset"], str(shared["device"])
+    data = shared["dataset"]
+    device = str(shared["device"])
     memory = shared.get("device_memory_bytes")
     emulated = device.startswith("emulated:")
     named = f"EMULATED {device.removeprefix('emulated:')}" if emulated else device
     part = part_of_epoch(shared)
     parts = [
-        f"{data['name']} ({graph_size(data['num_nodes'], data['num_edges'])}, {data['dim']} {data['dtype']} features)",
+        f"{data['name']} ({graph_size(data['num_nodes'], data['num_edges'])}, "
+        f"{data['dim']} {data['dtype']} features)",
         f"{shared['model']} of {shared['layers']} layers",
         f"fan-out {','.join(map(str, shared['fanout']))}",
         f"batch {shared['batch_size']}" + (f", {part} of an epoch" if part else ""),
         f"device {named}" + (f" with {format_bytes(memory)}" if memory else ""),
-        "no memory cap" if shared["memory"] == "none" else f"memory {_memory(shared['memory'])}",
-        "bare SSD" if shared["disk_class"] == "none" else f"SSD class {shared['disk_class']}",
+        "no memory cap"
+        if shared["memory"] == "none"
+        else f"memory {_memory(shared['memory'])}",
+        "bare SSD"
+        if shared["disk_class"] == "none"
+        else f"SSD class {shared['disk_class']}",
     ]
     if shared.get("sampler", "neighbor") != "neighbor":
         parts.insert(2, f"{shared['sampler']} sampling")
@@ -63,7 +80,8 @@ def in_words(shared: Plain) -> str:
 
 
 def _changed(shared: Plain) -> list[str]:
-    """Return each setting without a phrase that differs from its default, like `hidden width 64` or `shuffle off`."""
+    """Return each setting without a phrase that differs from its default, like `hidden
+    width 64` or `shuffle off`."""
     found = []
     for name, default in _DEFAULTS.items():
         if name in _NAMED and shared.get(name, default) != default:
@@ -79,7 +97,8 @@ def _value(value: Any) -> str:
 
 
 def _memory(text: str) -> str:
-    """Return `describe_memory` of a setting, or the text itself where it is no size (an imported record)."""
+    """Return `describe_memory` of a setting, or the text itself where it is no size (an
+    imported record)."""
     try:
         return describe_memory(text)
     except InputError:

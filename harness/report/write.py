@@ -1,4 +1,5 @@
-"""Writing the report: read, draw stale figures, judge, thin out, and replace the file as a whole or not at all."""
+"""Writing the report: read, draw stale figures, judge, thin out, and replace the file
+as a whole or not at all."""
 
 from __future__ import annotations
 
@@ -21,13 +22,22 @@ from harness.progress import Notice, silent, tracked
 from harness.report.gallery import GalleryEntry, gallery, judge
 from harness.report.headline import headline
 from harness.report.page import own_scripts, page
-from harness.report.runs import Pool, details_of, foreign_table, host_of, over_time, packed, table_of
+from harness.report.runs import (
+    Pool,
+    details_of,
+    foreign_table,
+    host_of,
+    over_time,
+    packed,
+    table_of,
+)
 from harness.report.standings import RankedSetting, settings_of
 from harness.results.reference import FOLDER, read_reference, references
 from workloads.errors import InputError
 
 NAME = "report.html"
-# Bytes of a file that can still be sent; the rest of the data stays in the files beside it.
+# Bytes of a file that can still be sent; the rest of the data stays in the files beside
+# it.
 LIMIT = 14_500_000
 # Bytes of `LIMIT` for the timelines, and for the page's own text.
 TIMELINES = 5_000_000
@@ -36,7 +46,8 @@ TEXT = 400_000
 
 @dataclass(frozen=True)
 class Written:
-    """The written report: path, bytes and counts of its parts; `judged`: claims with a verdict."""
+    """The written report: path, bytes and counts of its parts; `judged`: claims with a
+    verdict."""
 
     path: Path
     size: int
@@ -49,12 +60,14 @@ class Written:
     timelines: int
 
 
-def write_report(root: Path, out: Path | None = None, *, draw: bool = True, progress: Notice = silent) -> Written:
+def write_report(
+    root: Path, out: Path | None = None, *, draw: bool = True, progress: Notice = silent
+) -> Written:
     """Write the report of a results root to `out` (default: `<root>/report.html`).
 
-    Stale figures are drawn anew; without `draw` their files stay, marked as out of date, and the report shows none of
-    them beside newer records. Figures of reference results in the root are shown beside the same figures of the root's
-    own runs.
+    Stale figures are drawn anew; without `draw` their files stay, marked as out of
+    date, and the report shows none of them beside newer records. Figures of reference
+    results in the root are shown beside the same figures of the root's own runs.
 
     Raises:
         InputError: `out` is a folder, or a manifest of reference results is invalid.
@@ -62,11 +75,20 @@ def write_report(root: Path, out: Path | None = None, *, draw: bool = True, prog
     """
     out = out or root / NAME
     if out.is_dir():
-        raise InputError(f"--out is {out}, a folder", f"name the file, like {out / NAME}")
+        raise InputError(
+            f"--out is {out}, a folder", f"name the file, like {out / NAME}"
+        )
     evidence = load_evidence(root, progress)
-    records, folders = evidence.records, evidence.folders
+    records = evidence.records
+    folders = evidence.folders
     bad = evidence.runs.attrs["bad"]
-    rendered = render(list(catalogue().values()), evidence, root / "figures", draw=draw, progress=progress)
+    rendered = render(
+        list(catalogue().values()),
+        evidence,
+        root / "figures",
+        draw=draw,
+        progress=progress,
+    )
     board = judge(evidence, progress)
     progress("writing the report")
     # The results root relative to the report's folder, as an address.
@@ -76,7 +98,9 @@ def write_report(root: Path, out: Path | None = None, *, draw: bool = True, prog
     settings = settings_of(records, [path.stem for path in PROFILES.glob("*.yaml")])
     runs = table_of(records)
     fixed = TEXT + len(str(runs["rows"]))
-    fixed += sum(map(len, [*own_scripts(), *runs["texts"]])) + sum(map(_image_bytes, entries))
+    fixed += sum(map(len, [*own_scripts(), *runs["texts"]])) + sum(
+        map(_image_bytes, entries)
+    )
     wanted = _wanted(rendered, settings)
     details, kept = _details(records, folders, beside, wanted, LIMIT - fixed)
     room = min(TIMELINES, LIMIT - fixed - len(details))
@@ -106,9 +130,13 @@ def write_report(root: Path, out: Path | None = None, *, draw: bool = True, prog
 
 
 def _counts(records: Sequence[Plain]) -> Plain:
-    """Return numbers of runs: by verdict, without a result, on emulated devices; of hosts, devices and commits."""
+    """Return numbers of runs: by verdict, without a result, on emulated devices; of
+    hosts, devices and commits."""
     devices = [record["config"]["device"] for record in records]
-    codes = [str(value_at(record, "environment.code.commit") or "unknown") for record in records]
+    codes = [
+        str(value_at(record, "environment.code.commit") or "unknown")
+        for record in records
+    ]
     commits = Counter(commit[:12] for commit in codes)
     return {
         "runs": len(records),
@@ -125,24 +153,44 @@ def _image_bytes(entry: GalleryEntry) -> int:
     return len(entry.image) + sum(map(_image_bytes, entry.others))
 
 
-def _wanted(rendered: Sequence[Rendered], settings: Sequence[RankedSetting]) -> list[str]:
-    """Return the runs whose timelines are shown: those of the headline, then those of each figure in turn."""
-    first = [standing.record["run_id"] for setting in settings[:1] for standing in setting.standings]
+def _wanted(
+    rendered: Sequence[Rendered], settings: Sequence[RankedSetting]
+) -> list[str]:
+    """Return the runs whose timelines are shown: those of the headline, then those of
+    each figure in turn."""
+    first = [
+        standing.record["run_id"]
+        for setting in settings[:1]
+        for standing in setting.standings
+    ]
     queues = [list(one.runs) for one in rendered if one.status == "drawn"]
-    turns = (run for turn in itertools.zip_longest(*queues) for run in turn if run is not None)
+    turns = (
+        run
+        for turn in itertools.zip_longest(*queues)
+        for run in turn
+        if run is not None
+    )
     return list(dict.fromkeys([*first, *turns]))
 
 
 def _details(
-    records: Sequence[Plain], folders: Plain, beside: str, wanted: Sequence[str], room: int
+    records: Sequence[Plain],
+    folders: Plain,
+    beside: str,
+    wanted: Sequence[str],
+    room: int,
 ) -> tuple[str, int]:
-    """Pack the details of all runs, or of the drawn ones where all do not fit; return them with the number of runs."""
+    """Pack the details of all runs, or of the drawn ones where all do not fit; return
+    them with the number of runs."""
     drawn = [record for record in records if record["run_id"] in wanted]
     for chosen in (records, drawn, []):
-        pool, found = Pool(), {}
+        pool = Pool()
+        found = {}
         for record in chosen:
             run = record["run_id"]
-            found[run] = details_of(record, Path(folders[run]), f"{beside}/runs/{quote(run)}", pool)
+            found[run] = details_of(
+                record, Path(folders[run]), f"{beside}/runs/{quote(run)}", pool
+            )
         packs = packed({"pool": pool.values, "runs": found})
         if len(packs) <= room:
             break
@@ -150,7 +198,11 @@ def _details(
 
 
 def _timelines(
-    records: Sequence[Plain], folders: Plain, wanted: Sequence[str], room: int, progress: Notice
+    records: Sequence[Plain],
+    folders: Plain,
+    wanted: Sequence[str],
+    room: int,
+    progress: Notice,
 ) -> tuple[Plain, int]:
     """Pack timelines by run; return them with the number of runs that did not fit."""
     by_id = {record["run_id"]: record for record in records}
@@ -175,5 +227,10 @@ def _first(settings: Sequence[RankedSetting]) -> Plain:
             shared = setting.shared
             same = {name: shared[name] for name in ("model", "memory", "device")}
             host = shared["host"] or "unknown"
-            return {"dataset": shared["dataset"]["name"], **same, "disk": shared["disk_class"], "host": host}
+            return {
+                "dataset": shared["dataset"]["name"],
+                **same,
+                "disk": shared["disk_class"],
+                "host": host,
+            }
     return {}

@@ -1,8 +1,9 @@
-"""Removal of results and artefacts: half-written and replaced runs, files of figures no longer known, preparations.
+"""Removal of results and artefacts: half-written and replaced runs, files of figures no
+longer known, preparations.
 
 A system's artefacts are `<data root>/.outcore/artefacts/<system>/<name>-<key>`, made by
-`systems/engine/store/artefacts.py`, which notes each use. A worker holds a lock on its system's folder until it exits,
-so no artefact of a running system is removed.
+`systems/engine/store/artefacts.py`, which notes each use. A worker holds a lock on its
+system's folder until it exits, so no artefact of a running system is removed.
 """
 
 from __future__ import annotations
@@ -40,17 +41,24 @@ class Doomed:
     why: str
 
 
-def doomed(root: Path, figures: Collection[str], *, failed: bool = False, damaged: bool = False) -> list[Doomed]:
+def doomed(
+    root: Path, figures: Collection[str], *, failed: bool = False, damaged: bool = False
+) -> list[Doomed]:
     """Return the files and folders under a results root that can be removed.
 
-    A record is replaced by a newer one of the same configuration, round, host with its drive, and code, that counts at
-    least as much: neither its verdict nor its status is worse. A failed one replaces no record.
+    A record is replaced by a newer one of the same configuration, round, host with its
+    drive, and code, that counts at least as much: neither its verdict nor its status is
+    worse. A failed one replaces no record.
 
     Args:
         root, figures: results root, and the ids of all known figures.
-        failed, damaged: whether to include failed runs, and unreadable records, except those of another schema.
+        failed, damaged: whether to include failed runs, and unreadable records, except
+            those of another schema.
     """
-    found = [Doomed(path, "half-written") for path in sorted(results.runs_folder(root).glob(f"{results.PARTIAL}*"))]
+    found = [
+        Doomed(path, "half-written")
+        for path in sorted(results.runs_folder(root).glob(f"{results.PARTIAL}*"))
+    ]
     kept: dict[_Place, dict[Path, Record]] = {}
     bad: list[results.BadRecord] = []
     for folder, record in results.scan(root, bad):
@@ -65,33 +73,54 @@ def doomed(root: Path, figures: Collection[str], *, failed: bool = False, damage
                 del place[earlier]
         place[folder] = record
     if damaged:
-        found += [Doomed(Path(entry.path), entry.reason) for entry in bad if not entry.other_schema]
+        found += [
+            Doomed(Path(entry.path), entry.reason)
+            for entry in bad
+            if not entry.other_schema
+        ]
     return [*found, *_stale_figures(root / FIGURES, figures)]
 
 
 def _place(record: Record) -> _Place:
     """Return all that two runs must share for one to replace the other."""
-    host, code = host_fingerprint(record.environment), record.code
-    return record.config_hash, record.config.round, host, code.harness, code.system, code.sampler
+    host = host_fingerprint(record.environment)
+    code = record.code
+    return (
+        record.config_hash,
+        record.config.round,
+        host,
+        code.harness,
+        code.system,
+        code.sampler,
+    )
 
 
 def counts_as_much(newer: Record, older: Record) -> bool:
-    """Return whether neither verdict nor status of a run is worse than those of another."""
+    """Return whether neither verdict nor status of a run is worse than those of
+    another."""
     verdicts = _VERDICTS.index(newer.verdict) >= _VERDICTS.index(older.verdict)
     return verdicts and _STATUSES.index(newer.status) >= _STATUSES.index(older.status)
 
 
 def _stale_figures(folder: Path, known: Collection[str]) -> Iterator[Doomed]:
-    """Yield the files of figures no longer in the catalogue, as listed in the JSON written beside each drawing."""
+    """Yield the files of figures no longer in the catalogue, as listed in the JSON
+    written beside each drawing."""
     for path in sorted(folder.glob("[!.]*.json")):
         try:
             content = json.loads(path.read_text(encoding="utf-8"))
-            ours = content["id"] == path.stem and content["status"] in ("drawn", "not drawn")
+            ours = content["id"] == path.stem and content["status"] in (
+                "drawn",
+                "not drawn",
+            )
             names = [str(name) for name in content["files"]]
         except (OSError, ValueError, TypeError, KeyError):
             continue
         for name in [*names, path.name] if ours and path.stem not in known else ():
-            if Path(name).name == name and Path(name).stem == path.stem and (folder / name).is_file():
+            if (
+                Path(name).name == name
+                and Path(name).stem == path.stem
+                and (folder / name).is_file()
+            ):
                 yield Doomed(folder / name, "no figure of that name")
 
 
@@ -126,8 +155,8 @@ class ArtefactInfo:
 
 
 def list_artefacts(root: Path) -> list[ArtefactInfo]:
-    """Return every artefact in the folder of all systems' artefacts, and all remains but those in preparation, least
-    recently used first."""
+    """Return every artefact in the folder of all systems' artefacts, and all remains
+    but those in preparation, least recently used first."""
     found = []
     for folder in _folders(root):
         for path in _folders(folder):
@@ -135,18 +164,33 @@ def list_artefacts(root: Path) -> list[ArtefactInfo]:
             # Other processes may remove folders meanwhile.
             with suppress(FileNotFoundError):
                 if complete or is_remains(path):
-                    found.append(ArtefactInfo(folder.name, path.name, path, _bytes(path), last_used(path), complete))
+                    found.append(
+                        ArtefactInfo(
+                            folder.name,
+                            path.name,
+                            path,
+                            _bytes(path),
+                            last_used(path),
+                            complete,
+                        )
+                    )
     return sorted(found, key=attrgetter("last_used", "system", "key"))
 
 
 def stale(
-    infos: Sequence[ArtefactInfo], *, keep_bytes: int | None = None, older_than_s: float | None = None
+    infos: Sequence[ArtefactInfo],
+    *,
+    keep_bytes: int | None = None,
+    older_than_s: float | None = None,
 ) -> list[ArtefactInfo]:
-    """Return the artefacts to remove of `list_artefacts`: remains of killed preparations, and those a limit selects.
+    """Return the artefacts to remove of `list_artefacts`: remains of killed
+    preparations, and those a limit selects.
 
-    Limits (None: none): the bytes to keep, of the most recently used artefacts, and the seconds since the last use.
+    Limits (None: none): the bytes to keep, of the most recently used artefacts, and the
+    seconds since the last use.
     """
-    now, kept = time.time(), 0
+    now = time.time()
+    kept = 0
     found = []
     for info in reversed(infos):
         old = older_than_s is not None and now - info.last_used > older_than_s
@@ -161,7 +205,8 @@ def stale(
 def remove_artefacts(infos: Iterable[ArtefactInfo]) -> list[ArtefactInfo]:
     """Remove artefacts, except those of running systems; return the removed ones.
 
-    Each folder is renamed first, so that a killed removal leaves no incomplete artefact.
+    Each folder is renamed first, so that a killed removal leaves no incomplete
+    artefact.
     """
     removed = []
     for info in infos:
@@ -178,8 +223,14 @@ def remove_artefacts(infos: Iterable[ArtefactInfo]) -> list[ArtefactInfo]:
 
 
 def _folders(root: Path) -> list[Path]:
-    return sorted(path for path in root.iterdir() if path.is_dir()) if root.is_dir() else []
+    return (
+        sorted(path for path in root.iterdir() if path.is_dir())
+        if root.is_dir()
+        else []
+    )
 
 
 def _bytes(folder: Path) -> int:
-    return sum(path.stat().st_blocks * 512 for path in folder.rglob("*") if path.is_file())
+    return sum(
+        path.stat().st_blocks * 512 for path in folder.rglob("*") if path.is_file()
+    )

@@ -1,4 +1,5 @@
-"""Import of results of several hosts into one root: checked as untrusted files, then imported all or not at all."""
+"""Import of results of several hosts into one root: checked as untrusted files, then
+imported all or not at all."""
 
 from __future__ import annotations
 
@@ -20,7 +21,11 @@ from workloads.tempfolder import TemporaryFolder
 MAX_ROWS = 50_000_000
 _NUMBERS = ("BOOLEAN", "INT32", "INT64", "FLOAT", "DOUBLE")
 _TEXTS = ("stage", "thread", "digest")
-_COLUMNS = {"stages": results.STAGE_COLUMNS, "batches": results.BATCH_COLUMNS, "telemetry": ("t", "epoch")}
+_COLUMNS = {
+    "stages": results.STAGE_COLUMNS,
+    "batches": results.BATCH_COLUMNS,
+    "telemetry": ("t", "epoch"),
+}
 _TAKE_OUT = "take that run out, or make it again"
 
 
@@ -41,13 +46,15 @@ class Merged:
 
 
 def merge(sources: Sequence[Path], root: Path) -> Merged:
-    """Import the runs and studies of results roots, run folders or archives into `root`, all or none.
+    """Import the runs and studies of results roots, run folders or archives into
+    `root`, all or none.
 
-    A run already present with the same content is skipped. A study is computed, not measured, and may exist on every
-    host: the one present in `root` is kept.
+    A run already present with the same content is skipped. A study is computed, not
+    measured, and may exist on every host: the one present in `root` is kept.
 
     Raises:
-        InputError: a source is invalid, or holds a run with a known id and other content.
+        InputError: a source is invalid, or holds a run with a known id and other
+            content.
         DataIOError: `root` cannot be written (disk full); nothing was imported.
     """
     try:
@@ -59,23 +66,36 @@ def merge(sources: Sequence[Path], root: Path) -> Merged:
         return merged
     except OSError as error:
         said = f"runs could not be imported into {root}, and nothing was taken"
-        raise DataIOError.of(error, said, root, "choose another --results-root") from error
+        raise DataIOError.of(
+            error, said, root, "choose another --results-root"
+        ) from error
 
 
-def _staged(sources: Sequence[Path], stage: Path, root: Path) -> tuple[Merged, list[tuple[Path, Path]]]:
-    """Copy and check all sources beneath `stage`; return the outcome and the renames that would import them."""
+def _staged(
+    sources: Sequence[Path], stage: Path, root: Path
+) -> tuple[Merged, list[tuple[Path, Path]]]:
+    """Copy and check all sources beneath `stage`; return the outcome and the renames
+    that would import them."""
     merged = Merged()
     moves: dict[Path, Path] = {}
     for number, source in enumerate(sources):
         own = stage / str(number)
         own.mkdir()
         unpack(source, own)
-        found = [*sorted((own / results.RUNS).glob("*")), *sorted((own / STUDIES).glob("*"))]
+        found = [
+            *sorted((own / results.RUNS).glob("*")),
+            *sorted((own / STUDIES).glob("*")),
+        ]
         if not found:
-            raise InputError(f"{source} holds no run and no study", "name a results root, a run's folder or an archive")
+            raise InputError(
+                f"{source} holds no run and no study",
+                "name a results root, a run's folder or an archive",
+            )
         for path in found:
             is_run = path.parent.name == results.RUNS
-            check, is_same = (_check_run, _same_run) if is_run else (_check_study, _same_study)
+            check, is_same = (
+                (_check_run, _same_run) if is_run else (_check_study, _same_study)
+            )
             check(path, str(source))
             target = root / path.relative_to(own)
             known = moves.get(target, target)
@@ -85,7 +105,10 @@ def _staged(sources: Sequence[Path], stage: Path, root: Path) -> tuple[Merged, l
             elif is_same(known, path):
                 merged.skipped.append(path.name)
             elif is_run:
-                said = f"run {path.name} of {source} has another content than the run of that id in {known.parent}"
+                said = (
+                    f"run {path.name} of {source} has another content than the run of "
+                    f"that id in {known.parent}"
+                )
                 raise InputError(said, "remove one of them; nothing was taken")
             else:
                 merged.kept.append(path.name)
@@ -113,15 +136,20 @@ def _check_run(folder: Path, source: str) -> None:
         said = error.message.replace(str(folder), folder.name)
         raise InputError(f"{source} cannot be imported: {said}", _TAKE_OUT) from error
     if record.run_id != folder.name:
-        raise InputError(f"{source} holds the run {record.run_id!a} under the name {folder.name}", _TAKE_OUT)
+        raise InputError(
+            f"{source} holds the run {record.run_id!a} under the name {folder.name}",
+            _TAKE_OUT,
+        )
     for path in sorted(folder.glob("*.parquet")):
         check_table(path, source)
 
 
 def check_table(path: Path, source: str) -> None:
-    """Check that a table has flat columns of numbers and text only; nothing in it is unpickled or executed.
+    """Check that a table has flat columns of numbers and text only; nothing in it is
+    unpickled or executed.
 
-    pyarrow reads only the file's footer, whose Arrow schema is searched for extension types before any is built.
+    pyarrow reads only the file's footer, whose Arrow schema is searched for extension
+    types before any is built.
 
     Raises:
         InputError: the table is invalid; names the table and the column.
@@ -135,23 +163,40 @@ def check_table(path: Path, source: str) -> None:
     except (pa.ArrowException, OSError, ValueError) as error:
         if isinstance(error, OSError) and is_of_host(error):
             raise
-        raise InputError(f"{shown} is no parquet file, or is cut off", _TAKE_OUT) from error
+        raise InputError(
+            f"{shown} is no parquet file, or is cut off", _TAKE_OUT
+        ) from error
     try:
-        schema = base64.b64decode((found.metadata or {}).get(b"ARROW:schema", b""), validate=True)
+        schema = base64.b64decode(
+            (found.metadata or {}).get(b"ARROW:schema", b""), validate=True
+        )
     except binascii.Error as error:
         raise InputError(f"{shown} has a damaged schema", _TAKE_OUT) from error
     if b"ARROW:extension" in schema or b"arrow.py_extension_type" in schema:
-        raise InputError(f"{shown} has columns of a type that would have to be loaded by code", _TAKE_OUT)
+        raise InputError(
+            f"{shown} has columns of a type that would have to be loaded by code",
+            _TAKE_OUT,
+        )
     if found.num_rows > MAX_ROWS:
-        raise InputError(f"{shown} has {found.num_rows} rows, {MAX_ROWS} is the limit", _TAKE_OUT)
+        raise InputError(
+            f"{shown} has {found.num_rows} rows, {MAX_ROWS} is the limit", _TAKE_OUT
+        )
     columns = [found.schema.column(index) for index in range(found.num_columns)]
     for column in columns:
         if not _is_plain(column, text=column.name in _TEXTS, empty=found.num_rows == 0):
-            raise InputError(f"{shown} has a column {column.path!a} that is neither numbers nor text", _TAKE_OUT)
+            raise InputError(
+                f"{shown} has a column {column.path!a} that is neither numbers nor "
+                "text",
+                _TAKE_OUT,
+            )
     names = [column.name for column in columns]
     wanted = _COLUMNS[path.stem]
-    if not set(wanted) <= set(names) or (path.stem != "telemetry" and len(names) != len(wanted)):
-        raise InputError(f"{shown} has other columns than {', '.join(wanted)}", _TAKE_OUT)
+    if not set(wanted) <= set(names) or (
+        path.stem != "telemetry" and len(names) != len(wanted)
+    ):
+        raise InputError(
+            f"{shown} has other columns than {', '.join(wanted)}", _TAKE_OUT
+        )
 
 
 def _is_plain(column: Any, *, text: bool, empty: bool) -> bool:
@@ -162,22 +207,29 @@ def _is_plain(column: Any, *, text: bool, empty: bool) -> bool:
     if column.physical_type == "BYTE_ARRAY":
         return bool(text and logical == "STRING")
     numbers = column.physical_type in _NUMBERS and logical in ("NONE", "INT", "UNKNOWN")
-    # The columns of a table without rows, and columns of unknown values only, have no type of their own.
+    # The columns of a table without rows, and columns of unknown values only, have no
+    # type of their own.
     return bool(numbers and (not text or empty or logical == "UNKNOWN"))
 
 
 def _check_study(path: Path, source: str) -> None:
     record = read_study(path)
     if record is None or f"{record.study}-{record.key}.json" != path.name:
-        raise InputError(f"study {path.name} of {source} is damaged or of another version", "take it out")
+        raise InputError(
+            f"study {path.name} of {source} is damaged or of another version",
+            "take it out",
+        )
 
 
 def _same_run(one: Path, other: Path) -> bool:
-    names = [name for name in RUN_FILES if (one / name).exists() or (other / name).exists()]
+    names = [
+        name for name in RUN_FILES if (one / name).exists() or (other / name).exists()
+    ]
     same, _, _ = filecmp.cmpfiles(one, other, names, shallow=False)
     return same == names
 
 
 def _same_study(one: Path, other: Path) -> bool:
-    first, second = read_study(one), read_study(other)
+    first = read_study(one)
+    second = read_study(other)
     return first is not None and second is not None and first.result == second.result

@@ -1,7 +1,9 @@
-"""Which runs count for a planned cell: of each round the newest run that counts, whichever command made it.
+"""Which runs count for a planned cell: of each round the newest run that counts,
+whichever command made it.
 
-A run made again (`outcore bench --fresh`, or `outcore run` of the same settings) replaces the earlier one in tables,
-sentences, figures and claims alike; `outcore results list` still has both.
+A run made again (`outcore bench --fresh`, or `outcore run` of the same settings)
+replaces the earlier one in tables, sentences, figures and claims alike; `outcore
+results list` still has both.
 """
 
 from __future__ import annotations
@@ -14,12 +16,14 @@ from harness.records.hosts import measured_on
 from harness.records.record import COUNTED, LABELS
 
 Plain = dict[str, Any]
-# Settings beside the labels in which a run and its repetition may differ: neither changes the measurement.
+# Settings beside the labels in which a run and its repetition may differ: neither
+# changes the measurement.
 _BOOKKEEPING = (set(LABELS) | {"timeout_s"}) - {"round"}
 
 
 def without_replaced(records: Iterable[Plain]) -> list[Plain]:
-    """Return the records (plain data) that no newer run of the same settings, round and place replaces, in their order.
+    """Return the records (plain data) that no newer run of the same settings, round and
+    place replaces, in their order.
 
     A newer run that does not count (failed, INVALID, SPOILT) replaces none that does.
     """
@@ -44,6 +48,11 @@ def _counts(record: Mapping[str, Any]) -> bool:
 
 
 def _identity(record: Mapping[str, Any]) -> str:
-    """Return a text that is equal for a run and its repetitions: all settings, the round, and the place of the run."""
-    settings = {name: value for name, value in record["config"].items() if name not in _BOOKKEEPING}
+    """Return a text that is equal for a run and its repetitions: all settings, the
+    round, and the place of the run."""
+    settings = {
+        name: value
+        for name, value in record["config"].items()
+        if name not in _BOOKKEEPING
+    }
     return json.dumps([settings, measured_on(record)], sort_keys=True, default=str)

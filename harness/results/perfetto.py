@@ -1,7 +1,8 @@
 """Trace of one run in the Trace Event format of Perfetto's UI and chrome://tracing.
 
-Processes are the epochs, the system's threads, the lanes of an emulated device, and the host (counters). Flow arrows
-follow a mini-batch through its stages. Timestamps are microseconds from the run's first event.
+Processes are the epochs, the system's threads, the lanes of an emulated device, and the
+host (counters). Flow arrows follow a mini-batch through its stages. Timestamps are
+microseconds from the run's first event.
 """
 
 from __future__ import annotations
@@ -26,9 +27,13 @@ if TYPE_CHECKING:
 
 Event = dict[str, Any]
 
-EPOCHS, STAGES, LANES, HOST = 1, 2, 3, 4
+EPOCHS = 1
+STAGES = 2
+LANES = 3
+HOST = 4
 _LANE = "lane:"
-# Column of telemetry.parquet, counter track, unit, and whether a value covers the interval before its sample.
+# Column of telemetry.parquet, counter track, unit, and whether a value covers the
+# interval before its sample.
 COUNTERS = (
     ("cpu_percent", "CPU", "%", True),
     ("gpu_percent", "GPU", "%", True),
@@ -45,7 +50,8 @@ _PER_SECOND = ("bytes/s", "1/s")
 
 
 def write_trace(folder: Path, out: Path) -> dict[str, int]:
-    """Write the trace of the run in `folder` to `out`, compressed if its name ends in `.gz`; whole or not at all.
+    """Write the trace of the run in `folder` to `out`, compressed if its name ends in
+    `.gz`; whole or not at all.
 
     Returns:
         Number of events by phase (`X` spans, `C` counter values, `s` flows begun, …).
@@ -65,7 +71,9 @@ def write_trace(folder: Path, out: Path) -> dict[str, int]:
     return dict(Counter(event["ph"] for event in trace["traceEvents"]))
 
 
-def _where_known(folder: Path, name: Literal["telemetry", "batches"]) -> pd.DataFrame | None:
+def _where_known(
+    folder: Path, name: Literal["telemetry", "batches"]
+) -> pd.DataFrame | None:
     try:
         return results.table(folder, name)
     except InputError:
@@ -73,13 +81,18 @@ def _where_known(folder: Path, name: Literal["telemetry", "batches"]) -> pd.Data
 
 
 def build_trace(
-    record: Record, stages: pd.DataFrame, batches: pd.DataFrame | None = None, telemetry: pd.DataFrame | None = None
+    record: Record,
+    stages: pd.DataFrame,
+    batches: pd.DataFrame | None = None,
+    telemetry: pd.DataFrame | None = None,
 ) -> Event:
-    """Return the trace as plain data: `traceEvents` (names first, then by time), `displayTimeUnit`, `otherData`.
+    """Return the trace as plain data: `traceEvents` (names first, then by time),
+    `displayTimeUnit`, `otherData`.
 
     Args:
         record: record of the run.
-        stages: table with columns `results.STAGE_COLUMNS`, in seconds from the first epoch's begin.
+        stages: table with columns `results.STAGE_COLUMNS`, in seconds from the first
+            epoch's begin.
         batches: table with columns `results.BATCH_COLUMNS`.
         telemetry: table of `harness.telemetry.frame`.
     """
@@ -93,19 +106,47 @@ def build_trace(
     for event in events:
         event["ts"] = round(event["ts"] - begin, 3)
     # Of events at one moment, a span comes before the arrows that bind to it.
-    events.sort(key=lambda event: (event["ts"], "bXiCste".find(event["ph"]), event["pid"], event["tid"]))
-    about = {"run": record.run_id, "system": record.system, "dataset": record.config.dataset.name}
-    about |= {name: getattr(record.config, name) for name in ("model", "device", "memory", "disk_class")}
-    about |= {"status": record.status, "verdict": record.verdict, "first_epoch_begins_us": str(round(-begin, 3))}
-    return {"traceEvents": [*names.events, *events], "displayTimeUnit": "ms", "otherData": about}
+    events.sort(
+        key=lambda event: (
+            event["ts"],
+            "bXiCste".find(event["ph"]),
+            event["pid"],
+            event["tid"],
+        )
+    )
+    about = {
+        "run": record.run_id,
+        "system": record.system,
+        "dataset": record.config.dataset.name,
+    }
+    about |= {
+        name: getattr(record.config, name)
+        for name in ("model", "device", "memory", "disk_class")
+    }
+    about |= {
+        "status": record.status,
+        "verdict": record.verdict,
+        "first_epoch_begins_us": str(round(-begin, 3)),
+    }
+    return {
+        "traceEvents": [*names.events, *events],
+        "displayTimeUnit": "ms",
+        "otherData": about,
+    }
 
 
 class _Names:
-    """Numbers of threads in the order of their first use, and the metadata events that name them."""
+    """Numbers of threads in the order of their first use, and the metadata events that
+    name them."""
 
     def __init__(self, title: str) -> None:
         self.events: list[Event] = []
-        self._titles = {EPOCHS: "epochs", STAGES: title, LANES: "device lanes", HOST: "host and cap"}
+        self._titles = {
+            EPOCHS: "epochs",
+            STAGES: title,
+            LANES: "device lanes",
+            HOST: "host and cap",
+        }
         self._known: dict[tuple[int, str], int] = {}
 
     def thread(self, pid: int, name: str) -> int:
@@ -118,7 +159,10 @@ class _Names:
         return self._known[pid, name]
 
     def _say(self, what: str, pid: int, tid: int, name: str, index: int) -> None:
-        for key, value in ((f"{what}_name", {"name": name}), (f"{what}_sort_index", {"sort_index": index})):
+        for key, value in (
+            (f"{what}_name", {"name": name}),
+            (f"{what}_sort_index", {"sort_index": index}),
+        ):
             self.events.append(_event("M", key, pid, tid, 0, args=value))
 
 
@@ -126,17 +170,32 @@ def _epochs(record: Record, names: _Names) -> Iterator[Event]:
     for epoch in record.epochs:
         tid = names.thread(EPOCHS, "epochs")
         name = f"epoch {epoch.epoch}{' (warm-up)' if epoch.warmup else ''}"
-        args = {name: getattr(epoch, name) for name in ("seconds", "batches", "device_bytes", "stages_s")}
+        args = {
+            name: getattr(epoch, name)
+            for name in ("seconds", "batches", "device_bytes", "stages_s")
+        }
         args |= {"loss": _number(epoch.loss), "accuracy": _number(epoch.accuracy)}
-        begin, number = _us(epoch.start_s), f"epoch-{epoch.epoch}"
+        begin = _us(epoch.start_s)
+        number = f"epoch-{epoch.epoch}"
         yield _event("b", name, EPOCHS, tid, begin, cat="epoch", id=number, args=args)
-        yield _event("e", name, EPOCHS, tid, begin + _us(epoch.seconds), cat="epoch", id=number)
+        yield _event(
+            "e", name, EPOCHS, tid, begin + _us(epoch.seconds), cat="epoch", id=number
+        )
         yield _event("i", name, EPOCHS, tid, begin, cat="epoch", s="g")
 
 
-def _spans(stages: pd.DataFrame, batches: pd.DataFrame | None, names: _Names) -> Iterator[Event]:
-    """Yield every stage and lane span, and the arrows that join the stages of one mini-batch."""
-    counts = {} if batches is None else batches.set_index(["epoch", "batch"])[["nodes", "edges", "seeds"]].T.to_dict()
+def _spans(
+    stages: pd.DataFrame, batches: pd.DataFrame | None, names: _Names
+) -> Iterator[Event]:
+    """Yield every stage and lane span, and the arrows that join the stages of one
+    mini-batch."""
+    counts = (
+        {}
+        if batches is None
+        else batches.set_index(["epoch", "batch"])[
+            ["nodes", "edges", "seeds"]
+        ].T.to_dict()
+    )
     ordered = stages.sort_values(["start", "end"], ascending=[True, False])
     lanes = ordered["stage"].str.startswith(_LANE)
     for thread in _in_order(ordered[~lanes]):
@@ -149,7 +208,9 @@ def _spans(stages: pd.DataFrame, batches: pd.DataFrame | None, names: _Names) ->
         # A run of several ranks has as many devices; the thread distinguishes them.
         own = name if row.thread == "lane" else f"{row.thread} {name}"
         pid, kind = (LANES, "lane") if lane else (STAGES, "stage")
-        tid = names.thread(pid, tracks.place(pid, own if lane else row.thread, row.start, row.end))
+        tid = names.thread(
+            pid, tracks.place(pid, own if lane else row.thread, row.start, row.end)
+        )
         begin_us = _us(row.start)
         args = {"batch": row.batch, "epoch": row.epoch, **counts.get(place, {})}
         dur = round(max(0.0, _us(row.end) - begin_us), 3)
@@ -163,9 +224,12 @@ def _spans(stages: pd.DataFrame, batches: pd.DataFrame | None, names: _Names) ->
 
 
 def _arrows(path: list[Event], number: str) -> Iterator[Event]:
-    """Yield the arrows that join spans; the last one ends at the enclosing span, not at the next one."""
+    """Yield the arrows that join spans; the last one ends at the enclosing span, not at
+    the next one."""
     for span in path:
-        arrow = _event("t", "batch", span["pid"], span["tid"], span["ts"], cat="batch", id=number)
+        arrow = _event(
+            "t", "batch", span["pid"], span["tid"], span["ts"], cat="batch", id=number
+        )
         if span is path[0]:
             arrow["ph"] = "s"
         if span is path[-1]:
@@ -174,21 +238,26 @@ def _arrows(path: list[Event], number: str) -> Iterator[Event]:
 
 
 def _in_order(spans: pd.DataFrame) -> list[str]:
-    """Sort threads by the first begin of their kind (the name without its number), then by number."""
+    """Sort threads by the first begin of their kind (the name without its number), then
+    by number."""
     threads = spans["thread"].str.extract(r"^(?P<kind>.*?)(?P<number>[0-9]*)$")
-    threads = threads.assign(thread=spans["thread"], number=threads["number"].replace("", "0").astype(int))
+    threads = threads.assign(
+        thread=spans["thread"], number=threads["number"].replace("", "0").astype(int)
+    )
     threads["first"] = spans["start"].groupby(threads["kind"]).transform("min")
     return list(threads.sort_values(["first", "kind", "number"])["thread"].unique())
 
 
 class _Tracks:
-    """Additional tracks of a thread for spans that overlap without nesting, which one track cannot show."""
+    """Additional tracks of a thread for spans that overlap without nesting, which one
+    track cannot show."""
 
     def __init__(self) -> None:
         self._open: dict[tuple[int, str], list[list[float]]] = {}
 
     def place(self, pid: int, name: str, start: float, end: float) -> str:
-        """Return the track for a span; call it by ascending begin, longer spans first."""
+        """Return the track for a span; call it by ascending begin, longer spans
+        first."""
         rows = self._open.setdefault((pid, name), [])
         for number, ends in enumerate(rows):
             while ends and ends[-1] <= start:
@@ -205,23 +274,43 @@ def _released(batches: pd.DataFrame, names: _Names) -> Iterator[Event]:
         tid = names.thread(STAGES, "released")
         args = {"batch": row.batch, "epoch": row.epoch, "loss": _number(row.loss)}
         moment_us = _us(row.released_at)
-        yield _event("i", f"batch {row.batch} released", STAGES, tid, moment_us, cat="batch", s="t", args=args)
+        yield _event(
+            "i",
+            f"batch {row.batch} released",
+            STAGES,
+            tid,
+            moment_us,
+            cat="batch",
+            s="t",
+            args=args,
+        )
 
 
 def _counters(telemetry: pd.DataFrame, names: _Names) -> Iterator[Event]:
-    """Yield counter values. A track holds a value until the next, so one for an interval is put at its begin."""
+    """Yield counter values. A track holds a value until the next, so one for an
+    interval is put at its begin."""
     tid = names.thread(HOST, "telemetry")
-    when, before = telemetry["t"], telemetry["t"].shift()
+    when = telemetry["t"]
+    before = telemetry["t"].shift()
     for column, track, unit, of_interval in COUNTERS:
         if column not in telemetry:
             continue
-        values, moments = telemetry[column].astype(float), before if of_interval else when
+        values = telemetry[column].astype(float)
+        moments = before if of_interval else when
         if unit in _PER_SECOND:
             values = values / (when - before).where(lambda step: step > 0)
         for moment, value in zip(moments.tolist(), values.tolist(), strict=True):
             if math.isfinite(moment) and math.isfinite(value):
                 args = {unit: round(value, 3)}
-                yield _event("C", f"{track} ({unit})", HOST, tid, _us(moment), cat="telemetry", args=args)
+                yield _event(
+                    "C",
+                    f"{track} ({unit})",
+                    HOST,
+                    tid,
+                    _us(moment),
+                    cat="telemetry",
+                    args=args,
+                )
 
 
 def _event(phase: str, name: str, pid: int, tid: int, ts: float, **more: Any) -> Event:

@@ -1,7 +1,8 @@
-"""Reference results: the whole bench of one class of hosts, in a folder with a manifest and an archive of its runs.
+"""Reference results: the whole bench of one class of hosts, in a folder with a manifest
+and an archive of its runs.
 
-The archive is unpacked beside them, where figures and report are written, so that the folder is a results root of its
-own: nothing measured elsewhere is pooled with it.
+The archive is unpacked beside them, where figures and report are written, so that the
+folder is a results root of its own: nothing measured elsewhere is pooled with it.
 """
 
 from __future__ import annotations
@@ -39,8 +40,10 @@ class Reference(Strict):
     Attributes:
         host_class: name of the folder.
         host: properties of the host, as its records tell them.
-        first_day, last_day: days of the first and the last run (UTC), like `2026-11-26`.
-        commits: number of runs by commit of the code that measured; a suffix `-dirty` tells of uncommitted changes.
+        first_day, last_day: days of the first and the last run (UTC), like
+            `2026-11-26`.
+        commits: number of runs by commit of the code that measured; a suffix `-dirty`
+            tells of uncommitted changes.
         commands: commands that make the runs.
         versions: versions of Python and of packages.
         runs, studies: numbers in the archive.
@@ -72,12 +75,15 @@ class Reference(Strict):
     @property
     def label(self) -> str:
         """Name for captions and pages."""
-        commits = " and ".join(commit[:7] + "-dirty" * commit.endswith("-dirty") for commit in self.commits)
+        commits = " and ".join(
+            commit[:7] + "-dirty" * commit.endswith("-dirty") for commit in self.commits
+        )
         return f"Reference machine {self.host_class}, {self.last_day}, commit {commits}"
 
 
 def read_reference(root: Path) -> Reference | None:
-    """Read the manifest of a results root; None where it has none. Raises InputError: the manifest is invalid."""
+    """Read the manifest of a results root; None where it has none. Raises InputError:
+    the manifest is invalid."""
     file = root / MANIFEST
     try:
         return Reference.model_validate_json(file.read_bytes())
@@ -87,27 +93,38 @@ def read_reference(root: Path) -> Reference | None:
         raise InputError.from_os(error, f"{file} cannot be read") from error
     except ValidationError as error:
         place = ".".join(map(str, error.errors()[0]["loc"]))
-        said = f"{file} is no manifest of reference results" + (f" (at {place})" if place else "")
+        said = f"{file} is no manifest of reference results" + (
+            f" (at {place})" if place else ""
+        )
         raise InputError(said, "take it from a commit of this version") from error
 
 
 def references(place: Path) -> list[Path]:
     """Return the folders of reference results at `place`: itself, or those in it."""
-    return [path.parent for path in (place / MANIFEST, *sorted(place.glob(f"*/{MANIFEST}"))) if path.is_file()]
+    return [
+        path.parent
+        for path in (place / MANIFEST, *sorted(place.glob(f"*/{MANIFEST}")))
+        if path.is_file()
+    ]
 
 
 def reference_of(folder: Path) -> Reference:
-    """Read the manifest of a folder of reference results. Raises InputError: it is missing or invalid."""
+    """Read the manifest of a folder of reference results. Raises InputError: it is
+    missing or invalid."""
     if (reference := read_reference(folder)) is None:
-        raise InputError(f"{folder} has no {MANIFEST}", "name a folder of reference results")
+        raise InputError(
+            f"{folder} has no {MANIFEST}", "name a folder of reference results"
+        )
     return reference
 
 
 def unpacked(folder: Path) -> Reference:
-    """Unpack the archive of reference results beside it, unless it is, and return the manifest.
+    """Unpack the archive of reference results beside it, unless it is, and return the
+    manifest.
 
     Raises:
-        InputError: the manifest or the archive is missing, damaged, or of another commit; nothing was unpacked.
+        InputError: the manifest or the archive is missing, damaged, or of another
+            commit; nothing was unpacked.
         DataIOError: the folder cannot be written.
     """
     reference = reference_of(folder)
@@ -115,12 +132,17 @@ def unpacked(folder: Path) -> Reference:
         with locked(folder / ".lock"):
             stamp = folder / _UNPACKED
             known = stamp.read_text(encoding="utf-8") if stamp.is_file() else ""
-            if known != reference.digest or len(results.run_folders(folder)) != reference.runs:
+            if (
+                known != reference.digest
+                or len(results.run_folders(folder)) != reference.runs
+            ):
                 _unpack(folder, reference)
                 stamp.write_text(reference.digest, encoding="utf-8")
     except OSError as error:
         fix = "copy the folder to where it can be written"
-        raise DataIOError.of(error, f"{folder / ARCHIVE} could not be unpacked", folder, fix) from error
+        raise DataIOError.of(
+            error, f"{folder / ARCHIVE} could not be unpacked", folder, fix
+        ) from error
     return reference
 
 
@@ -132,10 +154,15 @@ def _unpack(folder: Path, reference: Reference) -> None:
         raise InputError(f"{archive} is not the archive that {MANIFEST} names", _FIX)
     with TemporaryFolder(folder, FOLDER) as stage:
         unpack(archive, stage)
-        runs, studies = len(results.run_folders(stage)), len(list((stage / STUDIES).glob("*.json")))
+        runs = len(results.run_folders(stage))
+        studies = len(list((stage / STUDIES).glob("*.json")))
         if (runs, studies) != (reference.runs, reference.studies):
             said = f"{archive} holds {runs} runs and {studies} studies"
-            raise InputError(f"{said}, not the {reference.runs} and {reference.studies} of {MANIFEST}", _FIX)
+            raise InputError(
+                f"{said}, not the {reference.runs} and {reference.studies} of "
+                f"{MANIFEST}",
+                _FIX,
+            )
         for part in _PARTS:
             shutil.rmtree(folder / part, ignore_errors=True)
             if (stage / part).is_dir():

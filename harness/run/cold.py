@@ -1,4 +1,5 @@
-"""Cold starts: evict a run's files from the page cache and report the bytes still resident (methodology rule 2)."""
+"""Cold starts: evict a run's files from the page cache and report the bytes still
+resident (methodology rule 2)."""
 
 from __future__ import annotations
 
@@ -17,23 +18,45 @@ _ATTEMPTS = 3  # a page under writeback or being read survives the first request
 
 def dataset_files(dataset: Dataset) -> list[Path]:
     """Return every file of a dataset that a system may read."""
-    return [dataset.file(part) for part in ("indptr", "indices", "features", "labels", "train", "valid", "test")]
+    return [
+        dataset.file(part)
+        for part in (
+            "indptr",
+            "indices",
+            "features",
+            "labels",
+            "train",
+            "valid",
+            "test",
+        )
+    ]
 
 
 def identities(dataset: Dataset) -> set[tuple[Path, tuple[int, ...] | None]]:
-    """Return each file of a dataset with what the kernel changes when it is written or replaced; None: it is gone."""
+    """Return each file of a dataset with what the kernel changes when it is written or
+    replaced; None: it is gone."""
 
     def identity(path: Path) -> tuple[int, ...] | None:
         with suppress(OSError):
             status = path.stat()
-            return status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns
+            return (
+                status.st_dev,
+                status.st_ino,
+                status.st_size,
+                status.st_mtime_ns,
+                status.st_ctime_ns,
+            )
         return None
 
-    return {(path, identity(path)) for path in [*dataset_files(dataset), dataset.path / MANIFEST_NAME]}
+    return {
+        (path, identity(path))
+        for path in [*dataset_files(dataset), dataset.path / MANIFEST_NAME]
+    }
 
 
 def evict_files(files: Iterable[Path], when: str) -> EvictionReading:
-    """Evict `files` (folders: all inside) and measure bytes still resident; `when`: `before` or `after_prepare`."""
+    """Evict `files` (folders: all inside) and measure bytes still resident; `when`:
+    `before` or `after_prepare`."""
     present = sorted(set(_plain_files(files)))
     total = resident = 0
     for path in present:
@@ -46,11 +69,14 @@ def evict_files(files: Iterable[Path], when: str) -> EvictionReading:
         except (OSError, DataIOError):
             if path.exists():  # else closed or removed by the run meanwhile
                 raise
-    return EvictionReading(when=when, files=len(present), total_bytes=total, resident_bytes=resident)
+    return EvictionReading(
+        when=when, files=len(present), total_bytes=total, resident_bytes=resident
+    )
 
 
 def resident(files: Iterable[Path]) -> int:
-    """Return the bytes of `files` (folders: the files in them) in the page cache, charged to any cgroup."""
+    """Return the bytes of `files` (folders: the files in them) in the page cache,
+    charged to any cgroup."""
     found = 0
     for path in set(_plain_files(files)):
         with suppress(DataIOError):  # removed by the run meanwhile
@@ -62,6 +88,11 @@ def _plain_files(files: Iterable[Path]) -> Iterator[Path]:
     for path in files:
         with suppress(OSError):
             inner = path.rglob("*") if path.is_dir() else [path]
-            # A link below /proc leads to its file, even where the file's name was removed.
-            real = (entry if entry.is_relative_to("/proc") else entry.resolve() for entry in inner if entry.is_file())
+            # A link below /proc leads to its file, even where the file's name was
+            # removed.
+            real = (
+                entry if entry.is_relative_to("/proc") else entry.resolve()
+                for entry in inner
+                if entry.is_file()
+            )
             yield from list(real)

@@ -1,7 +1,9 @@
-"""Plans of a sweep's runs before any of them is executed: which fit their memory, and the least memory of the others.
+"""Plans of a sweep's runs before any of them is executed: which fit their memory, and
+the least memory of the others.
 
-Nothing is allocated, profiled or calibrated: a cap's share for interpreter, torch and training is subtracted where an
-earlier run has measured it, and the disk's profile is left out.
+Nothing is allocated, profiled or calibrated: a cap's share for interpreter, torch and
+training is subtracted where an earlier run has measured it, and the disk's profile is
+left out.
 """
 
 from __future__ import annotations
@@ -32,12 +34,14 @@ class DryPlan:
     """The plan of one cell of a sweep.
 
     Attributes:
-        fits: whether the plan fits the run's memory; None where nothing was planned, for the reason in `reason`.
-        least: least memory with which the plan fits, as a setting (`+12MiB`, `8MiB of device memory`); empty where the
-            plan fits, or where no memory helps.
+        fits: whether the plan fits the run's memory; None where nothing was planned,
+            for the reason in `reason`.
+        least: least memory with which the plan fits, as a setting (`+12MiB`, `8MiB of
+            device memory`); empty where the plan fits, or where no memory helps.
         least_bytes: the same in bytes.
-        whole_cap: whether the run's memory is a cap of which nothing was subtracted for interpreter, torch and a
-            training step, since no run measured these yet: the plan may fit less well, and the least is too small.
+        whole_cap: whether the run's memory is a cap of which nothing was subtracted for
+            interpreter, torch and a training step, since no run measured these yet: the
+            plan may fit less well, and the least is too small.
     """
 
     run: PlannedRun
@@ -56,7 +60,8 @@ def dry_plans(
     isolation: str = "auto",
     progress: Progress = lambda text: None,
 ) -> list[DryPlan]:
-    """Plan each cell of a sweep once, whatever its rounds; sizes of mini-batches are kept for the runs.
+    """Plan each cell of a sweep once, whatever its rounds; sizes of mini-batches are
+    kept for the runs.
 
     Args:
         cells: planned runs, in any order.
@@ -66,11 +71,17 @@ def dry_plans(
     """
     once = list({cell.key: cell for cell in cells}.values())
     try:
-        # Never entered: a dry run takes no lock, and no turn from a sweep that is measuring.
+        # Never entered: a dry run takes no lock, and no turn from a sweep that is
+        # measuring.
         series = Series(results_root, data_root, isolation=isolation, progress=progress)
     except HostError as error:
         return [DryPlan(cell, None, str(error)) for cell in once]
-    return [_plan(series, cell) for cell in tracked(progress, once, "planning", "runs", lambda cell: cell.system)]
+    return [
+        _plan(series, cell)
+        for cell in tracked(
+            progress, once, "planning", "runs", lambda cell: cell.system
+        )
+    ]
 
 
 def _plan(series: Series, cell: PlannedRun) -> DryPlan:
@@ -94,35 +105,57 @@ def _plan(series: Series, cell: PlannedRun) -> DryPlan:
         return DryPlan(cell, False, str(error))
 
 
-def _planned(series: Series, cell: PlannedRun, config: RunConfig, dataset: Dataset) -> DryPlan:
+def _planned(
+    series: Series, cell: PlannedRun, config: RunConfig, dataset: Dataset
+) -> DryPlan:
     """Plan a run with the memory that is known to be left for its buffers.
 
     Raises:
-        InputError: a cap is below what an empty run takes, or training takes all the device memory.
+        InputError: a cap is below what an empty run takes, or training takes all the
+            device memory.
         HostError: a library of the system is not installed.
     """
     wanted = parse_memory(config.memory, dataset.feature_bytes)
     measured = calibrate.kept(series, config)
-    host, rest, device = wanted.budget_bytes, None, config.device_memory_bytes
+    host = wanted.budget_bytes
+    rest = None
+    device = config.device_memory_bytes
     if wanted.cap_bytes is not None:
-        host, rest = wanted.cap_bytes, 0
+        host = wanted.cap_bytes
+        rest = 0
     if measured is not None:
         device = calibrate.device_budget(config, measured)
         _, host = calibrate.memory_of(config, dataset, measured)
-        rest = None if wanted.cap_bytes is None or host is None else wanted.cap_bytes - host
+        rest = (
+            None
+            if wanted.cap_bytes is None or host is None
+            else wanted.cap_bytes - host
+        )
     whole_cap = wanted.cap_bytes is not None and measured is None
     training = None if measured is None else measured.training_device_bytes
     given = config.device_memory_bytes
-    with closing(make_accelerator(config.device, memory_bytes=given, training_bytes=training, touch=False)) as tier:
+    with closing(
+        make_accelerator(
+            config.device, memory_bytes=given, training_bytes=training, touch=False
+        )
+    ) as tier:
         planner = planner_of(series, config, dataset, tier, rest)
         if planner.fits(host, device):
             return DryPlan(cell, True, whole_cap=whole_cap)
         least = planner.least(device) if host is not None else None
         if least is not None:
-            text, size = planner.written(least), least + (rest or 0)
-            return DryPlan(cell, False, least=text, least_bytes=size, whole_cap=whole_cap)
+            text = planner.written(least)
+            size = least + (rest or 0)
+            return DryPlan(
+                cell, False, least=text, least_bytes=size, whole_cap=whole_cap
+            )
         on_device = planner.least_device() if device is not None else None
         if on_device is not None:
             size = on_device + (training or 0)
-            return DryPlan(cell, False, least=f"{size // MIB}MiB of device memory", least_bytes=size)
+            return DryPlan(
+                cell,
+                False,
+                least=f"{size // MIB}MiB of device memory",
+                least_bytes=size,
+            )
     return DryPlan(cell, False, "no memory is enough with these settings")

@@ -15,9 +15,15 @@ _LEAST_TIMEOUT_S = 60.0
 
 
 def add_test_accuracy(
-    series: Series, spec: WorkerSpec, folder: Path, log: Path, ending: Ending, progress: Callable[[str], None]
+    series: Series,
+    spec: WorkerSpec,
+    folder: Path,
+    log: Path,
+    ending: Ending,
+    progress: Callable[[str], None],
 ) -> str:
-    """Add the test accuracy by epoch to the ending of a run that kept its models, where the run asks for it.
+    """Add the test accuracy by epoch to the ending of a run that kept its models, where
+    the run asks for it.
 
     Args:
         series: backend, whose cap is without a limit here.
@@ -26,18 +32,25 @@ def add_test_accuracy(
         progress: called with a text for each step.
 
     Returns:
-        The reason why there is no accuracy; empty where there is one or none was asked for.
+        The reason why there is no accuracy; empty where there is one or none was asked
+        for.
     """
     config = spec.config
     if not config.test_nodes or ending.status != "ok" or is_foreign(config.system):
         return ""
-    # One process evaluates for all ranks: the draws of a mini-batch do not depend on them.
+    # One process evaluates for all ranks: the draws of a mini-batch do not depend on
+    # them.
     alone = config.model_copy(update={"ranks": 1, "partition": "none"})
-    task = spec.model_copy(update={"mode": "evaluate", "config": alone, "partition": None, "pools": []})
+    task = spec.model_copy(
+        update={"mode": "evaluate", "config": alone, "partition": None, "pools": []}
+    )
     timeout_s = max(_LEAST_TIMEOUT_S, config.timeout_s)
     name = f"evaluate-{folder.name}"
     progress("testing the models")
-    with series.isolation.create(name, Limits()) as cap, Worker(cap, task, folder, log, series.hidden) as worker:
+    with (
+        series.isolation.create(name, Limits()) as cap,
+        Worker(cap, task, folder, log, series.hidden) as worker,
+    ):
         tested = worker.watch(timeout_s, lambda event: None)
     if not tested.test_accuracy:
         return f"the test accuracy was not measured: {tested.reason or tested.status}"

@@ -1,4 +1,5 @@
-"""Events and gate readings of one run, kept by the orchestrator until the record is written."""
+"""Events and gate readings of one run, kept by the orchestrator until the record is
+written."""
 
 from __future__ import annotations
 
@@ -17,12 +18,28 @@ import psutil
 
 from harness.isolation.base import Cap, IoStats, MemoryStats
 from harness.isolation.walls.sandbox import Walls
-from harness.records.record import Closing, EvictionReading, GateReading, PlannedBuffer, RunConfig
+from harness.records.record import (
+    Closing,
+    EvictionReading,
+    GateReading,
+    PlannedBuffer,
+    RunConfig,
+)
 from harness.results.store import BATCH_COLUMNS, STAGE_COLUMNS
 from harness.run import cold, opened
 from harness.telemetry.frame import align, with_busy_lanes
 from harness.telemetry.waiting import Waiting
-from harness.wire.protocol import Batches, Checks, EpochDone, Event, Gate, Planned, Prepared, ProtocolError, Spans
+from harness.wire.protocol import (
+    Batches,
+    Checks,
+    EpochDone,
+    Event,
+    Gate,
+    Planned,
+    Prepared,
+    ProtocolError,
+    Spans,
+)
 from harness.wire.spots import NONCE_BYTES, Spot
 from systems.readings import StageSpan
 from workloads.accelerators.pool import DevicePool
@@ -36,26 +53,36 @@ class Gathered:
 
     Attributes:
         dataset: dataset whose files are evicted.
-        folders: folders that the system writes to; all files in them are evicted and measured, listed or not.
-        disks: disks under the dataset (`major:minor`), whose reads are the run's; empty where they are not known.
-        disk_io, progress: reader of the whole device's counters, and a function called with a text for each epoch.
+        folders: folders that the system writes to; all files in them are evicted and
+            measured, listed or not.
+        disks: disks under the dataset (`major:minor`), whose reads are the run's; empty
+            where they are not known.
+        disk_io, progress: reader of the whole device's counters, and a function called
+            with a text for each epoch.
         zero: monotonic seconds of the first epoch's begin; None before.
         memory: reading of the cap after the worker's end.
         nonces: number drawn for the spot checks of each epoch, by epoch.
         closing: what the worker did after its last gate; None before its end.
         planned: monotonic seconds of the plan's arrival; None before.
         walls: walls between the worker and the host.
-        limits, sampled_s: memory limits seen in force (0: none), and monotonic seconds of each sample of the cap.
+        limits, sampled_s: memory limits seen in force (0: none), and monotonic seconds
+            of each sample of the cap.
         born: Unix seconds of the run's begin, after its calibration.
-        uncharged: most bytes in queues of sockets, which a cap may not be charged for, seen between gates.
+        uncharged: most bytes in queues of sockets, which a cap may not be charged for,
+            seen between gates.
         given: other files that the harness made for the run.
-        older, elsewhere: size of each data file that was open and is older than the run, or on another disk than the
-            dataset, by path.
-        forgetful: memory of emulated devices that keep no rows; overwritten before each epoch.
-        by_gates: whether an epoch's seconds are those between its gates, since the worker's clock is other people's.
-        trains: whether a mini-batch without a finite loss is one of a training that diverged.
-        enclosing_bytes: least memory limit of the groups that hold the cap; None: no such limit is known.
-        waiting: sum of the run's waiting for processors, which is looked at with each sample and at gates.
+        older, elsewhere: size of each data file that was open and is older than the
+            run, or on another disk than the dataset, by path.
+        forgetful: memory of emulated devices that keep no rows; overwritten before each
+            epoch.
+        by_gates: whether an epoch's seconds are those between its gates, since the
+            worker's clock is other people's.
+        trains: whether a mini-batch without a finite loss is one of a training that
+            diverged.
+        enclosing_bytes: least memory limit of the groups that hold the cap; None: no
+            such limit is known.
+        waiting: sum of the run's waiting for processors, which is looked at with each
+            sample and at gates.
     """
 
     dataset: Dataset
@@ -101,24 +128,34 @@ class Gathered:
 
     @cached_property
     def _given(self) -> set[tuple[int, int]]:
-        """Device and inode of the dataset's and the harness's files: a number of an open file may be used again between
-        the look at its name and that at its size."""
-        of_dataset = [self.dataset.path / MANIFEST_NAME, *cold.dataset_files(self.dataset)]
+        """Device and inode of the dataset's and the harness's files: a number of an
+        open file may be used again between the look at its name and that at its
+        size."""
+        of_dataset = [
+            self.dataset.path / MANIFEST_NAME,
+            *cold.dataset_files(self.dataset),
+        ]
         statuses = [path.stat() for path in [*of_dataset, *self.given] if path.exists()]
         return {(status.st_dev, status.st_ino) for status in statuses}
 
     def rewritten(self) -> list[str]:
         """Return the names of the dataset's files that changed since the run began."""
-        return sorted({path.name for path, _ in self._before ^ cold.identities(self.dataset)})
+        return sorted(
+            {path.name for path, _ in self._before ^ cold.identities(self.dataset)}
+        )
 
     def take(self, event: Event, cap: Cap, reached: float) -> bytes:
-        """Store an event that came at `reached` (monotonic s); at a gate, read, evict; return bytes to follow `go`.
-        Raises ProtocolError: files are named that are not the system's."""
+        """Store an event that came at `reached` (monotonic s); at a gate, read, evict;
+        return bytes to follow `go`. Raises ProtocolError: files are named that are not
+        the system's."""
         if isinstance(event, Planned):
-            self.plan, self.planned = event.items, reached
+            self.plan = event.items
+            self.planned = reached
         elif isinstance(event, Prepared):
             if self.by_gates and (other := self._not_its_own(event.files)):
-                raise ProtocolError(f"the worker names {other[:80]!r}, which is in no folder of its own")
+                raise ProtocolError(
+                    f"the worker names {other[:80]!r}, which is in no folder of its own"
+                )
             self.prepared = event
         elif isinstance(event, Batches):
             self.batches += [(event.epoch, *row) for row in event.rows]
@@ -130,24 +167,37 @@ class Gathered:
         elif isinstance(event, EpochDone):
             event = self._timed(event) if self.by_gates else event
             self.epochs.append(event)
-            self.progress(f"epoch {event.epoch}: {event.end - event.start - event.checking_s:.2f} s")
+            self.progress(
+                f"epoch {event.epoch}: "
+                f"{event.end - event.start - event.checking_s:.2f} s"
+            )
         elif isinstance(event, Gate):
             return self._at_gate(event, cap, reached)
         return b""
 
     def _not_its_own(self, files: Sequence[str]) -> str:
-        """Return a file that lies neither in the folder of artefacts nor in that of scratch files; empty if none does:
-        they are evicted for all programs."""
+        """Return a file that lies neither in the folder of artefacts nor in that of
+        scratch files; empty if none does: they are evicted for all programs."""
         folders = [folder.resolve() for folder in self.folders]
-        own = (file for file in files if not any(Path(file).resolve().is_relative_to(one) for one in folders))
+        own = (
+            file
+            for file in files
+            if not any(Path(file).resolve().is_relative_to(one) for one in folders)
+        )
         return next(own, "")
 
     def _timed(self, event: EpochDone) -> EpochDone:
         """Return an epoch with the times of its gates by the orchestrator's clock."""
-        start, end = (self.gate(f"epoch {event.epoch} {side}") for side in ("start", "end"))
-        assert start is not None and end is not None  # they come before (`harness.wire.protocol.Order`)
+        start, end = (
+            self.gate(f"epoch {event.epoch} {side}") for side in ("start", "end")
+        )
+        assert (
+            start is not None and end is not None
+        )  # they come before (`harness.wire.protocol.Order`)
         # Offline work within an epoch would be timed by the worker alone.
-        return event.model_copy(update={"start": start.opened_s, "end": end.reached_s, "offline": None})
+        return event.model_copy(
+            update={"start": start.opened_s, "end": end.reached_s, "offline": None}
+        )
 
     @property
     def sizes(self) -> dict[tuple[int, int], int]:
@@ -156,19 +206,31 @@ class Gathered:
 
     @property
     def from_before(self) -> dict[str, int]:
-        """Return the size of each file from before the run, but those of artefacts that the run was told to reuse."""
-        root, told = self.folders[0], self.prepared.reused_from if self.prepared else []
-        reused = {folder for folder in (Path(one).resolve() for one in told) if folder.parent == root.resolve()}
-        return {str(path): nbytes for path, nbytes in self.older.items() if not reused & {*path.parents}}
+        """Return the size of each file from before the run, but those of artefacts that
+        the run was told to reuse."""
+        root = self.folders[0]
+        told = self.prepared.reused_from if self.prepared else []
+        reused = {
+            folder
+            for folder in (Path(one).resolve() for one in told)
+            if folder.parent == root.resolve()
+        }
+        return {
+            str(path): nbytes
+            for path, nbytes in self.older.items()
+            if not reused & {*path.parents}
+        }
 
     def sample(self, memory: MemoryStats) -> None:
-        """Note a sample of the cap, taken ten times a second by the telemetry's thread."""
+        """Note a sample of the cap, taken ten times a second by the telemetry's
+        thread."""
         self.sampled_s.append(time.monotonic())
         self.limits.add(memory.limit or 0)
 
     @property
     def unwatched_s(self) -> float | None:
-        """Longest time between two samples within an epoch, in seconds; None without an epoch or samples."""
+        """Longest time between two samples within an epoch, in seconds; None without an
+        epoch or samples."""
         found = None
         for epoch in self.epochs:
             within = [at for at in self.sampled_s if epoch.start < at < epoch.end]
@@ -183,8 +245,8 @@ class Gathered:
         self.uncharged = max(self.uncharged or 0, opened.queued_bytes(pids))
 
     def _look(self, pids: Collection[int]) -> None:
-        """Keep the data files that processes of the run have open, that the harness did not give them, and that are
-        older than the run or on another disk."""
+        """Keep the data files that processes of the run have open, that the harness did
+        not give them, and that are older than the run or on another disk."""
         for file in opened.open_files(pids):
             if file.key in self._given:
                 continue
@@ -194,14 +256,21 @@ class Gathered:
                 self.elsewhere[file.name] = file.nbytes
 
     def evict(self, when: str, own: list[Path]) -> None:
-        """Evict the files of the dataset and the system (`own`) and store the reading."""
+        """Evict the files of the dataset and the system (`own`) and store the
+        reading."""
         began = time.monotonic()
-        self.evictions.append(cold.evict_files([*cold.dataset_files(self.dataset), *self.folders, *own], when))
+        self.evictions.append(
+            cold.evict_files(
+                [*cold.dataset_files(self.dataset), *self.folders, *own], when
+            )
+        )
         self._evict_s.append(time.monotonic() - began)
 
     def _at_gate(self, gate: Gate, cap: Cap, reached: float) -> bytes:
-        at, starts = gate.at, gate.is_epoch_start
-        before, pids = cap.memory(), cap.pids()
+        at = gate.at
+        starts = gate.is_epoch_start
+        before = cap.memory()
+        pids = cap.pids()
         self.limits.add(before.limit or 0)
         # What is done while the gate is closed belongs to no epoch.
         counts = None if starts else self._counts(cap)
@@ -213,7 +282,8 @@ class Gathered:
         looked_at = [*cold.dataset_files(self.dataset), *self.folders, *own]
         self.held.append(memory)
         resident = cold.resident(looked_at)
-        # The system's threads read on meanwhile, so pages are counted before and after the look at the files.
+        # The system's threads read on meanwhile, so pages are counted before and after
+        # the look at the files.
         page_cache = max(memory.page_cache, cap.memory().page_cache)
         behind = b""
         if starts:
@@ -240,7 +310,8 @@ class Gathered:
         return behind
 
     def close(self, cap: Cap, ended: float | None) -> None:
-        """Store what the worker did from its last gate until its last event, which came at `ended` (monotonic s)."""
+        """Store what the worker did from its last gate until its last event, which came
+        at `ended` (monotonic s)."""
         io = cap.io()
         if ended is None or not self.gates or not self.gates[-1].at.endswith("end"):
             return
@@ -255,11 +326,15 @@ class Gathered:
         self.closing = Closing(seconds=seconds, bytes_read=read, bytes_written=written)
 
     def _counts(self, cap: Cap) -> dict[str, Any]:
-        """Return the counters of a gate's reading: of the cap, the disk and the processors."""
-        io, disk = cap.io(), self.disk_io()
-        pids, host = cap.pids(), psutil.cpu_times()
+        """Return the counters of a gate's reading: of the cap, the disk and the
+        processors."""
+        io = cap.io()
+        disk = self.disk_io()
+        pids = cap.pids()
+        host = psutil.cpu_times()
         spent = cap.processor_s()
-        # Reads of another disk, or of one that is memory, are no reads of the device that the run is measured by.
+        # Reads of another disk, or of one that is memory, are no reads of the device
+        # that the run is measured by.
         io = io and io.of(self.disks)
         return {
             "io_bytes": io.read_bytes if io else None,
@@ -275,40 +350,69 @@ class Gathered:
             "stolen_s": float(host.steal),
         }
 
-    def tables(self, telemetry: pd.DataFrame | None, zero: float, config: RunConfig) -> dict[str, pd.DataFrame]:
-        """Return the run's tables `stages`, `batches` and, if recorded, `telemetry`, with one zero for all times.
-        `telemetry`: table of the recorder. `zero`: monotonic seconds of the tables' time 0. `config`: of the run. The
-        busy lanes of an emulated or a CUDA device are stages `lane:copy`, …."""
+    def tables(
+        self, telemetry: pd.DataFrame | None, zero: float, config: RunConfig
+    ) -> dict[str, pd.DataFrame]:
+        """Return the run's tables `stages`, `batches` and, if recorded, `telemetry`,
+        with one zero for all times. `telemetry`: table of the recorder. `zero`:
+        monotonic seconds of the tables' time 0. `config`: of the run. The busy lanes of
+        an emulated or a CUDA device are stages `lane:copy`, …."""
         batches = pd.DataFrame(self.batches, columns=list(BATCH_COLUMNS))
         batches["released_at"] = batches["released_at"].astype(float) - zero
         batches["loss"] = batches["loss"].astype(float)
         named = [(epoch, span.stage, span) for epoch, span in self.spans]
         named += [(epoch, f"lane:{span.stage}", span) for epoch, span in self.lanes]
-        rows = [(epoch, s.batch, stage, s.thread, s.start - zero, s.end - zero) for epoch, stage, s in named]
-        tables = {"stages": pd.DataFrame(rows, columns=list(STAGE_COLUMNS)), "batches": batches}
+        rows = [
+            (epoch, s.batch, stage, s.thread, s.start - zero, s.end - zero)
+            for epoch, stage, s in named
+        ]
+        tables = {
+            "stages": pd.DataFrame(rows, columns=list(STAGE_COLUMNS)),
+            "batches": batches,
+        }
         if telemetry is not None and len(telemetry):
-            table = align(telemetry, zero, [(epoch.epoch, epoch.start, epoch.end) for epoch in self.epochs])
+            table = align(
+                telemetry,
+                zero,
+                [(epoch.epoch, epoch.start, epoch.end) for epoch in self.epochs],
+            )
             if self.lanes:
                 # A GPU's memory is NVML's reading.
-                held = config.device_memory_bytes if config.device.startswith("emulated:") else None
-                table = with_busy_lanes(table, [(span.start, span.end) for _, span in self.lanes], held)
+                held = (
+                    config.device_memory_bytes
+                    if config.device.startswith("emulated:")
+                    else None
+                )
+                table = with_busy_lanes(
+                    table, [(span.start, span.end) for _, span in self.lanes], held
+                )
             tables["telemetry"] = table
         return tables
 
     def of_epoch(self, epoch: int, ranks: int) -> dict[str, Any]:
-        """Return the fields of `EpochRecord` that follow from an epoch's mini-batches, and from its lanes if any."""
+        """Return the fields of `EpochRecord` that follow from an epoch's mini-batches,
+        and from its lanes if any."""
         rows = [row[1:] for row in self.batches if row[0] == epoch]
-        by_rank = [[row[0] for row in rows if row[0] % ranks == rank] for rank in range(ranks)]
+        by_rank = [
+            [row[0] for row in rows if row[0] % ranks == rank] for rank in range(ranks)
+        ]
         found: dict[str, Any] = {"batches": len({row[0] for row in rows})}
         if rows:
             found |= {
-                name: sum(row[at] for row in rows) for at, name in enumerate(("nodes", "edges", "seeds"), start=1)
+                name: sum(row[at] for row in rows)
+                for at, name in enumerate(("nodes", "edges", "seeds"), start=1)
             }
             found["in_order"] = all(numbers == sorted(numbers) for numbers in by_rank)
-            found["losses_not_finite"] = sum(row[4] is None for row in rows) if self.trains else 0
+            found["losses_not_finite"] = (
+                sum(row[4] is None for row in rows) if self.trains else 0
+            )
         lanes = {"bus_s": "copy", "compute_s": "compute"} if self.lanes else {}
         for name, lane in lanes.items():
-            found[name] = sum(span.end - span.start for of, span in self.lanes if of == epoch and span.stage == lane)
+            found[name] = sum(
+                span.end - span.start
+                for of, span in self.lanes
+                if of == epoch and span.stage == lane
+            )
         return found
 
     def gate(self, at: str) -> GateReading | None:
@@ -319,20 +423,28 @@ class Gathered:
         """Return the harness's own seconds by part (`Record.overhead`)."""
         found = {"calibrate_s": self.calibrate_s, "evict_s": sum(self._evict_s)}
         # The eviction after the preparation happens at a gate.
-        found["gates_s"] = sum(gate.opened_s - gate.reached_s for gate in self.gates) - sum(self._evict_s[1:])
+        found["gates_s"] = sum(
+            gate.opened_s - gate.reached_s for gate in self.gates
+        ) - sum(self._evict_s[1:])
         if self.batches:
-            # The worker starts after the first eviction and waits during the one after `prepare()`.
+            # The worker starts after the first eviction and waits during the one after
+            # `prepare()`.
             first = min(row[-1] for row in self.batches)
             found["first_batch_s"] = first - self.spawned - sum(self._evict_s[1:])
         return found
 
     def demand(self) -> MemoryStats:
-        """Return the reading with the most anonymous, shared and kernel memory, among gates and the run's end."""
-        return max([*self.held, self.memory], key=lambda stats: stats.anon + stats.shmem + stats.kernel)
+        """Return the reading with the most anonymous, shared and kernel memory, among
+        gates and the run's end."""
+        return max(
+            [*self.held, self.memory],
+            key=lambda stats: stats.anon + stats.shmem + stats.kernel,
+        )
 
 
 def _user_seconds(pids: Collection[int]) -> float:
-    """Return the processor seconds in user mode of processes and their ended children; ended processes have none."""
+    """Return the processor seconds in user mode of processes and their ended children;
+    ended processes have none."""
     found = 0.0
     for pid in pids:
         with suppress(psutil.Error):

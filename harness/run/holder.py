@@ -1,8 +1,9 @@
-"""Holder of the interpreter's and torch's files outside the cap, so that no run is charged for their pages. It does a
-worker's imports and one small training step, for libraries that torch loads late, reads all library pages, prints the
-names of these files and sleeps until its input closes, as on the orchestrator's death:
-`python -m harness.run.holder SYSTEM…`. A later holder reads the files that an earlier one named, which takes a tenth of
-the time: `python -m harness.run.holder --files FILE…`."""
+"""Holder of the interpreter's and torch's files outside the cap, so that no run is
+charged for their pages. It does a worker's imports and one small training step, for
+libraries that torch loads late, reads all library pages, prints the names of these
+files and sleeps until its input closes, as on the orchestrator's death: `python -m
+harness.run.holder SYSTEM…`. A later holder reads the files that an earlier one named,
+which takes a tenth of the time: `python -m harness.run.holder --files FILE…`."""
 
 from __future__ import annotations
 
@@ -23,7 +24,9 @@ if TYPE_CHECKING:  # the holder of named files imports nothing
     from harness.cache import Cache
     from harness.isolation.base import Cap
 
-_MADV_POPULATE_READ = 22  # Linux 5.14; an older kernel returns EINVAL, and only touched pages are held
+_MADV_POPULATE_READ = (
+    22  # Linux 5.14; an older kernel returns EINVAL, and only touched pages are held
+)
 _HELD: dict[str, mmap.mmap] = {}
 _KIND = "files"
 
@@ -33,24 +36,38 @@ class Holder:
 
     Args:
         systems: names of the systems whose imports are held too.
-        cache: cache of the names of the files, by the code, the interpreter and the state of its packages.
-        cap: unlimited cap for the holder if runs see other files than this process, whose names are not kept; closed
-            with the holder.
+        cache: cache of the names of the files, by the code, the interpreter and the
+            state of its packages.
+        cap: unlimited cap for the holder if runs see other files than this process,
+            whose names are not kept; closed with the holder.
     """
 
-    def __init__(self, systems: Sequence[str], cache: Cache, cap: Cap | None = None) -> None:
-        self._cache, self._cap = cache, cap
+    def __init__(
+        self, systems: Sequence[str], cache: Cache, cap: Cap | None = None
+    ) -> None:
+        self._cache = cache
+        self._cap = cap
         self._keys = [] if cap else [_key(system) for system in sorted({*systems})]
         known = bool(self._keys) and all(cache.get(_KIND, key) for key in self._keys)
-        words = ["--files", *(str(cache.path(_KIND, key)) for key in self._keys)] if known else sorted({*systems})
+        words = (
+            ["--files", *(str(cache.path(_KIND, key)) for key in self._keys)]
+            if known
+            else sorted({*systems})
+        )
         argv = [sys.executable, "-m", "harness.run.holder", *words]
-        pipe, null = subprocess.PIPE, subprocess.DEVNULL
+        pipe = subprocess.PIPE
+        null = subprocess.DEVNULL
         self._process = subprocess.Popen(
-            cap.command(argv) if cap else argv, stdin=pipe, stdout=pipe, stderr=null, start_new_session=True
+            cap.command(argv) if cap else argv,
+            stdin=pipe,
+            stdout=pipe,
+            stderr=null,
+            start_new_session=True,
         )
 
     def wait_ready(self) -> bool:
-        """Wait until the files are held; return False if that failed (runs are then charged for their pages)."""
+        """Wait until the files are held; return False if that failed (runs are then
+        charged for their pages)."""
         assert self._process.stdout is not None
         try:
             named = json.loads(self._process.stdout.readline())
@@ -74,17 +91,32 @@ class Holder:
 
 
 def _key(system: str) -> str:
-    """Return the key of the files that a worker of `system` loads: code, interpreter, and times of its packages."""
+    """Return the key of the files that a worker of `system` loads: code, interpreter,
+    and times of its packages."""
     from harness.cache import digest_of
     from harness.records.code import harness_fingerprint, system_fingerprint
 
     folders = sorted({sysconfig.get_path("purelib"), sysconfig.get_path("platlib")})
-    times = [[folder, Path(folder).stat().st_mtime_ns] for folder in folders if Path(folder).is_dir()]
-    return digest_of([system, system_fingerprint(system), harness_fingerprint(), sys.version, sys.executable, times])
+    times = [
+        [folder, Path(folder).stat().st_mtime_ns]
+        for folder in folders
+        if Path(folder).is_dir()
+    ]
+    return digest_of(
+        [
+            system,
+            system_fingerprint(system),
+            harness_fingerprint(),
+            sys.version,
+            sys.executable,
+            times,
+        ]
+    )
 
 
 def _touch() -> None:
-    """Take one small training step, so that the code pages of torch's kernels become resident here."""
+    """Take one small training step, so that the code pages of torch's kernels become
+    resident here."""
     import numpy as np
     import torch
 
@@ -93,23 +125,37 @@ def _touch() -> None:
     from workloads.training import Trainer
     from workloads.workload import ModelSpec
 
-    size, seeds = 512, 64
-    block = Block(np.arange(0, 8 * seeds + 1, 8), np.arange(8 * seeds, dtype=np.int32) % size, size, seeds)
-    batch = SampledBatch(0, 0, np.arange(size), seeds, (block,), np.zeros(seeds, dtype=np.int64))
+    size = 512
+    seeds = 64
+    block = Block(
+        np.arange(0, 8 * seeds + 1, 8),
+        np.arange(8 * seeds, dtype=np.int32) % size,
+        size,
+        seeds,
+    )
+    batch = SampledBatch(
+        0, 0, np.arange(size), seeds, (block,), np.zeros(seeds, dtype=np.int64)
+    )
     trainer = Trainer(ModelSpec(layers=1), 32, 8, make_accelerator("cpu"), 0)
     trainer.step(batch, torch.randn(size, 32), torch.arange(size))
 
 
 def mapped_libraries(pid: int | str = "self") -> set[str]:
-    """Return the paths of the libraries that a process has mapped; empty once it is gone."""
+    """Return the paths of the libraries that a process has mapped; empty once it is
+    gone."""
     with contextlib.suppress(OSError):
-        maps = Path(f"/proc/{pid}/maps").read_text(encoding="utf-8", errors="replace").splitlines()
+        maps = (
+            Path(f"/proc/{pid}/maps")
+            .read_text(encoding="utf-8", errors="replace")
+            .splitlines()
+        )
         return {line.split(maxsplit=5)[-1].strip() for line in maps if ".so" in line}
     return set()
 
 
 def populate_libraries(names: Iterable[str]) -> None:
-    """Read every page of libraries and keep them mapped here, since the first reader of a page is charged for it."""
+    """Read every page of libraries and keep them mapped here, since the first reader of
+    a page is charged for it."""
     for name in set(names) - _HELD.keys():
         with contextlib.suppress(OSError, ValueError), open(name, "rb") as file:
             library = mmap.mmap(file.fileno(), 0, prot=mmap.PROT_READ)
@@ -118,13 +164,21 @@ def populate_libraries(names: Iterable[str]) -> None:
 
 
 def module_files() -> list[str]:
-    """Return the source files of the modules that this process has imported; extension modules are libraries."""
+    """Return the source files of the modules that this process has imported; extension
+    modules are libraries."""
     specs = [getattr(module, "__spec__", None) for module in list(sys.modules.values())]
-    return sorted({spec.origin for spec in specs if spec is not None and (spec.origin or "").endswith(".py")})
+    return sorted(
+        {
+            spec.origin
+            for spec in specs
+            if spec is not None and (spec.origin or "").endswith(".py")
+        }
+    )
 
 
 def read_modules(sources: Iterable[str]) -> None:
-    """Read what an import of modules reads: folders, entries of sources, and bytecode, or sources without any."""
+    """Read what an import of modules reads: folders, entries of sources, and bytecode,
+    or sources without any."""
     files = [Path(source) for source in sources]
     for folder in {file.parent for file in files}:
         with contextlib.suppress(OSError):
@@ -137,7 +191,8 @@ def read_modules(sources: Iterable[str]) -> None:
 
 
 def _load(names: Sequence[str]) -> dict[str, list[str]]:
-    """Import what a worker of the systems `names` imports; return the names of libraries and modules."""
+    """Import what a worker of the systems `names` imports; return the names of
+    libraries and modules."""
     gc.disable()  # imports make no garbage
     import workloads.sampling.make
     import workloads.training  # noqa: F401  (a worker's imports)
@@ -147,16 +202,22 @@ def _load(names: Sequence[str]) -> dict[str, list[str]]:
 
     die_with_parent(os.getppid())
     for name in names:
-        with contextlib.suppress(HostError):  # the system's runs report a library that is not installed
+        with contextlib.suppress(
+            HostError
+        ):  # the system's runs report a library that is not installed
             load(name).load_libraries()
     _touch()
     return {"libraries": sorted(mapped_libraries()), "modules": module_files()}
 
 
 def main(words: Sequence[str]) -> None:
-    """Hold the files of systems, or those that JSON files name: print new names, and sleep until the input closes."""
+    """Hold the files of systems, or those that JSON files name: print new names, and
+    sleep until the input closes."""
     if words[:1] == ["--files"]:
-        named, told = [json.loads(Path(file).read_text(encoding="utf-8")) for file in words[1:]], {}
+        named = [
+            json.loads(Path(file).read_text(encoding="utf-8")) for file in words[1:]
+        ]
+        told = {}
         read_modules({module for one in named for module in one["modules"]})
     else:
         told = _load(words)

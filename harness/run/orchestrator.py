@@ -1,4 +1,5 @@
-"""One run from configuration to record: evict, cap, watch, classify, judge, write. Runs outside the cap."""
+"""One run from configuration to record: evict, cap, watch, classify, judge, write. Runs
+outside the cap."""
 
 from __future__ import annotations
 
@@ -15,7 +16,12 @@ from harness.foreign.systems import is_faithful
 from harness.isolation.base import Cap, Limits, MemoryStats
 from harness.judge import judge
 from harness.judge.io import BEATEN
-from harness.judge.metrics import least_bus_seconds, least_device_bytes, reading_seconds, summarise
+from harness.judge.metrics import (
+    least_bus_seconds,
+    least_device_bytes,
+    reading_seconds,
+    summarise,
+)
 from harness.judge.registry import Calibration, context_of
 from harness.judge.trace import TraceFacts, check_features
 from harness.progress import during
@@ -52,13 +58,21 @@ from workloads.dataset import Dataset
 from workloads.errors import BudgetError, HostError, InputError, OutcoreError
 from workloads.sampling.make import make_seed_plan
 
-_DOUBTS_S = (0.0, 2.0, 5.0)  # pauses before each new measurement of a profile that a run has beaten, in seconds
+_DOUBTS_S = (
+    0.0,
+    2.0,
+    5.0,
+)  # pauses before each new measurement of a profile that a run has beaten, in seconds
 
 
 def new_run_id(config: RunConfig) -> str:
-    """Return an id of time, system, configuration and round; ids sort by time and never collide in a results root."""
+    """Return an id of time, system, configuration and round; ids sort by time and never
+    collide in a results root."""
     seconds = time.time()
-    now = time.strftime("%Y%m%d-%H%M%S", time.gmtime(seconds)) + f"-{int(seconds * 1000) % 1000:03d}"
+    now = (
+        time.strftime("%Y%m%d-%H%M%S", time.gmtime(seconds))
+        + f"-{int(seconds * 1000) % 1000:03d}"
+    )
     system = re.sub(r"[^A-Za-z0-9+-]", "-", config.system)[-40:]
     return f"{now}-{system}-{config.config_hash[:8]}-r{config.round}"
 
@@ -78,15 +92,19 @@ def execute(
         series: isolation, profiles, cache and folders of the host.
         config, dataset: resolved configuration, and its opened dataset.
         progress: called with a text for each step.
-        refuse: raise input errors (a cap below the floor, a plan over budget, a broken dataset) instead of recording
-            them, for a single run; a sweep records them and continues.
-        turn: turn held by the caller, passed to others between epochs; by default that of the series.
+        refuse: raise input errors (a cap below the floor, a plan over budget, a broken
+            dataset) instead of recording them, for a single run; a sweep records them
+            and continues.
+        turn: turn held by the caller, passed to others between epochs; by default that
+            of the series.
 
     Raises:
         DataIOError: the record could not be written; nothing is left behind.
         OutcoreError: an input error, with `refuse`.
     """
-    return _Execution(series, config, dataset, progress, refuse, turn or series.turn).run()
+    return _Execution(
+        series, config, dataset, progress, refuse, turn or series.turn
+    ).run()
 
 
 @dataclass
@@ -111,14 +129,24 @@ class _Execution:
     def __post_init__(self) -> None:
         self._run_id = new_run_id(self._config)
         folders = [self._series.artefacts(self._config.system)]
-        self._seen = Gathered(self._dataset, folders, self._series.disks, self._series.disk_io, self._progress)
+        self._seen = Gathered(
+            self._dataset,
+            folders,
+            self._series.disks,
+            self._series.disk_io,
+            self._progress,
+        )
         self._seen.by_gates = is_foreign(self._config.system)
-        self._seen.trains = self._config.stages == "all" and not self._config.device.startswith("emulated")
+        self._seen.trains = (
+            self._config.stages == "all"
+            and not self._config.device.startswith("emulated")
+        )
         self._started = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
         self._begin = time.monotonic()
 
     def run(self) -> Record:
-        """Execute all steps and return the record; always remove scratch files, cap and shared memory."""
+        """Execute all steps and return the record; always remove scratch files, cap and
+        shared memory."""
         with self._series.scratch() as folder:
             if reason := self._series.unsupported(self._config):
                 return self._finish(Ending("unsupported", reason), None)
@@ -126,17 +154,25 @@ class _Execution:
                 ending = self._measure(folder)
             except OutcoreError as error:
                 ending = _ending_of(error)
-            if self._refuse and ending.error is not None and ending.error.exit_code == InputError.exit_code:
+            if (
+                self._refuse
+                and ending.error is not None
+                and ending.error.exit_code == InputError.exit_code
+            ):
                 raise ending.error
             with during(self._progress, "sampling the trace and judging by it"):
                 return self._finish(ending, folder / results.WORKER_LOG)
 
     def _measure(self, folder: Path) -> Ending:
-        series, config = self._series, self._config
+        series = self._series
+        config = self._config
         self._partition = partition(series, config, self._dataset)
         self._seen.given += [self._partition.path] if self._partition else []
-        with worker_spec(series, config, self._dataset, folder, self._run_id, self._progress) as (spec, pools):
-            self._seen.challenge, self._test_clock = spec.challenge, spec.test_clock
+        with worker_spec(
+            series, config, self._dataset, folder, self._run_id, self._progress
+        ) as (spec, pools):
+            self._seen.challenge = spec.challenge
+            self._test_clock = spec.test_clock
             profile = profile_of(config.device)
             if profile is not None and not profile.keeps_rows:
                 self._seen.forgetful = pools
@@ -146,9 +182,13 @@ class _Execution:
             for reason in self._refused.values():
                 self._progress(reason)
             began = time.monotonic()
-            held = self._calibration = calibrate.calibrate(series, spec, folder, self._progress)
+            held = self._calibration = calibrate.calibrate(
+                series, spec, folder, self._progress
+            )
             asked = self._asked = Memory.model_validate(held.memory)
-            asked.cap_bytes, asked.budget_bytes = calibrate.memory_of(config, self._dataset, held)
+            asked.cap_bytes, asked.budget_bytes = calibrate.memory_of(
+                config, self._dataset, held
+            )
             self._seen.calibrate_s = time.monotonic() - began
             # What the calibration's worker left behind is older than the run.
             self._seen.born = time.time()
@@ -158,33 +198,46 @@ class _Execution:
             with during(self._progress, "evicting the dataset"):
                 self._seen.evict("before", [])
             self._progress("running")
-            allowed = sorted(os.sched_getaffinity(0))[: config.cores] if config.cores else []
+            allowed = (
+                sorted(os.sched_getaffinity(0))[: config.cores] if config.cores else []
+            )
             limits = Limits(asked.cap_bytes, series.limits(config), tuple(allowed))
             with series.isolation.create(self._run_id, limits) as cap:
                 ending = self._watch(cap, spec, folder)
             if ending.status == "ok":
                 self._time_training_again(spec, folder)
             log = folder / results.WORKER_LOG
-            if reason := add_test_accuracy(series, spec, folder, log, ending, self._progress):
+            if reason := add_test_accuracy(
+                series, spec, folder, log, ending, self._progress
+            ):
                 self._caveats.append(reason)
             return ending
 
     def _time_training_again(self, spec: WorkerSpec, folder: Path) -> None:
-        """Measure training alone again if the measured epochs were shorter: it was timed beside other load."""
-        measured = [epoch for epoch in self._seen.epochs if epoch.epoch >= self._config.warmup]
-        epochs_s = {epoch.epoch: epoch.end - epoch.start - epoch.checking_s for epoch in measured}
+        """Measure training alone again if the measured epochs were shorter: it was
+        timed beside other load."""
+        measured = [
+            epoch for epoch in self._seen.epochs if epoch.epoch >= self._config.warmup
+        ]
+        epochs_s = {
+            epoch.epoch: epoch.end - epoch.start - epoch.checking_s
+            for epoch in measured
+        }
         held = self._calibration
         if held is None or not calibrate.contradicted(epochs_s, held.train_s):
             return
         self._progress("epochs were shorter than training alone: measuring that again")
         try:
-            self._calibration = calibrate.time_again(self._series, spec, folder, held, epochs_s)
+            self._calibration = calibrate.time_again(
+                self._series, spec, folder, held, epochs_s
+            )
         except OutcoreError as error:
             self._caveats.append(f"training alone could not be measured again: {error}")
 
     def _watch(self, cap: Cap, spec: WorkerSpec, folder: Path) -> Ending:
         seen = self._seen
-        disks, gpus = self._series.disks, gpus_of(self._config.device, self._config.ranks)
+        disks = self._series.disks
+        gpus = gpus_of(self._config.device, self._config.ranks)
         with Board.create(f"{self._run_id}-board") as board:
 
             def look(memory: MemoryStats) -> None:
@@ -197,15 +250,26 @@ class _Execution:
                 if len(seen.sampled_s) % 10 == 0:
                     seen.look_between_gates(pids)
 
-            recorder = Recorder(cap, disks, gpus=gpus, look=look, share=lambda: board.read("").share)
-            phase, log = during(self._progress, lambda: board.read(self._phase)), folder / results.WORKER_LOG
+            recorder = Recorder(
+                cap, disks, gpus=gpus, look=look, share=lambda: board.read("").share
+            )
+            phase = during(self._progress, lambda: board.read(self._phase))
+            log = folder / results.WORKER_LOG
             try:
-                with phase, Worker(cap, spec, folder, log, self._series.hidden, board.name) as worker:
+                with (
+                    phase,
+                    Worker(
+                        cap, spec, folder, log, self._series.hidden, board.name
+                    ) as worker,
+                ):
                     seen.walls = cap.walls()
                     self._seen.spawned = worker.started
                     recorder.start()
-                    ending = worker.watch(self._config.timeout_s, lambda event: self._hear(event, cap))
-                    self._seen.memory, self._seen.enclosing_bytes = cap.memory(), cap.enclosing_bytes()
+                    ending = worker.watch(
+                        self._config.timeout_s, lambda event: self._hear(event, cap)
+                    )
+                    self._seen.memory = cap.memory()
+                    self._seen.enclosing_bytes = cap.enclosing_bytes()
                     self._seen.close(cap, worker.ended)
             finally:
                 self._telemetry = recorder.stop()
@@ -227,16 +291,28 @@ class _Execution:
         if isinstance(event, Planned):
             self._phase = "preparing"
         elif isinstance(event, Gate):
-            self._phase = event.at.removesuffix(" start") if event.is_epoch_start else f"after {event.at}"
+            self._phase = (
+                event.at.removesuffix(" start")
+                if event.is_epoch_start
+                else f"after {event.at}"
+            )
         return answer
 
     def _finish(self, ending: Ending, log: Path | None) -> Record:
-        """Make tables, record, metrics and verdict; write the run folder, whole or not at all."""
-        began, seen, made = time.monotonic(), self._seen, self._partition
+        """Make tables, record, metrics and verdict; write the run folder, whole or not
+        at all."""
+        began = time.monotonic()
+        seen = self._seen
+        made = self._partition
         zero = seen.epochs[0].start if seen.epochs else (seen.zero or self._begin)
         tables = seen.tables(self._telemetry, zero, self._config)
-        trace = TraceFacts(workload_of_run(self._series, self._config, self._dataset), self._config, self._series.cache)
-        # Notes and facts of the harness replace what the worker says under the same names.
+        trace = TraceFacts(
+            workload_of_run(self._series, self._config, self._dataset),
+            self._config,
+            self._series.cache,
+        )
+        # Notes and facts of the harness replace what the worker says under the same
+        # names.
         notes = dict(ending.notes)
         notes[ORIGIN] = self._dataset.origin
         if self._dataset.salt:
@@ -245,7 +321,9 @@ class _Execution:
             notes["refused_artefacts"] = "; ".join(self._refused.values())
         if made is not None:
             whose = "by an earlier run" if made.reused else "for this run"
-            notes["partition"] = f"self-reliant, made in {made.seconds:.3g} s {whose}, outside the cap"
+            notes["partition"] = (
+                f"self-reliant, made in {made.seconds:.3g} s {whose}, outside the cap"
+            )
         record = Record(
             run_id=self._run_id,
             config_hash=self._config.config_hash,
@@ -265,11 +343,18 @@ class _Execution:
             compute=_as_json(asdict(self._calibration)) if self._calibration else {},
             overhead=seen.overhead(),
             notes=notes,
-            facts=RunFacts.model_validate({**ending.facts.model_dump(), "test_clock": self._test_clock or None}),
-            caveats=list(dict.fromkeys([*self._series.caveats(self._config), *self._caveats])),
+            facts=RunFacts.model_validate(
+                {**ending.facts.model_dump(), "test_clock": self._test_clock or None}
+            ),
+            caveats=list(
+                dict.fromkeys([*self._series.caveats(self._config), *self._caveats])
+            ),
         )
         if record.broke_its_plan:
-            record.reason += "; its plan fitted and was not kept, which is a fault of the system's code"
+            record.reason += (
+                "; its plan fitted and was not kept, which is a fault of the "
+                "system's code"
+            )
         for entry, accuracy in zip(record.epochs, ending.test_accuracy, strict=False):
             entry.test_accuracy = accuracy
         self._derive(record, trace, zero)
@@ -280,11 +365,17 @@ class _Execution:
         return record
 
     def _judge(self, record: Record, trace: TraceFacts) -> None:
-        """Derive metrics and verdict; if a run beats the device's profile, measure that again first."""
+        """Derive metrics and verdict; if a run beats the device's profile, measure that
+        again first."""
         for attempt in range(len(_DOUBTS_S) + 1):
-            record.summary, record.class_ = summarise(record, replace(context_of(record), trace=trace))
+            record.summary, record.class_ = summarise(
+                record, replace(context_of(record), trace=trace)
+            )
             record.verdict, record.verdict_rules = judge(record)
-            beaten = any(rule.name in BEATEN and not rule.ok and rule.known for rule in record.verdict_rules)
+            beaten = any(
+                rule.name in BEATEN and not rule.ok and rule.known
+                for rule in record.verdict_rules
+            )
             if not beaten or attempt == len(_DOUBTS_S):
                 return
             # A slow moment of the device may last.
@@ -293,22 +384,34 @@ class _Execution:
             if not self._series.measure_again(self._config):
                 return
             record.disk = _as_json(self._series.disk_record(self._config))
-            said = f"measured again after the run, which had beaten it ({attempt + 1} x): the better rates count"
+            said = (
+                f"measured again after the run, which had beaten it ({attempt + 1} x): "
+                "the better rates count"
+            )
             record.notes["device_profile"] = said
 
     def _evidence(self, ending: Ending, zero: float, trace: TraceFacts) -> RawReadings:
-        """Return the readings and checks of the run, without facts derived from the trace."""
-        series, seen, config = self._series, self._seen, self._config
+        """Return the readings and checks of the run, without facts derived from the
+        trace."""
+        series = self._series
+        seen = self._seen
+        config = self._config
         device = profile_of(config.device)
         gates = [
-            gate.model_copy(update={"reached_s": gate.reached_s - zero, "opened_s": gate.opened_s - zero})
+            gate.model_copy(
+                update={
+                    "reached_s": gate.reached_s - zero,
+                    "opened_s": gate.opened_s - zero,
+                }
+            )
             for gate in seen.gates
         ]
         found = RawReadings(
             isolation=series.isolation.name,
             proves_memory=series.availability.proves_memory,
             io_limited=bool(series.limits(config)) and series.availability.io_limits,
-            faithful=ending.status != "unsupported" and is_faithful(config.system, config.options),
+            faithful=ending.status != "unsupported"
+            and is_faithful(config.system, config.options),
             evictions=seen.evictions,
             gates=gates,
             rewritten=seen.rewritten(),
@@ -317,12 +420,19 @@ class _Execution:
             unknown_code=[
                 file
                 for file in unknown_of(ending.loaded, config.system, config.sampler)
-                if not (config.device.startswith("cuda") and calibrate.compiled(series.cache, file))
+                if not (
+                    config.device.startswith("cuda")
+                    and calibrate.compiled(series.cache, file)
+                )
             ],
             enclosing_bytes=seen.enclosing_bytes,
             closing=seen.closing,
             uncharged_bytes=seen.uncharged,
-            sandbox=Sandbox(kind=seen.walls.kind, walls=list(seen.walls.walls), missing=seen.walls.missing),
+            sandbox=Sandbox(
+                kind=seen.walls.kind,
+                walls=list(seen.walls.walls),
+                missing=seen.walls.missing,
+            ),
             samples=len(seen.sampled_s),
             unwatched_s=seen.unwatched_s,
             limits=sorted(seen.limits),
@@ -332,23 +442,35 @@ class _Execution:
         if ending.status == "ok":
             try:
                 told = seen.epochs, seen.spots, seen.nonces, seen.sizes
-                found.features, found.unchecked = check_features(trace, found.faithful, *told)
+                found.features, found.unchecked = check_features(
+                    trace, found.faithful, *told
+                )
             except OutcoreError as error:
                 found.unchecked = str(error)
         return found
 
     def _derive(self, record: Record, trace: TraceFacts, zero: float) -> None:
-        """Store the trace's facts in the record, so that it can be judged without the dataset."""
-        spans = [span._replace(start=span.start - zero, end=span.end - zero) for _, span in self._seen.spans]
+        """Store the trace's facts in the record, so that it can be judged without the
+        dataset."""
+        spans = [
+            span._replace(start=span.start - zero, end=span.end - zero)
+            for _, span in self._seen.spans
+        ]
         for epoch in record.epochs:
             epoch.reading_s = reading_seconds(spans, epoch, record.facts.reads_in)
-        evidence, workload = record.readings, trace.workload
+        evidence = record.readings
+        workload = trace.workload
         if record.status != "ok":
             return
         try:
-            plans = [make_seed_plan(replace(workload, rank=rank)) for rank in range(workload.world)]
+            plans = [
+                make_seed_plan(replace(workload, rank=rank))
+                for rank in range(workload.world)
+            ]
             evidence.batches = plans[0].num_batches * workload.world
-            evidence.seeds = sum(len(seeds) for plan in plans for seeds in plan.batches(0))
+            evidence.seeds = sum(
+                len(seeds) for plan in plans for seeds in plan.batches(0)
+            )
             foreign = is_foreign(record.system)
             if not evidence.faithful and not foreign:
                 return
@@ -358,8 +480,14 @@ class _Execution:
                     evidence.digests[epoch.epoch] = trace.epoch(epoch.epoch).digest
                 if foreign:
                     drawn = trace.drawn(epoch.epoch)
-                    evidence.drawn[epoch.epoch] = (drawn.nodes, drawn.edges, *drawn.spread)
-                if (least := least_device_bytes(record, context, epoch.epoch)) is not None:
+                    evidence.drawn[epoch.epoch] = (
+                        drawn.nodes,
+                        drawn.edges,
+                        *drawn.spread,
+                    )
+                if (
+                    least := least_device_bytes(record, context, epoch.epoch)
+                ) is not None:
                     evidence.least_bytes[epoch.epoch] = least
                 seconds = least_bus_seconds(record, context, epoch.epoch)
                 if seconds is not None:
@@ -368,8 +496,10 @@ class _Execution:
             evidence.unknown = str(error)
 
     def _memory(self, telemetry: Any, ending: Ending) -> Memory:
-        """Return the memory of the run; values at the peak are from the nearest telemetry sample."""
-        seen, memory = self._seen, self._asked
+        """Return the memory of the run; values at the peak are from the nearest
+        telemetry sample."""
+        seen = self._seen
+        memory = self._asked
         memory.device_peak_bytes = ending.device_peak_bytes
         most = seen.demand()
         memory.demand_peak_bytes = most.anon + most.shmem + most.kernel
@@ -379,26 +509,37 @@ class _Execution:
             memory.anon_at_peak_bytes = int(peak.get("mem_anon", 0))
             held = (telemetry["mem_anon"] + telemetry["mem_shmem"]).max()
             if held == held:  # not NaN
-                memory.demand_peak_bytes = max(memory.demand_peak_bytes, int(held) + most.kernel)
+                memory.demand_peak_bytes = max(
+                    memory.demand_peak_bytes, int(held) + most.kernel
+                )
             on_gpus = telemetry["gpu_process_bytes"].max()
             memory.device_seen_bytes = int(on_gpus) if on_gpus == on_gpus else None
         if seen.evictions:
             memory.resident_before_bytes = seen.evictions[-1].resident_bytes
             memory.evictable_bytes = seen.evictions[-1].total_bytes
-        memory.peak_bytes, memory.oom_kills = seen.memory.peak, seen.memory.oom_kills
-        memory.reclaims, memory.plan = seen.memory.reclaims, seen.plan
+        memory.peak_bytes = seen.memory.peak
+        memory.oom_kills = seen.memory.oom_kills
+        memory.reclaims = seen.memory.reclaims
+        memory.plan = seen.plan
         return memory
 
     def _epoch(self, epoch: EpochDone, zero: float) -> EpochRecord:
-        start, end = (self._seen.gate(f"epoch {epoch.epoch} {side}") for side in ("start", "end"))
+        start, end = (
+            self._seen.gate(f"epoch {epoch.epoch} {side}") for side in ("start", "end")
+        )
 
         def spent(counter: str) -> Any:
             return end.since(start, counter) if start and end else None
 
-        io_bytes, disk_bytes, disk_requests = spent("io_bytes"), spent("disk_bytes"), spent("disk_requests")
-        # Only requested digests are off the clock, and only our own worker's seconds are trusted.
+        io_bytes = spent("io_bytes")
+        disk_bytes = spent("disk_bytes")
+        disk_requests = spent("disk_requests")
+        # Only requested digests are off the clock, and only our own worker's seconds
+        # are trusted.
         warmup = epoch.epoch < self._config.warmup
-        trusted = (warmup or self._config.verify) and not is_foreign(self._config.system)
+        trusted = (warmup or self._config.verify) and not is_foreign(
+            self._config.system
+        )
         checking_s = epoch.checking_s if trusted else 0.0
         told = epoch.model_dump(include=set(EpochRecord.model_fields) - {"checking_s"})
         of_batches = self._seen.of_epoch(epoch.epoch, self._config.ranks)
@@ -410,7 +551,9 @@ class _Execution:
             seconds=epoch.end - epoch.start - checking_s,
             start_s=epoch.start - zero,
             device_bytes=disk_bytes if io_bytes is None else io_bytes,
-            device_requests=disk_requests if (own := spent("io_requests")) is None else own,
+            device_requests=disk_requests
+            if (own := spent("io_requests")) is None
+            else own,
             device_written_bytes=spent("io_written_bytes"),
             diskstats_bytes=disk_bytes,
             diskstats_requests=disk_requests,
@@ -429,7 +572,11 @@ def _ending_of(error: OutcoreError) -> Ending:
     """Convert an error before the worker's start to an ending."""
     if isinstance(error, BudgetError):
         return Ending("oom", str(error), error)
-    return Ending("unsupported" if isinstance(error, HostError | InputError) else "failed", str(error), error)
+    return Ending(
+        "unsupported" if isinstance(error, HostError | InputError) else "failed",
+        str(error),
+        error,
+    )
 
 
 def _as_json(content: dict[str, Any]) -> dict[str, Any]:
@@ -438,7 +585,8 @@ def _as_json(content: dict[str, Any]) -> dict[str, Any]:
 
 
 def _preprocess(seen: Gathered, partition: MadePartition | None) -> Preprocess:
-    """Return the cost of the preparation; partitioning counts in `made_s` if an earlier run made it."""
+    """Return the cost of the preparation; partitioning counts in `made_s` if an earlier
+    run made it."""
     if seen.prepared is None:
         return Preprocess()
     told = seen.prepared.model_dump(include=set(Preprocess.model_fields))
@@ -446,4 +594,9 @@ def _preprocess(seen: Gathered, partition: MadePartition | None) -> Preprocess:
         for name in ("made_s",) if partition.reused else ("seconds", "planning_s"):
             told[name] += partition.seconds
     reached = seen.gate("prepared")
-    return Preprocess(**told, gate_s=reached.reached_s - seen.planned if reached and seen.planned is not None else None)
+    return Preprocess(
+        **told,
+        gate_s=reached.reached_s - seen.planned
+        if reached and seen.planned is not None
+        else None,
+    )

@@ -1,4 +1,5 @@
-"""Plan of a run without the run: the same budget, bounds, disk profile and cores as the worker's."""
+"""Plan of a run without the run: the same budget, bounds, disk profile and cores as the
+worker's."""
 
 from __future__ import annotations
 
@@ -24,9 +25,11 @@ class Budgets:
 
     Attributes:
         host: host memory; None for memory `none`.
-        rest: bytes of a cap beside it: interpreter, torch and a training step; None where the setting is no cap.
+        rest: bytes of a cap beside it: interpreter, torch and a training step; None
+            where the setting is no cap.
         device: device memory, less that of training; None where none is given.
-        training_device: device memory that training takes; None where it was not measured.
+        training_device: device memory that training takes; None where it was not
+            measured.
     """
 
     host: int | None
@@ -36,25 +39,36 @@ class Budgets:
 
 
 def budgets_of(series: Series, config: RunConfig, dataset: Dataset) -> Budgets:
-    """Return the budgets of a run. A cap and a GPU are calibrated by an empty run, kept in the cache.
+    """Return the budgets of a run. A cap and a GPU are calibrated by an empty run, kept
+    in the cache.
 
     Raises:
-        InputError: the host memory is below that of an empty run, or training takes all the device memory.
+        InputError: the host memory is below that of an empty run, or training takes all
+            the device memory.
         HostError: an empty run could not be measured.
     """
     wanted = parse_memory(config.memory, dataset.feature_bytes)
     # Training takes no memory of an emulated device.
     if wanted.cap_bytes is None and not config.device.startswith("cuda"):
         return Budgets(wanted.budget_bytes, None, config.device_memory_bytes, None)
-    with series.scratch() as folder, worker_spec(series, config, dataset, folder, folder.name) as (spec, _):
+    with (
+        series.scratch() as folder,
+        worker_spec(series, config, dataset, folder, folder.name) as (spec, _),
+    ):
         held = calibrate.calibrate(series, spec, folder)
     _, host = calibrate.memory_of(config, dataset, held)
     rest = None if wanted.cap_bytes is None or host is None else wanted.cap_bytes - host
-    return Budgets(host, rest, calibrate.device_budget(config, held), held.training_device_bytes)
+    return Budgets(
+        host, rest, calibrate.device_budget(config, held), held.training_device_bytes
+    )
 
 
 def planner_of(
-    series: Series, config: RunConfig, dataset: Dataset, accelerator: Accelerator, rest: int | None
+    series: Series,
+    config: RunConfig,
+    dataset: Dataset,
+    accelerator: Accelerator,
+    rest: int | None,
 ) -> Planner:
     """Return the planner of a run of one process.
 
@@ -65,8 +79,12 @@ def planner_of(
         rest: as in `Planner`.
     """
     workload = workload_of_run(series, config, dataset)
-    keep_bounds(workload, BatchBounds.of_plain(calibrate.batch_bounds(config, workload, series.cache)[0]))
-    kind, cores = load(config.system), len(os.sched_getaffinity(0))
+    keep_bounds(
+        workload,
+        BatchBounds.of_plain(calibrate.batch_bounds(config, workload, series.cache)[0]),
+    )
+    kind = load(config.system)
+    cores = len(os.sched_getaffinity(0))
     kind.load_libraries()
     runtime = Runtime(
         accelerator=accelerator,
@@ -78,4 +96,11 @@ def planner_of(
         keep_order=config.keep_order,
         epochs=config.epochs,
     )
-    return Planner(kind, workload, runtime, kind.info.options.model_validate(config.options), config.device, rest=rest)
+    return Planner(
+        kind,
+        workload,
+        runtime,
+        kind.info.options.model_validate(config.options),
+        config.device,
+        rest=rest,
+    )

@@ -1,6 +1,7 @@
-"""The spec of a run's worker, made in one place: for runs, for their calibration and for advice. Self-reliant
-partitions of the training nodes are made once for each dataset, hops and ranks, outside cap and clock; the cache keeps
-the seconds spent, for the record of every run that uses it."""
+"""The spec of a run's worker, made in one place: for runs, for their calibration and
+for advice. Self-reliant partitions of the training nodes are made once for each
+dataset, hops and ranks, outside cap and clock; the cache keeps the seconds spent, for
+the record of every run that uses it."""
 
 from __future__ import annotations
 
@@ -25,23 +26,28 @@ from workloads.accelerators.pool import DevicePool
 from workloads.dataset import Dataset
 from workloads.workload import Workload
 
-#: Environment variable `module:argument` with the stage clock of all runs, set by a test of the measurement: the worker
-#: uses `module.stage_clock(argument)`, and the record has it as a fact, so that the run is INVALID (rule 23).
+#: Environment variable `module:argument` with the stage clock of all runs, set by a
+#: test of the measurement: the worker uses `module.stage_clock(argument)`, and the
+#: record has it as a fact, so that the run is INVALID (rule 23).
 TEST_CLOCK_VARIABLE = "OUTCORE_TEST_CLOCK"
 
 
 @dataclass(frozen=True)
 class MadePartition:
-    """A partition file (`Workload.partition`), the seconds spent on making it, and whether it existed before."""
+    """A partition file (`Workload.partition`), the seconds spent on making it, and
+    whether it existed before."""
 
     path: Path
     seconds: float
     reused: bool
 
 
-def partition(series: Series, config: RunConfig, dataset: Dataset) -> MadePartition | None:
-    """Return the partition of the training nodes among ranks, made if missing; None without a partition. A file without
-    its seconds, left by a process killed between the two writes, is made again."""
+def partition(
+    series: Series, config: RunConfig, dataset: Dataset
+) -> MadePartition | None:
+    """Return the partition of the training nodes among ranks, made if missing; None
+    without a partition. A file without its seconds, left by a process killed between
+    the two writes, is made again."""
     if config.partition == "none":
         return None
     key = f"{dataset.fingerprint.replace(':', '-')}-{len(config.fanout)}-{config.ranks}"
@@ -53,7 +59,9 @@ def partition(series: Series, config: RunConfig, dataset: Dataset) -> MadePartit
     file.parent.mkdir(parents=True, exist_ok=True)
     partial = file.with_name(f".{os.getpid()}-{file.name}")
     began = time.monotonic()
-    partition_training_nodes(workload_of(config, dataset), config.ranks, hops=len(config.fanout)).save(partial)
+    partition_training_nodes(
+        workload_of(config, dataset), config.ranks, hops=len(config.fanout)
+    ).save(partial)
     seconds = time.monotonic() - began
     partial.rename(file)
     series.cache.put("partition", key, {"seconds": seconds})
@@ -67,23 +75,35 @@ def workload_of_run(series: Series, config: RunConfig, dataset: Dataset) -> Work
 
 
 def setting_of(series: Series, config: RunConfig) -> dict[str, Any]:
-    """Return all that changes the cost of a run's preparation but not its content, as `artefacts.work_under` takes it.
+    """Return all that changes the cost of a run's preparation but not its content, as
+    `artefacts.work_under` takes it.
 
-    The cap as it was asked for, since its bytes differ a little from one calibration to the next.
+    The cap as it was asked for, since its bytes differ a little from one calibration to
+    the next.
     """
-    held = {"isolation": series.isolation.name, "disk": [asdict(limit) for limit in series.limits(config)]}
+    held = {
+        "isolation": series.isolation.name,
+        "disk": [asdict(limit) for limit in series.limits(config)],
+    }
     return {**held, "memory": config.memory, "cores": config.cores}
 
 
 @contextmanager
 def worker_spec(
-    series: Series, config: RunConfig, dataset: Dataset, folder: Path, name: str, progress: Progress = lambda text: None
+    series: Series,
+    config: RunConfig,
+    dataset: Dataset,
+    folder: Path,
+    name: str,
+    progress: Progress = lambda text: None,
 ) -> Iterator[tuple[WorkerSpec, list[DevicePool]]]:
-    """Yield the spec of a run's worker without its host budget, and the memory of its emulated devices.
+    """Yield the spec of a run's worker without its host budget, and the memory of its
+    emulated devices.
 
     Args:
         series, config, dataset: host, configuration and opened dataset of the run.
-        folder, name: scratch folder of the run, and a name of its shared memory that is unique on the host.
+        folder, name: scratch folder of the run, and a name of its shared memory that is
+            unique on the host.
         progress: called with a text for each step.
     """
     workload = workload_of_run(series, config, dataset)
@@ -91,10 +111,14 @@ def worker_spec(
         bounds = calibrate.batch_bounds(config, workload, series.cache)
     scratch = folder / "scratch"
     scratch.mkdir()
-    emulated, size = config.ranks if config.device.startswith("emulated:") else 0, config.device_memory_bytes or 0
+    emulated = config.ranks if config.device.startswith("emulated:") else 0
+    size = config.device_memory_bytes or 0
     with ExitStack() as stack:
         # Allocated and touched outside the cap, for each run.
-        pools = [stack.enter_context(DevicePool.create(size, f"{name}-{rank}")) for rank in range(emulated)]
+        pools = [
+            stack.enter_context(DevicePool.create(size, f"{name}-{rank}"))
+            for rank in range(emulated)
+        ]
         spec = WorkerSpec(
             mode="run",
             config=config,

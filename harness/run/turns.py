@@ -1,6 +1,7 @@
-"""Turns of several sweeps on one machine, passed on between epochs, so that a disturbance hits all of them alike. Only
-the holder of the turn works; a worker of the others waits at the gate before an epoch. The server passes the turn on in
-the order of requests, so two sweeps alternate; a closed connection returns its turn."""
+"""Turns of several sweeps on one machine, passed on between epochs, so that a
+disturbance hits all of them alike. Only the holder of the turn works; a worker of the
+others waits at the gate before an epoch. The server passes the turn on in the order of
+requests, so two sweeps alternate; a closed connection returns its turn."""
 
 from __future__ import annotations
 
@@ -14,34 +15,43 @@ from pathlib import Path
 
 from workloads.errors import HostError
 
-#: Environment variable with the path of the server's socket, set by the program that starts the sweeps.
+#: Environment variable with the path of the server's socket, set by the program that
+#: starts the sweeps.
 VARIABLE = "OUTCORE_TURNS"
-_TAKE, _PASS, _GO = b"t", b"p", b"g"
+_TAKE = b"t"
+_PASS = b"p"
+_GO = b"g"
 
 
 class Turn:
-    """Turn of one sweep among several; without a server's `address` the sweep is alone and always has the turn.
-    `shared`: whether other sweeps share the turn. `waited_s`: seconds spent waiting for it."""
+    """Turn of one sweep among several; without a server's `address` the sweep is alone
+    and always has the turn. `shared`: whether other sweeps share the turn. `waited_s`:
+    seconds spent waiting for it."""
 
     def __init__(self, address: str | None = None) -> None:
         self._address = address
         self._connection: socket.socket | None = None
         self._held = False
-        self.shared, self.waited_s = address is not None, 0.0
+        self.shared = address is not None
+        self.waited_s = 0.0
 
     @classmethod
     def of_environment(cls) -> Turn:
-        """Return the turn on the server that the environment variable `OUTCORE_TURNS` names."""
+        """Return the turn on the server that the environment variable `OUTCORE_TURNS`
+        names."""
         return cls(os.environ.get(VARIABLE) or None)
 
     def take(self) -> None:
-        """Wait for the turn, unless it is held already. Raises HostError: the server is gone."""
+        """Wait for the turn, unless it is held already. Raises HostError: the server is
+        gone."""
         if not self._held:
             self._ask(_TAKE)
 
     def let_others(self) -> None:
-        """Pass the turn on and wait until all sweeps that waited have had it. Raises what `take` raises."""
-        # One message, so that a sweep that is slow to ask again does not lose its place.
+        """Pass the turn on and wait until all sweeps that waited have had it. Raises
+        what `take` raises."""
+        # One message, so that a sweep that is slow to ask again does not lose its
+        # place.
         self._ask(_PASS + _TAKE if self._held else _TAKE)
 
     def _ask(self, message: bytes) -> None:
@@ -59,22 +69,27 @@ class Turn:
             said = f"no turn could be had from {self._address}"
             raise HostError.from_os(error, said, "start the check again") from error
         if answer != _GO:
-            raise HostError(f"the turns of {self._address} have ended", "start the check again")
+            raise HostError(
+                f"the turns of {self._address} have ended", "start the check again"
+            )
         self._held = True
         self.waited_s += time.monotonic() - began
 
     def close(self) -> None:
-        """Close the connection, which returns the turn. May be called more than once."""
-        connection, self._connection = self._connection, None
+        """Close the connection, which returns the turn. May be called more than
+        once."""
+        connection = self._connection
+        self._connection = None
         self._held = False
         if connection is not None:
             connection.close()
 
 
 class Turns:
-    """Server that grants one turn at a time in the order of requests, from its own thread. A context manager.
-    `parties`: number of sweeps that have to ask before the first turn, so that none runs alone at first. `address`:
-    path of the socket for `Turn`, or for `OUTCORE_TURNS` of processes."""
+    """Server that grants one turn at a time in the order of requests, from its own
+    thread. A context manager. `parties`: number of sweeps that have to ask before the
+    first turn, so that none runs alone at first. `address`: path of the socket for
+    `Turn`, or for `OUTCORE_TURNS` of processes."""
 
     def __init__(self, parties: int = 1) -> None:
         self._folder = tempfile.TemporaryDirectory(prefix="outcore-turns-")
@@ -85,8 +100,12 @@ class Turns:
         self._missing = parties
         self._loop = asyncio.new_event_loop()
         # asyncio's lock is granted in the order of requests.
-        self._turn, self._all_here, self._ended = asyncio.Lock(), asyncio.Event(), asyncio.Event()
-        self._thread = threading.Thread(target=self._run, name="outcore-turns", daemon=True)
+        self._turn = asyncio.Lock()
+        self._all_here = asyncio.Event()
+        self._ended = asyncio.Event()
+        self._thread = threading.Thread(
+            target=self._run, name="outcore-turns", daemon=True
+        )
 
     def __enter__(self) -> Turns:
         self._thread.start()
@@ -98,7 +117,8 @@ class Turns:
         self._folder.cleanup()
 
     def all_here(self) -> None:
-        """Stop waiting for further parties, after one of them ended before it connected."""
+        """Stop waiting for further parties, after one of them ended before it
+        connected."""
         self._loop.call_soon_threadsafe(self._all_here.set)
 
     def _run(self) -> None:
@@ -110,7 +130,9 @@ class Turns:
         await self._ended.wait()
         server.close()
 
-    async def _hear(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def _hear(
+        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+    ) -> None:
         """Answer one sweep until it closes its connection, which returns its turn."""
         asked = holds = False
         try:

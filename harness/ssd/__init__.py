@@ -1,1 +1,2 @@
-"""Block device under the data: its identity, its rates by fio, and the SSD classes that it can be limited to."""
+"""Block device under the data: its identity, its rates by fio, and the SSD classes that
+it can be limited to."""

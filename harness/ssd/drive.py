@@ -1,4 +1,5 @@
-"""Saved profile of a drive: identity, condition, every point measured by fio; written whole or not at all."""
+"""Saved profile of a drive: identity, condition, every point measured by fio; written
+whole or not at all."""
 
 from __future__ import annotations
 
@@ -21,8 +22,9 @@ Mode = Literal["quick", "full"]
 
 
 class Point(BaseModel, extra="forbid"):
-    """One fio job: `depth` is per thread; engine `sync` means read calls, `async` io_uring or libaio. `latency_s`:
-    percentile -> completion latency. `cpu_s_per_request`: processor seconds on fio's own threads."""
+    """One fio job: `depth` is per thread; engine `sync` means read calls, `async`
+    io_uring or libaio. `latency_s`: percentile -> completion latency.
+    `cpu_s_per_request`: processor seconds on fio's own threads."""
 
     pattern: Literal["random", "sequential"]
     block_bytes: int
@@ -57,9 +59,12 @@ class Condition(BaseModel, extra="forbid"):
     Attributes:
         fill: used share of the file system.
         file_bytes: size of the file that was read.
-        preconditioned, precondition_bytes: whether random 4 KiB writes came before the reads, and their bytes.
-        discard: whether the file system reports free blocks to the drive (mount option `discard`).
-        health, health_after, health_missing: `smart.health` before and after, and the reason where there is none.
+        preconditioned, precondition_bytes: whether random 4 KiB writes came before the
+            reads, and their bytes.
+        discard: whether the file system reports free blocks to the drive (mount option
+            `discard`).
+        health, health_after, health_missing: `smart.health` before and after, and the
+            reason where there is none.
     """
 
     fill: float
@@ -94,7 +99,8 @@ class Drive(BaseModel, extra="forbid", populate_by_name=True):
     points: list[Point] = Field(default_factory=list)
 
     def disk_profile(self) -> DiskProfile:
-        """Return the direct asynchronous reads as the profile that runs and predictions use."""
+        """Return the direct asynchronous reads as the profile that runs and predictions
+        use."""
         points = tuple(
             DiskPoint(p.block_bytes, p.depth, p.iops, p.bytes_per_s, p.pattern)
             for p in self.points
@@ -103,9 +109,14 @@ class Drive(BaseModel, extra="forbid", populate_by_name=True):
         return DiskProfile(points, self.identity.logical_block_bytes, self.fio)
 
     def best(self, block_bytes: int, pattern: str = "random") -> Point | None:
-        """Return the fastest direct read point of a block size and pattern; None without any."""
+        """Return the fastest direct read point of a block size and pattern; None
+        without any."""
         kind = (block_bytes, pattern)
-        found = (p for p in self.points if (p.block_bytes, p.pattern) == kind and p.reads_directly)
+        found = (
+            p
+            for p in self.points
+            if (p.block_bytes, p.pattern) == kind and p.reads_directly
+        )
         return max(found, key=lambda p: p.iops, default=None)
 
     def to_json(self) -> dict[str, Any]:
@@ -119,16 +130,19 @@ def drive_path(results_root: Path, name: str) -> Path:
 
 
 def slug(name: str) -> str:
-    """Return a name as a file name: `aws-nvme/16` as `aws-nvme-16`. Raises InputError: no character of the name is
-    usable."""
+    """Return a name as a file name: `aws-nvme/16` as `aws-nvme-16`. Raises InputError:
+    no character of the name is usable."""
     text = re.sub(r"[^A-Za-z0-9._+]+", "-", name).strip("-.")[:80]
     if not text:
-        raise InputError(f"profile name is {name!r}", "give letters and digits, like --name my-drive")
+        raise InputError(
+            f"profile name is {name!r}", "give letters and digits, like --name my-drive"
+        )
     return text
 
 
 def save_drive(results_root: Path, drive: Drive) -> Path:
-    """Write a profile whole or not at all; return its path. Raises DataIOError: no space or no permission."""
+    """Write a profile whole or not at all; return its path. Raises DataIOError: no
+    space or no permission."""
     out = drive_path(results_root, drive.name)
     with whole_file(out, "the profile") as partial:
         partial.write_text(json.dumps(drive.to_json(), indent=1) + "\n")
@@ -136,8 +150,8 @@ def save_drive(results_root: Path, drive: Drive) -> Path:
 
 
 def read_drive(path: Path) -> Drive:
-    """Read a profile, made on this host or another. Raises InputError: the file is missing, damaged, or of a newer
-    schema."""
+    """Read a profile, made on this host or another. Raises InputError: the file is
+    missing, damaged, or of a newer schema."""
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
@@ -147,18 +161,25 @@ def read_drive(path: Path) -> Drive:
         raise InputError(f"{path} is not a drive profile", fix) from error
     made_by = content.get("schema") if isinstance(content, dict) else None
     if isinstance(made_by, int) and made_by > SCHEMA:
-        raise InputError(f"{path} has schema {made_by}, newer than this Outcore knows", "update Outcore")
+        raise InputError(
+            f"{path} has schema {made_by}, newer than this Outcore knows",
+            "update Outcore",
+        )
     try:
         return Drive.model_validate(content)
     except ValidationError as error:
         first = error.errors()[0]
         where = ".".join(map(str, first["loc"])) or "it"
-        raise InputError(f"{path} is not a drive profile ({where}: {first['msg']})", "make it anew") from error
+        raise InputError(
+            f"{path} is not a drive profile ({where}: {first['msg']})", "make it anew"
+        ) from error
 
 
 def saved_drives(results_root: Path) -> tuple[list[Drive], list[str]]:
-    """Return (profiles of a results root, sorted by file name; messages for unreadable files)."""
-    drives, bad = [], []
+    """Return (profiles of a results root, sorted by file name; messages for unreadable
+    files)."""
+    drives = []
+    bad = []
     for path in sorted((Path(results_root) / FOLDER).glob("*.json")):
         try:
             drives.append(read_drive(path))

@@ -1,8 +1,10 @@
-"""Disturbance of a measurement: shares of the disk and the processors that other processes took meanwhile, and caches
-below the kernel (of a hypervisor, of an array), detected by the speed of second reads of the same blocks.
+"""Disturbance of a measurement: shares of the disk and the processors that other
+processes took meanwhile, and caches below the kernel (of a hypervisor, of an array),
+detected by the speed of second reads of the same blocks.
 
-O_DIRECT bypasses this host's page cache, not the cache of the machine below: a profile of blocks that were never read
-would hold a run to the drive's rate, while its measured epochs read again the blocks of the warm-up.
+O_DIRECT bypasses this host's page cache, not the cache of the machine below: a profile
+of blocks that were never read would hold a run to the drive's rate, while its measured
+epochs read again the blocks of the warm-up.
 """
 
 from __future__ import annotations
@@ -23,15 +25,19 @@ from harness.isolation.files import read_text
 from harness.ssd.fio import FioJob, run_fio
 from systems.readings import DiskPoint, DiskProfile
 
-# Shares of the disk's traffic, and of all processors' time, that others may take beside a measurement.
-QUIET_DISK, QUIET_CPU = 0.05, 0.2
+# Shares of the disk's traffic, and of all processors' time, that others may take beside
+# a measurement.
+QUIET_DISK = 0.05
+QUIET_CPU = 0.2
 # Other traffic below this (requests and bytes a second) is normal background.
-_BREATH_REQUESTS, _BREATH_BYTES = 100.0, 4e6
+_BREATH_REQUESTS = 100.0
+_BREATH_BYTES = 4e6
 # Bytes that cost a disk about as much as one request.
 _WORTH_BYTES = 16 << 10
 # The kernel splits longer requests.
 _SPLIT_BYTES = 64 << 10
-# Largest correction of a measured rate for the share that others took, and for the device's better moments.
+# Largest correction of a measured rate for the share that others took, and for the
+# device's better moments.
 _MOST_SLACK = 3.0
 WAITS_S = (1.0, 3.0)
 # Least gain of second reads that shows a cache.
@@ -39,15 +45,17 @@ SEEN = 1.3
 _BLOCK = 4096
 # In smaller files too many of the blocks drawn at random have been read before.
 _LEAST_BYTES = 16 << 20
-_ROUNDS, _BLOCKS = 8, 32
+_ROUNDS = 8
+_BLOCKS = 32
 # Longest time of `read_once`.
 _WARM_S = 5.0
 
 
 class Meter:
-    """Context manager around a child process that reads; `shares` then returns the shares that others took. The child
-    runs in `cap`, or without one, and must have ended and been waited for when the block ends. `grew`: growth of the
-    counters that `_read` lists, within the block."""
+    """Context manager around a child process that reads; `shares` then returns the
+    shares that others took. The child runs in `cap`, or without one, and must have
+    ended and been waited for when the block ends. `grew`: growth of the counters that
+    `_read` lists, within the block."""
 
     def __init__(self, disks: Sequence[str], cap: Cap | None = None) -> None:
         self._disks = disks
@@ -58,35 +66,60 @@ class Meter:
         return self
 
     def __exit__(self, *exc: object) -> None:
-        self.grew = [after - before for before, after in zip(self._before, self._read(), strict=True)]
+        self.grew = [
+            after - before
+            for before, after in zip(self._before, self._read(), strict=True)
+        ]
 
     def shares(self, block_bytes: int) -> tuple[float | None, float]:
-        """Return the shares of the disk's traffic (None: unknown) and of the processors that others took. Traffic
-        counts in requests of `block_bytes`, the child's size, or in bytes where they cost more."""
+        """Return the shares of the disk's traffic (None: unknown) and of the processors
+        that others took. Traffic counts in requests of `block_bytes`, the child's size,
+        or in bytes where they cost more."""
         seconds, all_requests, all_bytes, own, own_user_s, user_s, stolen_s = self.grew
         seconds = max(seconds, 1e-9)
-        processors = max(0.0, user_s - own_user_s + stolen_s) / (seconds * (os.cpu_count() or 1))
+        processors = max(0.0, user_s - own_user_s + stolen_s) / (
+            seconds * (os.cpu_count() or 1)
+        )
         if math.isnan(own) or not self._disks:
             return None, processors
         nbytes = max(0.0, all_bytes - own)
-        # The kernel splits long requests, so a count above the child's own is no sign of other traffic.
+        # The kernel splits long requests, so a count above the child's own is no sign
+        # of other traffic.
         asked = own / block_bytes if block_bytes <= _SPLIT_BYTES else all_requests
         requests = max(0.0, all_requests - asked)
         if requests < _BREATH_REQUESTS * seconds and nbytes < _BREATH_BYTES * seconds:
             return 0.0, processors
         theirs = max(requests, nbytes / _WORTH_BYTES)
-        return theirs / (theirs + max(own / block_bytes, own / _WORTH_BYTES)), processors
+        return theirs / (
+            theirs + max(own / block_bytes, own / _WORTH_BYTES)
+        ), processors
 
     def _read(self) -> list[float]:
-        """Read the time; the disks' requests and bytes; the child's bytes (NaN: unknown) and seconds in user mode; all
-        processors' seconds in user mode, and those that a hypervisor took away."""
+        """Read the time; the disks' requests and bytes; the child's bytes (NaN:
+        unknown) and seconds in user mode; all processors' seconds in user mode, and
+        those that a hypervisor took away."""
         import psutil
 
-        children, times = resource.getrusage(resource.RUSAGE_CHILDREN), psutil.cpu_times()
+        children = resource.getrusage(resource.RUSAGE_CHILDREN)
+        times = psutil.cpu_times()
         cap_io = self._cap.io() if self._cap else None
-        own = children.ru_inblock * 512 if self._cap is None else cap_io.read_bytes if cap_io else math.nan
-        user_s, stolen_s = times.user + getattr(times, "nice", 0.0), getattr(times, "steal", 0.0)
-        return [time.monotonic(), *traffic(self._disks), own, children.ru_utime, user_s, stolen_s]
+        own = (
+            children.ru_inblock * 512
+            if self._cap is None
+            else cap_io.read_bytes
+            if cap_io
+            else math.nan
+        )
+        user_s = times.user + getattr(times, "nice", 0.0)
+        stolen_s = getattr(times, "steal", 0.0)
+        return [
+            time.monotonic(),
+            *traffic(self._disks),
+            own,
+            children.ru_utime,
+            user_s,
+            stolen_s,
+        ]
 
 
 def traffic(disks: Sequence[str], sys: Path = Path("/sys")) -> tuple[int, int]:
@@ -101,27 +134,40 @@ def traffic(disks: Sequence[str], sys: Path = Path("/sys")) -> tuple[int, int]:
 
 
 def is_quiet(*points: DiskPoint) -> bool:
-    """Return whether others took little of the disk and the processors while the points were measured."""
-    return all((p.others_disk or 0.0) <= QUIET_DISK and (p.others_cpu or 0.0) <= QUIET_CPU for p in points)
+    """Return whether others took little of the disk and the processors while the points
+    were measured."""
+    return all(
+        (p.others_disk or 0.0) <= QUIET_DISK and (p.others_cpu or 0.0) <= QUIET_CPU
+        for p in points
+    )
 
 
 def quietly(
-    measure: Callable[[], DiskPoint], waits: list[float], pause: Callable[[float], None] = time.sleep
+    measure: Callable[[], DiskPoint],
+    waits: list[float],
+    pause: Callable[[float], None] = time.sleep,
 ) -> DiskPoint:
-    """Measure a point; while others were busy and `waits` (seconds, used up from the front) has pauses left, measure
-    again. Return the best rate, marked quiet if the last attempt was."""
+    """Measure a point; while others were busy and `waits` (seconds, used up from the
+    front) has pauses left, measure again. Return the best rate, marked quiet if the
+    last attempt was."""
     found = [measure()]
     while not is_quiet(found[-1]) and waits:
         pause(waits.pop(0))
         found.append(measure())
     # Other load never makes a disk faster, so the highest rate is the disk's own.
-    best, last = max(found, key=lambda point: point.iops), found[-1]
-    return replace(best, others_disk=last.others_disk, others_cpu=last.others_cpu) if is_quiet(last) else best
+    best = max(found, key=lambda point: point.iops)
+    last = found[-1]
+    return (
+        replace(best, others_disk=last.others_disk, others_cpu=last.others_cpu)
+        if is_quiet(last)
+        else best
+    )
 
 
 def busiest(profile: DiskProfile) -> tuple[float, float]:
-    """Return the largest shares of disk and processors that others took while a point of the profile was measured.
-    Points with one read in flight are left out: they leave the disk to others, so that their share says little."""
+    """Return the largest shares of disk and processors that others took while a point
+    of the profile was measured. Points with one read in flight are left out: they leave
+    the disk to others, so that their share says little."""
     points = [point for point in profile.points if point.depth > 1]
     return (
         max((point.others_disk or 0.0 for point in points), default=0.0),
@@ -130,18 +176,24 @@ def busiest(profile: DiskProfile) -> tuple[float, float]:
 
 
 def slack(profile: DiskProfile) -> float:
-    """Return how many times faster than a profile's points the device may be, at most 3: by the share that others took
-    of it, or by its better moments, which the short trials before the points show. 1 for a quiet, steady device."""
+    """Return how many times faster than a profile's points the device may be, at most
+    3: by the share that others took of it, or by its better moments, which the short
+    trials before the points show. 1 for a quiet, steady device."""
     disk, processors = (0.0, 0.0) if is_quiet(*profile.points) else busiest(profile)
     free = (1 - min(disk, 1.0)) * (1 - min(processors, 1.0))
     rates = profile.random_rates()
-    moments = [trial.iops / rate for trial in profile.tried if (rate := rates.get(trial.block_bytes))]
+    moments = [
+        trial.iops / rate
+        for trial in profile.tried
+        if (rate := rates.get(trial.block_bytes))
+    ]
     return min(_MOST_SLACK, max(1.0, 1 / max(free, 1e-6), *moments))
 
 
 def reread_gain(file: Path) -> float:
-    """Return how many times as fast random 4 KiB blocks are on a second read, one in flight; 1 for a file below 16 MiB.
-    Rounds of first and second reads alternate, so that neither gets the machine's better moments. Takes about 0.1 s."""
+    """Return how many times as fast random 4 KiB blocks are on a second read, one in
+    flight; 1 for a file below 16 MiB. Rounds of first and second reads alternate, so
+    that neither gets the machine's better moments. Takes about 0.1 s."""
     blocks = file.stat().st_size // _BLOCK
     if blocks * _BLOCK < _LEAST_BYTES:
         return 1.0
@@ -168,20 +220,29 @@ def _median_s(fd: int, buffer: mmap.mmap, blocks: list[int]) -> float:
 
 
 def read_once(file: Path, seconds: float = _WARM_S) -> int:
-    """Read the file once from its beginning, for at most `seconds`; return the number of bytes read."""
+    """Read the file once from its beginning, for at most `seconds`; return the number
+    of bytes read."""
     job = FioJob(
-        file=file, block_bytes=1 << 20, depth=32, pattern="sequential", once=True, seconds=seconds, exact_latency=False
+        file=file,
+        block_bytes=1 << 20,
+        depth=32,
+        pattern="sequential",
+        once=True,
+        seconds=seconds,
+        exact_latency=False,
     )
     return min(file.stat().st_size, run_fio([job])[0].bytes_read)
 
 
 def gain_of(profile: DiskProfile) -> tuple[float, DiskPoint | None, DiskPoint | None]:
-    """Return the largest gain of second over first reads in a profile, and both points; (1, None, None) without one."""
+    """Return the largest gain of second over first reads in a profile, and both points;
+    (1, None, None) without one."""
     pairs = (
         (again.iops / first.iops, first, again)
         for first in profile.first_read
         for again in profile.points
-        if (again.block_bytes, again.pattern, again.depth == 1) == (first.block_bytes, first.pattern, first.depth == 1)
+        if (again.block_bytes, again.pattern, again.depth == 1)
+        == (first.block_bytes, first.pattern, first.depth == 1)
         and again.iops > first.iops > 0
     )
     return max(pairs, key=lambda pair: pair[0], default=(1.0, None, None))

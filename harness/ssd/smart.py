@@ -1,4 +1,5 @@
-"""Health of a drive by nvme-cli or smartctl, where one is installed and permitted; never its serial number."""
+"""Health of a drive by nvme-cli or smartctl, where one is installed and permitted;
+never its serial number."""
 
 from __future__ import annotations
 
@@ -10,15 +11,17 @@ from typing import Any
 Plain = dict[str, Any]
 _TIMEOUT_S = 15
 _ZERO_CELSIUS = 273
-# SATA attributes that count blocks, by number, and the number of the percentage of life that is left.
+# SATA attributes that count blocks, by number, and the number of the percentage of life
+# that is left.
 _BLOCKS = {241: "data_written_bytes", 242: "data_read_bytes"}
 _LIFE_LEFT = 231
 
 
 def health(disk: str) -> tuple[Plain, str]:
-    """Return (health of the disk with this kernel name, reason where there is none). Keys, where the drive reports
-    them: `tool`, `temperature_c`, `percentage_used`, `available_spare_percent`, `data_read_bytes`,
-    `data_written_bytes`, `power_on_hours`, `media_errors`, `passed`."""
+    """Return (health of the disk with this kernel name, reason where there is none).
+    Keys, where the drive reports them: `tool`, `temperature_c`, `percentage_used`,
+    `available_spare_percent`, `data_read_bytes`, `data_written_bytes`,
+    `power_on_hours`, `media_errors`, `passed`."""
     tried = []
     for tool, command, parse in (
         ("nvme-cli", ["nvme", "smart-log", f"/dev/{disk}", "-o", "json"], parse_nvme),
@@ -28,7 +31,9 @@ def health(disk: str) -> tuple[Plain, str]:
             tried.append(f"{tool} is not installed")
         elif tool == "smartctl" or disk.startswith("nvme"):
             try:
-                done = subprocess.run(command, capture_output=True, text=True, timeout=_TIMEOUT_S)
+                done = subprocess.run(
+                    command, capture_output=True, text=True, timeout=_TIMEOUT_S
+                )
             except (OSError, subprocess.TimeoutExpired):
                 tried.append(f"{tool} did not answer")
                 continue
@@ -44,7 +49,13 @@ def parse_nvme(text: str) -> Plain:
     if "data_units_read" not in log:
         return {}
     temperature = log["temperature"] - _ZERO_CELSIUS if log.get("temperature") else None
-    return _known({"temperature_c": temperature, "power_on_hours": log.get("power_on_hours"), **_of_nvme(log)})
+    return _known(
+        {
+            "temperature_c": temperature,
+            "power_on_hours": log.get("power_on_hours"),
+            **_of_nvme(log),
+        }
+    )
 
 
 def parse_smartctl(text: str) -> Plain:
@@ -68,7 +79,8 @@ def parse_smartctl(text: str) -> Plain:
 
 
 def _of_nvme(log: Plain) -> Plain:
-    """Return the values that both tools report of an NVMe drive's health log, under slightly different names."""
+    """Return the values that both tools report of an NVMe drive's health log, under
+    slightly different names."""
     return {
         "percentage_used": log.get("percent_used", log.get("percentage_used")),
         "available_spare_percent": log.get("avail_spare", log.get("available_spare")),

@@ -1,4 +1,5 @@
-"""Search for fio's fastest method of reading: reads in flight, batch size and threads."""
+"""Search for fio's fastest method of reading: reads in flight, batch size and
+threads."""
 
 from __future__ import annotations
 
@@ -24,7 +25,8 @@ _SYNC_THREADS = (8, 32, 64)
 
 @dataclass(frozen=True)
 class Way:
-    """Method of reading: `depth` in flight over all `jobs` threads, submitted `batch` at a time (0: one by one)."""
+    """Method of reading: `depth` in flight over all `jobs` threads, submitted `batch`
+    at a time (0: one by one)."""
 
     depth: int
     batch: int = 0
@@ -33,8 +35,9 @@ class Way:
 
 @dataclass(frozen=True)
 class Reads:
-    """fio on one file, as a source of measured points: reads `region_bytes` from the file's beginning (0: all), and
-    counts other traffic on `disks` (`major:minor` of the disks under the file; none under a limiter)."""
+    """fio on one file, as a source of measured points: reads `region_bytes` from the
+    file's beginning (0: all), and counts other traffic on `disks` (`major:minor` of the
+    disks under the file; none under a limiter)."""
 
     file: Path
     disks: tuple[str, ...] = ()
@@ -42,7 +45,13 @@ class Reads:
     region_bytes: int = 0
 
     def measure(
-        self, block_bytes: int, way: Way, seconds: float, ramp_seconds: float = 0.2, *, sequential: bool = False
+        self,
+        block_bytes: int,
+        way: Way,
+        seconds: float,
+        ramp_seconds: float = 0.2,
+        *,
+        sequential: bool = False,
     ) -> DiskPoint:
         """Measure one point.
 
@@ -68,7 +77,9 @@ class Reads:
         disk, processors = meter.shares(block_bytes)
         others = (None if disk is None else round(disk, 4), round(processors, 4))
         measured = (job.depth * way.jobs, result.iops, result.bytes_per_s)
-        return DiskPoint(block_bytes, *measured, job.pattern, way.jobs, way.batch, *others)
+        return DiskPoint(
+            block_bytes, *measured, job.pattern, way.jobs, way.batch, *others
+        )
 
 
 def way_of(point: DiskPoint) -> Way:
@@ -77,7 +88,8 @@ def way_of(point: DiskPoint) -> Way:
 
 
 def first_ways(block_bytes: int, depths: Sequence[int] = DEPTHS) -> list[Way]:
-    """Return methods with one thread: each depth in batches of a quarter, and one depth one by one."""
+    """Return methods with one thread: each depth in batches of a quarter, and one depth
+    one by one."""
     most = max(1, _IN_FLIGHT_BYTES // block_bytes)
     fitting = sorted({min(depth, most) for depth in depths})
     if best_engine() == "psync":
@@ -87,16 +99,24 @@ def first_ways(block_bytes: int, depths: Sequence[int] = DEPTHS) -> list[Way]:
 
 
 def shared_ways(best: Way) -> list[Way]:
-    """Return the best method of one thread, shared by as many threads as there are processors."""
+    """Return the best method of one thread, shared by as many threads as there are
+    processors."""
     threads = len(os.sched_getaffinity(0))
     if threads < 2 or best.jobs > 1 or best.depth < 2:
         return []
     each = max(min(_LEAST_EACH, best.depth), best.depth // threads)
-    return list(dict.fromkeys([Way(each * threads, each // 4, threads), Way(each * threads, 0, threads)]))
+    return list(
+        dict.fromkeys(
+            [Way(each * threads, each // 4, threads), Way(each * threads, 0, threads)]
+        )
+    )
 
 
-def search(reads: Reads, block_bytes: int, depths: Sequence[int], seconds: float) -> list[DiskPoint]:
-    """Measure random reads by every method for `seconds` and fio's own 0.3 s; return the points, best first.
+def search(
+    reads: Reads, block_bytes: int, depths: Sequence[int], seconds: float
+) -> list[DiskPoint]:
+    """Measure random reads by every method for `seconds` and fio's own 0.3 s; return
+    the points, best first.
 
     Args:
         depths: reads in flight to try.
@@ -105,7 +125,9 @@ def search(reads: Reads, block_bytes: int, depths: Sequence[int], seconds: float
     def rate(way: Way) -> DiskPoint:
         return reads.measure(block_bytes, way, seconds, _SEARCH_RAMP_S)
 
-    found = sorted(map(rate, first_ways(block_bytes, depths)), key=lambda point: -point.iops)
+    found = sorted(
+        map(rate, first_ways(block_bytes, depths)), key=lambda point: -point.iops
+    )
     # Long reads keep a device busy before they keep one thread busy.
     found += map(rate, shared_ways(way_of(found[0])) if block_bytes <= _SMALL else ())
     return sorted(found, key=lambda point: -point.iops)

@@ -1,4 +1,5 @@
-"""A study as a registered object: parameters, computation, and the record that stores its result."""
+"""A study as a registered object: parameters, computation, and the record that stores
+its result."""
 
 from __future__ import annotations
 
@@ -37,7 +38,8 @@ class DatasetParams(Strict):
 
 
 class WorkloadParams(DatasetParams):
-    """Parameters of a study of one workload's mini-batches, named as the settings of a run."""
+    """Parameters of a study of one workload's mini-batches, named as the settings of a
+    run."""
 
     model: str = "sage"
     sampler: str = "neighbor"
@@ -52,7 +54,9 @@ class WorkloadParams(DatasetParams):
 
 #: Shares of rows, ascending, each once, above 0 and at most 1.
 Shares = Annotated[
-    list[Annotated[float, Field(gt=0, le=1)]], Field(min_length=1), AfterValidator(lambda value: sorted(set(value)))
+    list[Annotated[float, Field(gt=0, le=1)]],
+    Field(min_length=1),
+    AfterValidator(lambda value: sorted(set(value))),
 ]
 
 
@@ -61,8 +65,10 @@ class Study:
     """One study.
 
     Attributes:
-        version: number raised when the meaning of the result changes, so that old records are not used.
-        params: model of the parameters; with a field `dataset` where the study needs one.
+        version: number raised when the meaning of the result changes, so that old
+            records are not used.
+        params: model of the parameters; with a field `dataset` where the study needs
+            one.
         run: function from parameters to the result, plain data for JSON.
         seconds: function from parameters to a rough estimate for `--dry-run`.
     """
@@ -77,7 +83,8 @@ class Study:
 
 @dataclass(frozen=True)
 class StudyNeed:
-    """A study that a figure needs: its id, its parameters, and recipes for the datasets that may be missing."""
+    """A study that a figure needs: its id, its parameters, and recipes for the datasets
+    that may be missing."""
 
     study: str
     params: Plain = field(default_factory=dict)
@@ -86,7 +93,8 @@ class StudyNeed:
 
 @dataclass(frozen=True)
 class StudyContext:
-    """The resources of a study: the bench's roots, and a `scratch` folder on the data's disk, removed afterwards."""
+    """The resources of a study: the bench's roots, and a `scratch` folder on the data's
+    disk, removed afterwards."""
 
     data_root: Path
     results_root: Path
@@ -94,23 +102,35 @@ class StudyContext:
     progress: Callable[[str], None] = lambda text: None
 
     def dataset(self, name: str) -> Dataset:
-        """Open a dataset under the data root; raise InputError if no dataset has this name."""
+        """Open a dataset under the data root; raise InputError if no dataset has this
+        name."""
         return find_dataset(name, self.data_root)
 
     def workload(self, params: WorkloadParams) -> Workload:
-        """Return the workload of the parameters, equal to a run's with the same settings."""
+        """Return the workload of the parameters, equal to a run's with the same
+        settings."""
         dataset = self.dataset(params.dataset)
         # A study of mini-batches has further parameters beside the workload's.
-        settings = params.model_dump(include=set(WorkloadParams.model_fields) - {"dataset"})
+        settings = params.model_dump(
+            include=set(WorkloadParams.model_fields) - {"dataset"}
+        )
         config = RunConfig(
-            system="in-memory", dataset=DatasetConfig.of(dataset), layers=len(params.fanout), warmup=0, **settings
+            system="in-memory",
+            dataset=DatasetConfig.of(dataset),
+            layers=len(params.fanout),
+            warmup=0,
+            **settings,
         )
         return workload_of(config, dataset)
 
 
-def sample_all(workload: Workload, epochs: int, **options: Any) -> Iterator[tuple[int, int, SampledBatch]]:
-    """Yield (epoch, index, mini-batch) in training order; `options` are those of `make_sampler`."""
-    sampler, plan = make_sampler(workload, **options), make_seed_plan(workload)
+def sample_all(
+    workload: Workload, epochs: int, **options: Any
+) -> Iterator[tuple[int, int, SampledBatch]]:
+    """Yield (epoch, index, mini-batch) in training order; `options` are those of
+    `make_sampler`."""
+    sampler = make_sampler(workload, **options)
+    plan = make_seed_plan(workload)
     for epoch in range(epochs):
         for index, seeds in enumerate(plan.batches(epoch)):
             yield epoch, index, sampler.sample(epoch, index, seeds)
@@ -120,12 +140,18 @@ _STUDIES: dict[str, Study] = {}
 
 
 def study(
-    id_: str, title: str, seconds: Callable[[Any], float] = lambda params: 10.0, version: int = 1
+    id_: str,
+    title: str,
+    seconds: Callable[[Any], float] = lambda params: 10.0,
+    version: int = 1,
 ) -> Callable[[Run], Run]:
-    """Register the decorated function as a study; the model of its parameters is that of the annotation of `params`."""
+    """Register the decorated function as a study; the model of its parameters is that
+    of the annotation of `params`."""
 
     def keep(run: Run) -> Run:
-        _STUDIES[id_] = Study(id_, title, version, get_type_hints(run)["params"], run, seconds)
+        _STUDIES[id_] = Study(
+            id_, title, version, get_type_hints(run)["params"], run, seconds
+        )
         return run
 
     return keep
@@ -153,9 +179,14 @@ def resolve_study(need: StudyNeed) -> tuple[Study, Any]:
 
 
 def study_key(study: Study, params: Any, fingerprint: str) -> str:
-    """Return the identity of one study record, 16 hex digits; `fingerprint`: of the dataset, or of the measured drive
-    (`harness.ssd.identity`)."""
-    content = {"study": study.id, "version": study.version, "params": params.model_dump(mode="json"), "of": fingerprint}
+    """Return the identity of one study record, 16 hex digits; `fingerprint`: of the
+    dataset, or of the measured drive (`harness.ssd.identity`)."""
+    content = {
+        "study": study.id,
+        "version": study.version,
+        "params": params.model_dump(mode="json"),
+        "of": fingerprint,
+    }
     return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:16]
 
 
@@ -168,9 +199,11 @@ def union_of(needs: Sequence[StudyNeed]) -> list[StudyNeed]:
     return list(merged.values())
 
 
-def find_record(need: StudyNeed, data_root: Path, results_root: Path) -> StudyRecord | None:
-    """Return the existing record of a need for the dataset's present content, of a study of the drive for the drive
-    under `data_root`; None where there is none."""
+def find_record(
+    need: StudyNeed, data_root: Path, results_root: Path
+) -> StudyRecord | None:
+    """Return the existing record of a need for the dataset's present content, of a
+    study of the drive for the drive under `data_root`; None where there is none."""
     study, params = resolve_study(need)
     name = getattr(params, "dataset", None)
     if name is None:
@@ -179,7 +212,9 @@ def find_record(need: StudyNeed, data_root: Path, results_root: Path) -> StudyRe
         if not (data_root / name / "dataset.json").is_file():
             return None
         fingerprint = find_dataset(name, data_root).fingerprint
-    return read_study(study_path(results_root, study.id, study_key(study, params, fingerprint)))
+    return read_study(
+        study_path(results_root, study.id, study_key(study, params, fingerprint))
+    )
 
 
 def make_study(
@@ -208,7 +243,9 @@ def make_study(
     scratch_root.mkdir(parents=True, exist_ok=True)
     started = datetime.now(UTC)
     begin = time.perf_counter()
-    with tempfile.TemporaryDirectory(prefix=f"study-{study.id}-", dir=scratch_root, ignore_cleanup_errors=True) as name:
+    with tempfile.TemporaryDirectory(
+        prefix=f"study-{study.id}-", dir=scratch_root, ignore_cleanup_errors=True
+    ) as name:
         context = StudyContext(data_root, results_root, Path(name), progress)
         of = getattr(params, "dataset", None)
         dataset = None if of is None else DatasetConfig.of(context.dataset(of))
@@ -216,7 +253,11 @@ def make_study(
     record = StudyRecord(
         study=study.id,
         version=study.version,
-        key=study_key(study, params, dataset.fingerprint if dataset else block_device(data_root).drive),
+        key=study_key(
+            study,
+            params,
+            dataset.fingerprint if dataset else block_device(data_root).drive,
+        ),
         params=params.model_dump(mode="json"),
         dataset=dataset,
         started_at=started.isoformat(timespec="milliseconds"),

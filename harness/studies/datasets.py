@@ -1,4 +1,5 @@
-"""Studies of one dataset by its manifest: `dataset-facts` (the papers' tables of datasets) and `expansion`."""
+"""Studies of one dataset by its manifest: `dataset-facts` (the papers' tables of
+datasets) and `expansion`."""
 
 from __future__ import annotations
 
@@ -7,16 +8,25 @@ from harness.studies.base import DatasetParams, Plain, StudyContext, study
 
 @study("dataset-facts", "Sizes, split and skew of a dataset", lambda params: 0.1)
 def facts(params: DatasetParams, context: StudyContext) -> Plain:
-    """Read counts, bytes and shares of one dataset; `stats` by its generator or importer, where it has them.
+    """Read counts, bytes and shares of one dataset; `stats` by its generator or
+    importer, where it has them.
 
     Returns:
-        `num_nodes`, `num_edges`, `dim`, `num_classes`, `topology_bytes` (index pointers and neighbour lists),
-        `feature_bytes`, `total_bytes`, `mean_degree`, `train_share`, `kind` (of its recipe), `origin`
-        (`Dataset.origin`), `stats`.
+        `num_nodes`, `num_edges`, `dim`, `num_classes`, `topology_bytes` (index pointers
+        and neighbour lists), `feature_bytes`, `total_bytes`, `mean_degree`,
+        `train_share`, `kind` (of its recipe), `origin` (`Dataset.origin`), `stats`.
     """
     dataset = context.dataset(params.dataset)
-    files, recipe = dataset.manifest.files, dataset.manifest.recipe
-    own = ("num_nodes", "num_edges", "dim", "num_classes", "feature_bytes", "total_bytes")
+    files = dataset.manifest.files
+    recipe = dataset.manifest.recipe
+    own = (
+        "num_nodes",
+        "num_edges",
+        "dim",
+        "num_classes",
+        "feature_bytes",
+        "total_bytes",
+    )
     return {
         **{name: getattr(dataset, name) for name in own},
         "topology_bytes": files["indptr"].bytes + files["indices"].bytes,
@@ -33,18 +43,22 @@ def expansion(params: DatasetParams, context: StudyContext) -> Plain:
     """Read counts, bytes and measures of base and result.
 
     Returns:
-        `kind`, `base_name` (empty: the generator drew the base), `num_nodes`, `num_edges`, `dim`, `total_bytes` (all
-        files on disk), `copies` (nodes of the result for each of the base's; None without a base), `base` and `result`:
-        degree skew, clustering and homophily from the manifest (`workloads.kronecker.stats.GraphStats`), empty where
-        the manifest has none.
+        `kind`, `base_name` (empty: the generator drew the base), `num_nodes`,
+        `num_edges`, `dim`, `total_bytes` (all files on disk), `copies` (nodes of the
+        result for each of the base's; None without a base), `base` and `result`: degree
+        skew, clustering and homophily from the manifest
+        (`workloads.kronecker.stats.GraphStats`), empty where the manifest has none.
     """
     dataset = context.dataset(params.dataset)
     manifest = dataset.manifest
-    base, result = dict(manifest.stats.get("base", {})), dict(manifest.stats.get("result", {}))
+    base = dict(manifest.stats.get("base", {}))
+    result = dict(manifest.stats.get("result", {}))
     nodes = base.get("num_nodes")
     return {
         **{name: getattr(manifest, name) for name in ("num_nodes", "num_edges", "dim")},
-        "kind": str(manifest.recipe.get("kind", manifest.recipe.get("how", "imported"))),
+        "kind": str(
+            manifest.recipe.get("kind", manifest.recipe.get("how", "imported"))
+        ),
         "base_name": str(manifest.recipe.get("base", "")),
         "total_bytes": sum(entry.bytes for entry in manifest.files.values()),
         "copies": manifest.num_nodes / nodes if nodes else None,

@@ -1,4 +1,5 @@
-"""Studies of DiskGNN's evaluation, by its own planning on sampled mini-batches in memory: nothing is packed."""
+"""Studies of DiskGNN's evaluation, by its own planning on sampled mini-batches in
+memory: nothing is packed."""
 
 from __future__ import annotations
 
@@ -32,7 +33,8 @@ class PlanningParams(WorkloadParams):
 
     Attributes:
         row_bytes: bytes of a feature row; 0: the dataset's own.
-        granularity: bytes of the smallest read (4096 as in the paper, or the device's logical block).
+        granularity: bytes of the smallest read (4096 as in the paper, or the device's
+            logical block).
         hashes: number of MinHash functions that order a disk cache.
     """
 
@@ -43,7 +45,8 @@ class PlanningParams(WorkloadParams):
 
 @dataclass
 class Sampled:
-    """Unique node ids (uint32) of each mini-batch of a workload, with its nodes, its seed and bytes of a row."""
+    """Unique node ids (uint32) of each mini-batch of a workload, with its nodes, its
+    seed and bytes of a row."""
 
     batches: list[npt.NDArray[np.uint32]]
     num_nodes: int
@@ -64,8 +67,13 @@ class Sampled:
 
     @property
     def counts(self) -> Plain:
-        """Numbers of a study's result: `accesses`, `batches`, `rows_per_batch` (mean)."""
-        return {"accesses": self.accesses, "batches": len(self), "rows_per_batch": self.accesses / len(self)}
+        """Numbers of a study's result: `accesses`, `batches`, `rows_per_batch`
+        (mean)."""
+        return {
+            "accesses": self.accesses,
+            "batches": len(self),
+            "rows_per_batch": self.accesses / len(self),
+        }
 
     @cached_property
     def counter(self) -> AccessCounts:
@@ -78,43 +86,70 @@ class Sampled:
         return counter
 
     def cold(self, share: float) -> ColdSamples:
-        """Return the mini-batches without the hottest rows, a `share` of all nodes, which are held in memory."""
+        """Return the mini-batches without the hottest rows, a `share` of all nodes,
+        which are held in memory."""
         from systems.diskgnn.layout import ColdSamples
         from systems.diskgnn.ranking import slots_of
 
-        return ColdSamples(self, slots_of(self.counter.hottest(round(share * self.num_nodes)), self.num_nodes))
+        return ColdSamples(
+            self,
+            slots_of(
+                self.counter.hottest(round(share * self.num_nodes)), self.num_nodes
+            ),
+        )
 
 
 _LAST: dict[Any, Sampled] = {}
 
 
 def sampled(params: WorkloadParams, context: StudyContext) -> Sampled:
-    """Sample all mini-batches of the study's workload as in a run; keep those of the last workload.
+    """Sample all mini-batches of the study's workload as in a run; keep those of the
+    last workload.
 
     Raises:
         InputError: the mini-batches make more than `MAX_ACCESSES` accesses.
     """
-    workload, epochs = context.workload(params), params.epochs
+    workload = context.workload(params)
+    epochs = params.epochs
     dataset = workload.dataset
-    key = (dataset.fingerprint, workload.sampler, workload.model.layers, workload.seed, epochs)
+    key = (
+        dataset.fingerprint,
+        workload.sampler,
+        workload.model.layers,
+        workload.seed,
+        epochs,
+    )
     if key in _LAST:
         return _LAST[key]
     _LAST.clear()
-    context.progress(f"sampling {epochs} epoch(s) of {dataset.name}, fan-out {workload.sampler.fanout}")
+    context.progress(
+        f"sampling {epochs} epoch(s) of {dataset.name}, fan-out "
+        f"{workload.sampler.fanout}"
+    )
     count = epochs * make_seed_plan(workload).num_batches
     batches: list[npt.NDArray[np.uint32]] = []
     for *_, batch in sample_all(workload, epochs, threads=_THREADS):
         if not batches and batch.num_nodes * count > MAX_ACCESSES:
             about = f"about {batch.num_nodes * count} row accesses"
-            raise InputError(f"{about} are more than the {MAX_ACCESSES} that are held", "set max_batches")
+            raise InputError(
+                f"{about} are more than the {MAX_ACCESSES} that are held",
+                "set max_batches",
+            )
         batches.append(batch.nodes.astype(np.uint32))
     row_bytes = dataset.row_bytes
     _LAST[key] = Sampled(batches, dataset.num_nodes, workload.seed, row_bytes)
     return _LAST[key]
 
 
-def searching(samples: Sampled, cold: ColdSamples, params: PlanningParams, *, limit: int | None = None) -> Search:
-    """Return DiskGNN's search over these mini-batches; the limit is on bytes of feature rows alone (Eq. 2).
+def searching(
+    samples: Sampled,
+    cold: ColdSamples,
+    params: PlanningParams,
+    *,
+    limit: int | None = None,
+) -> Search:
+    """Return DiskGNN's search over these mini-batches; the limit is on bytes of feature
+    rows alone (Eq. 2).
 
     Args:
         samples, cold: mini-batches, and the same without rows held in memory.
@@ -127,14 +162,32 @@ def searching(samples: Sampled, cold: ColdSamples, params: PlanningParams, *, li
     row_bytes = params.row_bytes or samples.row_bytes
 
     def simulate(rows: Ids) -> ReadStats:
-        return simulate_reads(rows, row_bytes=row_bytes, num_rows=1 << 40, logical_bytes=params.granularity)
+        return simulate_reads(
+            rows,
+            row_bytes=row_bytes,
+            num_rows=1 << 40,
+            logical_bytes=params.granularity,
+        )
 
-    shared: dict[str, Any] = {"hashes": params.hashes, "seed": samples.seed, "max_segment": len(samples)}
-    return Search(cold, Space(row_bytes, 0, limit), by_node(samples.num_nodes), simulate=simulate, **shared)
+    shared: dict[str, Any] = {
+        "hashes": params.hashes,
+        "seed": samples.seed,
+        "max_segment": len(samples),
+    }
+    return Search(
+        cold,
+        Space(row_bytes, 0, limit),
+        by_node(samples.num_nodes),
+        simulate=simulate,
+        **shared,
+    )
 
 
-def packed_rows(samples: Sampled, cold: ColdSamples, lengths: Sequence[int]) -> dict[int, int]:
-    """Count the rows on disk for each segment length, with threshold 2 (length 1: packed chunks alone)."""
+def packed_rows(
+    samples: Sampled, cold: ColdSamples, lengths: Sequence[int]
+) -> dict[int, int]:
+    """Count the rows on disk for each segment length, with threshold 2 (length 1:
+    packed chunks alone)."""
     from systems.diskgnn.ranking import by_node
     from systems.diskgnn.search import rows_by_segment
 
@@ -143,24 +196,32 @@ def packed_rows(samples: Sampled, cold: ColdSamples, lengths: Sequence[int]) -> 
 
 
 class AccessShareParams(WorkloadParams):
-    """Parameters of `access-share`; `bounds` are shares of all nodes at which the ranking is cut, ascending."""
+    """Parameters of `access-share`; `bounds` are shares of all nodes at which the
+    ranking is cut, ascending."""
 
     bounds: list[float] = Field(default_factory=lambda: [0.01, 0.05, 0.1])
 
 
 @study("access-share", "share of accesses by node rank", lambda params: 15.0)
 def access_share(params: AccessShareParams, context: StudyContext) -> Plain:
-    """Rank nodes by the number of mini-batches that ask for them, as DiskGNN, and count the accesses of each bucket.
+    """Rank nodes by the number of mini-batches that ask for them, as DiskGNN, and count
+    the accesses of each bucket.
 
     Returns:
-        `shares` (one for each bucket, the last beyond the last bound), `accesses`, `touched` (share of nodes in any
-        mini-batch), `batches`, `rows_per_batch` (mean).
+        `shares` (one for each bucket, the last beyond the last bound), `accesses`,
+        `touched` (share of nodes in any mini-batch), `batches`, `rows_per_batch`
+        (mean).
     """
     samples = sampled(params, context)
-    counts, total = samples.counter.counts, samples.accesses
+    counts = samples.counter.counts
+    total = samples.accesses
     ranked = samples.counter.hottest(samples.num_nodes)
     bounds = [round(bound * samples.num_nodes) for bound in sorted(params.bounds)]
-    edges = [0, *(int(counts[ranked[:bound]].sum(dtype="int64")) for bound in bounds), total]
+    edges = [
+        0,
+        *(int(counts[ranked[:bound]].sum(dtype="int64")) for bound in bounds),
+        total,
+    ]
     shares = [(high - low) / total for low, high in itertools.pairwise(edges)]
     return {"shares": shares, "touched": float((counts > 0).mean()), **samples.counts}
 
@@ -185,49 +246,81 @@ class AmplificationParams(PlanningParams):
     lambda params: 15.0 + 4.0 * len(params.segments),
 )
 def amplification(params: AmplificationParams, context: StudyContext) -> Plain:
-    """Simulate the reads of one global segment and of each length asked for, with rows by id and reordered by MinHash.
+    """Simulate the reads of one global segment and of each length asked for, with rows
+    by id and reordered by MinHash.
 
     Returns:
-        `layouts`, each with `segment` (mini-batches), `global` (one segment holds all), `reordered`, `disk_bytes` (of
-        feature rows), `read_bytes`, `useful_bytes`, `cache_read_bytes` and `cache_useful_bytes` (their parts from the
-        disk cache), `amplification`, `cache_amplification`, and `reduction`: 21 quantiles over mini-batches of the
-        share of bytes saved against one global cache in the order of ids.
+        `layouts`, each with `segment` (mini-batches), `global` (one segment holds all),
+        `reordered`, `disk_bytes` (of feature rows), `read_bytes`, `useful_bytes`,
+        `cache_read_bytes` and `cache_useful_bytes` (their parts from the disk cache),
+        `amplification`, `cache_amplification`, and `reduction`: 21 quantiles over
+        mini-batches of the share of bytes saved against one global cache in the order
+        of ids.
     """
     samples = sampled(params, context)
-    row, cold, count = params.row_bytes or samples.row_bytes, samples.cold(params.memory_share), len(samples)
-    lengths = [count, *sorted({min(length, count) for length in params.segments} - {count})]
+    row = params.row_bytes or samples.row_bytes
+    cold = samples.cold(params.memory_share)
+    count = len(samples)
+    lengths = [
+        count,
+        *sorted({min(length, count) for length in params.segments} - {count}),
+    ]
     layouts: list[Plain] = []
     plain = np.zeros(0)
     for length, reordered in itertools.product(lengths, (False, True)):
-        context.progress(f"segments of {length}, {'reordered' if reordered else 'by id'}")
+        context.progress(
+            f"segments of {length}, {'reordered' if reordered else 'by id'}"
+        )
         found, read = _layout(samples, cold, params, row, length, reordered)
         plain = plain if len(plain) else read
-        saved = np.quantile(1.0 - read / np.maximum(1, plain), np.linspace(0, 1, _QUANTILES + 1))
+        saved = np.quantile(
+            1.0 - read / np.maximum(1, plain), np.linspace(0, 1, _QUANTILES + 1)
+        )
         layouts.append({**found, "reduction": saved.tolist()})
-    sizes = {"packed_bytes": packed_rows(samples, cold, [1])[1] * row, "feature_bytes": samples.num_nodes * row}
+    sizes = {
+        "packed_bytes": packed_rows(samples, cold, [1])[1] * row,
+        "feature_bytes": samples.num_nodes * row,
+    }
     return {"layouts": layouts, "batches": count, "row_bytes": row, **sizes}
 
 
 def _layout(
-    samples: Sampled, cold: ColdSamples, params: AmplificationParams, row: int, length: int, reordered: bool
+    samples: Sampled,
+    cold: ColdSamples,
+    params: AmplificationParams,
+    row: int,
+    length: int,
+    reordered: bool,
 ) -> tuple[Plain, npt.NDArray[np.float64]]:
     from systems.diskgnn.layout import Shape
     from systems.diskgnn.search import rows_of
 
-    search = searching(samples, cold, params if reordered else params.model_copy(update={"hashes": 0}))
+    search = searching(
+        samples, cold, params if reordered else params.model_copy(update={"hashes": 0})
+    )
     shape = Shape(length, params.threshold)
     reads = list(search.reads(shape))
-    found: Plain = {"segment": length, "global": length == len(samples), "reordered": reordered}
-    found["disk_bytes"] = rows_of(cold, shape, np.zeros(samples.num_nodes, np.int32)) * row
+    found: Plain = {
+        "segment": length,
+        "global": length == len(samples),
+        "reordered": reordered,
+    }
+    found["disk_bytes"] = (
+        rows_of(cold, shape, np.zeros(samples.num_nodes, np.int32)) * row
+    )
     for part in ("", "cache_"):
-        read, useful = (sum(getattr(one, f"{part}{kind}_bytes") for one in reads) for kind in ("read", "useful"))
+        read, useful = (
+            sum(getattr(one, f"{part}{kind}_bytes") for one in reads)
+            for kind in ("read", "useful")
+        )
         found |= {f"{part}read_bytes": read, f"{part}useful_bytes": useful}
         found[f"{part}amplification"] = read / max(1, useful)
     return found, np.array([batch.read_bytes for batch in reads], dtype=np.float64)
 
 
 class DiskSpaceParams(PlanningParams):
-    """Parameters of `disk-space`; `memory_shares` are rows held in memory, as shares of all nodes."""
+    """Parameters of `disk-space`; `memory_shares` are rows held in memory, as shares of
+    all nodes."""
 
     memory_shares: list[float] = Field(default_factory=lambda: [0.0, 0.1, 0.3, 0.5])
 
@@ -238,12 +331,15 @@ class DiskSpaceParams(PlanningParams):
     lambda params: 10.0 + 2.0 * len(params.memory_shares),
 )
 def disk_space(params: DiskSpaceParams, context: StudyContext) -> Plain:
-    """Count the rows of packed chunks alone, and the fewest rows on disk over all segment lengths.
+    """Count the rows of packed chunks alone, and the fewest rows on disk over all
+    segment lengths.
 
     Returns:
-        `points`, one for each share: `memory_share`, `packed_bytes` (no limit: every mini-batch has its own rows),
-        `least_bytes` (with disk caches of the best segment length), and both over the bytes of the feature table
-        (`packed_x`, `least_x`); `accesses`, `batches`, `rows_per_batch`, `row_bytes`.
+        `points`, one for each share: `memory_share`, `packed_bytes` (no limit: every
+            mini-batch has its own rows),
+        `least_bytes` (with disk caches of the best segment length), and both over the
+        bytes of the feature table (`packed_x`, `least_x`); `accesses`, `batches`,
+        `rows_per_batch`, `row_bytes`.
     """
     samples = sampled(params, context)
     row = params.row_bytes or samples.row_bytes
@@ -252,7 +348,10 @@ def disk_space(params: DiskSpaceParams, context: StudyContext) -> Plain:
         rows = packed_rows(samples, samples.cold(share), range(1, len(samples) + 1))
         point = {"memory_share": share}
         for name, count in (("packed", rows[1]), ("least", min(rows.values()))):
-            point |= {f"{name}_bytes": count * row, f"{name}_x": count / samples.num_nodes}
+            point |= {
+                f"{name}_bytes": count * row,
+                f"{name}_x": count / samples.num_nodes,
+            }
         points.append(point)
     return {"points": points, "row_bytes": row, **samples.counts}
 
@@ -262,8 +361,9 @@ class PackingSearchParams(PlanningParams):
 
     Attributes:
         memory_share: rows held in memory, a share of all nodes.
-        limits: disk-space limits, as shares of the bytes of packed chunks alone (the paper's 3x and 5x of Friendster's
-            features are 0.56 and 0.93 of the 5.39x without a limit).
+        limits: disk-space limits, as shares of the bytes of packed chunks alone (the
+            paper's 3x and 5x of Friendster's features are 0.56 and 0.93 of the 5.39x
+            without a limit).
         search_points: segment lengths that brute force tries.
     """
 
@@ -281,27 +381,44 @@ def packing_search(params: PackingSearchParams, context: StudyContext) -> Plain:
     """Run both searches for each limit, with the system's own code.
 
     Returns:
-        `cases`, one for each limit: `limit` (share of packing alone), `limit_bytes`, `limit_x` (over the bytes of the
-        feature table) and for `heuristic` and `brute_force`: `segment`, `threshold`, `seconds` of the search,
-        `amplification` of its reads, `disk_bytes`; None where no layout fits the limit. `packed_x`: packing alone over
-        the feature table. `batches`.
+        `cases`, one for each limit: `limit` (share of packing alone), `limit_bytes`,
+            `limit_x` (over the bytes of the
+        feature table) and for `heuristic` and `brute_force`: `segment`, `threshold`,
+        `seconds` of the search, `amplification` of its reads, `disk_bytes`; None where
+        no layout fits the limit. `packed_x`: packing alone over the feature table.
+        `batches`.
     """
     samples = sampled(params, context)
-    row, cold = params.row_bytes or samples.row_bytes, samples.cold(params.memory_share)
-    packed, features = packed_rows(samples, cold, [1])[1] * row, row * samples.num_nodes
+    row = params.row_bytes or samples.row_bytes
+    cold = samples.cold(params.memory_share)
+    packed = packed_rows(samples, cold, [1])[1] * row
+    features = row * samples.num_nodes
     cases: list[Plain] = []
     for limit in params.limits:
-        case: Plain = {"limit": limit, "limit_bytes": int(limit * packed), "limit_x": limit * packed / features}
+        case: Plain = {
+            "limit": limit,
+            "limit_bytes": int(limit * packed),
+            "limit_x": limit * packed / features,
+        }
         for name in ("heuristic", "brute_force"):
-            context.progress(f"{name.replace('_', ' ')}, limit {limit:g} of packing alone")
+            context.progress(
+                f"{name.replace('_', ' ')}, limit {limit:g} of packing alone"
+            )
             search = searching(samples, cold, params, limit=case["limit_bytes"])
             try:
-                found = search.heuristic() if name == "heuristic" else search.brute_force(params.search_points)
+                found = (
+                    search.heuristic()
+                    if name == "heuristic"
+                    else search.brute_force(params.search_points)
+                )
             except BudgetError:
                 case[name] = None
                 continue
             case[name] = {**asdict(found.shape), "seconds": search.seconds}
             found = search.measure(found) if name == "heuristic" else found
-            case[name] |= {"amplification": found.read_amplification, "disk_bytes": found.disk_bytes}
+            case[name] |= {
+                "amplification": found.read_amplification,
+                "disk_bytes": found.disk_bytes,
+            }
         cases.append(case)
     return {"cases": cases, "packed_x": packed / features, "batches": len(samples)}

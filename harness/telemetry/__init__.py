@@ -1,1 +1,2 @@
-"""Telemetry of the host, the cap, the disk and the GPU, sampled from outside the cap."""
+"""Telemetry of the host, the cap, the disk and the GPU, sampled from outside the
+cap."""

@@ -1,5 +1,6 @@
-"""Sampling of the host, the cap, the disk and the GPU at 10 Hz from outside the cap (methodology rule 3), from counters
-of the kernel that are parsed with as little work as possible."""
+"""Sampling of the host, the cap, the disk and the GPU at 10 Hz from outside the cap
+(methodology rule 3), from counters of the kernel that are parsed with as little work as
+possible."""
 
 from __future__ import annotations
 
@@ -16,7 +17,8 @@ from harness.isolation.files import KernelFile, psi_some_total
 from harness.telemetry.frame import DiskSample, Sample, to_frame
 from harness.telemetry.gpu import GpuSource
 
-# Fields of a cpu line in /proc/stat. Guest time is already in user; steal belongs to other machines.
+# Fields of a cpu line in /proc/stat. Guest time is already in user; steal belongs to
+# other machines.
 _BUSY = (0, 1, 2, 5, 6)
 _IOWAIT = 4
 # Columns of a disk's `stat` since Linux 2.6; later kernels append others.
@@ -51,8 +53,10 @@ def parse_cpu(data: bytes) -> tuple[np.ndarray, int]:
     """Parse /proc/stat into clock ticks and context switches.
 
     Returns:
-        Ticks as float64 [1 + processors, 3]: busy, iowait, total. Row 0 is of all processors, row 1 + n of processor n.
-        The kernel has no line for a processor that is offline: its row is NaN up to the last processor online.
+        Ticks as float64 [1 + processors, 3]: busy, iowait, total. Row 0 is of all
+        processors, row 1 + n of processor n.
+        The kernel has no line for a processor that is offline: its row is NaN up to the
+            last processor online.
     """
     end = data.find(b"intr")
     lines = data[: end if end >= 0 else len(data)].splitlines()
@@ -62,29 +66,42 @@ def parse_cpu(data: bytes) -> tuple[np.ndarray, int]:
         number = name.removeprefix(b"cpu")
         if name.startswith(b"cpu") and (number.isdigit() or not number):
             # Old kernels have fewer columns.
-            rows[int(number) + 1 if number else 0] = [*fields, *_NO_TICKS][: len(_NO_TICKS)]
+            rows[int(number) + 1 if number else 0] = [*fields, *_NO_TICKS][
+                : len(_NO_TICKS)
+            ]
     if not rows:
         return np.zeros((1, 3)), 0
     ticks = np.array(list(rows.values()), dtype=np.float64)
     times = np.full((max(rows) + 1, 3), np.nan)
-    times[list(rows)] = np.stack([ticks[:, _BUSY].sum(1), ticks[:, _IOWAIT], ticks.sum(1)], axis=1)
+    times[list(rows)] = np.stack(
+        [ticks[:, _BUSY].sum(1), ticks[:, _IOWAIT], ticks.sum(1)], axis=1
+    )
     start = data.find(b"ctxt ") + 5
     switches = int(data[start : data.find(b"\n", start)]) if start > 4 else 0
     return times, switches
 
 
 class DiskSource(_Files):
-    """/sys/dev/block/M:N/stat of each disk (`major:minor` or a kernel name), summed: its line of /proc/diskstats."""
+    """/sys/dev/block/M:N/stat of each disk (`major:minor` or a kernel name), summed:
+    its line of /proc/diskstats."""
 
     def __init__(self, devices: list[str], sys: Path = Path("/sys")) -> None:
-        super().__init__(*(sys / ("dev/block" if ":" in name else "class/block") / name / "stat" for name in devices))
+        super().__init__(
+            *(
+                sys / ("dev/block" if ":" in name else "class/block") / name / "stat"
+                for name in devices
+            )
+        )
 
     def read(self) -> DiskSample | None:
-        """Read the counters; None without disks, and where one is unknown or gone: a sum over the others would fall."""
+        """Read the counters; None without disks, and where one is unknown or gone: a
+        sum over the others would fall."""
         rows = [file.read().split() for file in self._files]
         if not rows or any(len(row) < _DISK_COLUMNS for row in rows):
             return None
-        return DiskSample(*(sum(int(row[column]) for row in rows) for column in (0, 2, 3, 10)))
+        return DiskSample(
+            *(sum(int(row[column]) for row in rows) for column in (0, 2, 3, 10))
+        )
 
 
 class PressureSource(_Files):
@@ -94,22 +111,25 @@ class PressureSource(_Files):
         super().__init__(proc / "pressure" / "io", proc / "pressure" / "memory")
 
     def read(self) -> tuple[int | None, int | None]:
-        """Read microseconds since boot in which at least one task stalled (I/O, memory); None without PSI."""
+        """Read microseconds since boot in which at least one task stalled (I/O,
+        memory); None without PSI."""
         io, memory = (psi_some_total(file.read()) for file in self._files)
         return io, memory
 
 
 class Recorder:
-    """Sampler in its own thread until stopped. Costs under 1 % of one core. Survives the end of the cap,
-    whose last memory reading is then repeated.
+    """Sampler in its own thread until stopped. Costs under 1 % of one core. Survives
+    the end of the cap, whose last memory reading is then repeated.
 
     Args:
         cap: cap of the run, None for the host alone.
-        device: disk under the dataset, `major:minor` or kernel name; several for an array; None for none.
+        device: disk under the dataset, `major:minor` or kernel name; several for an
+            array; None for none.
         hz: samples per second.
         gpus: UUIDs of the GPUs to watch through NVML.
         look: function called with each sample's memory of the cap.
-        share: function that returns the completed share of the run's phase (0 to 1), None where unknown.
+        share: function that returns the completed share of the run's phase (0 to 1),
+            None where unknown.
     """
 
     def __init__(
@@ -121,9 +141,13 @@ class Recorder:
         look: Callable[[MemoryStats], object] | None = None,
         share: Callable[[], float | None] = lambda: None,
     ) -> None:
-        self._cap, self._look, self._share = cap, look, share
+        self._cap = cap
+        self._look = look
+        self._share = share
         devices = [device] if isinstance(device, str) else list(device or [])
-        self._cpu, self._disk, self._pressure = CpuSource(), DiskSource(devices), PressureSource()
+        self._cpu = CpuSource()
+        self._disk = DiskSource(devices)
+        self._pressure = PressureSource()
         self._gpu = GpuSource(gpus) if gpus else None
         self._period = 1.0 / hz
         self._samples: list[Sample] = []
@@ -132,14 +156,16 @@ class Recorder:
         self.cpu_seconds = 0.0  # of the processor, for sampling so far
 
     def start(self) -> Recorder:
-        """Take the first sample, so that nothing after this call is missed, and sample on in a thread."""
+        """Take the first sample, so that nothing after this call is missed, and sample
+        on in a thread."""
         self._samples.append(self._sample())
         self._thread = threading.Thread(target=self._run, name="telemetry", daemon=True)
         self._thread.start()
         return self
 
     def stop(self) -> pd.DataFrame:
-        """Stop sampling; return all samples as a frame with the columns of `frame.COLUMNS` and one per core."""
+        """Stop sampling; return all samples as a frame with the columns of
+        `frame.COLUMNS` and one per core."""
         self._stopping.set()
         if self._thread is not None:
             self._thread.join()
@@ -168,9 +194,14 @@ class Recorder:
         psi_io, psi_memory = self._cap.pressure() if self._cap else (None, None)
         if psi_io is None:
             psi_io, psi_memory = self._pressure.read()
-        gpu = self._gpu.read(self._cap.pids() if self._cap else ()) if self._gpu else None
+        gpu = (
+            self._gpu.read(self._cap.pids() if self._cap else ()) if self._gpu else None
+        )
         memory = self._cap.memory() if self._cap else None
         if self._look and memory:
             self._look(memory)
-        now, disk = time.monotonic(), self._disk.read()
-        return Sample(now, cpu, switches, memory, psi_io, psi_memory, disk, gpu, self._share())
+        now = time.monotonic()
+        disk = self._disk.read()
+        return Sample(
+            now, cpu, switches, memory, psi_io, psi_memory, disk, gpu, self._share()
+        )

@@ -1,4 +1,5 @@
-"""Seconds for which the threads of a run were ready and waited for a processor, as the kernel counts them."""
+"""Seconds for which the threads of a run were ready and waited for a processor, as the
+kernel counts them."""
 
 from __future__ import annotations
 
@@ -30,7 +31,8 @@ class _Process:
     Attributes:
         threads: times of each living thread since its begin, by its number.
         ran_s, waited_s: sums over all threads, ended ones as they were last seen.
-        unseen_s: seconds on a processor that belong to no sum, since their thread ended before the next look.
+        unseen_s: seconds on a processor that belong to no sum, since their thread ended
+            before the next look.
     """
 
     threads: dict[int, _Times] = field(default_factory=dict)
@@ -40,11 +42,13 @@ class _Process:
 
 
 class Waiting:
-    """Sum of the waiting of all threads of some processes, from look to look; it never falls.
+    """Sum of the waiting of all threads of some processes, from look to look; it never
+    falls.
 
-    The counters of a thread (`/proc/PID/task/TID/schedstat`) end with it, and threads of one process wait differently:
-    frequent looks see what each of them waited. The processor time of a process includes its ended threads; the part
-    that no look saw is taken to have waited as much for each second as the rest. Any thread may look.
+    The counters of a thread (`/proc/PID/task/TID/schedstat`) end with it, and threads
+    of one process wait differently: frequent looks see what each of them waited. The
+    processor time of a process includes its ended threads; the part that no look saw is
+    taken to have waited as much for each second as the rest. Any thread may look.
     """
 
     def __init__(self) -> None:
@@ -53,7 +57,8 @@ class Waiting:
         self._lock = threading.Lock()
 
     def look(self, pids: Collection[int]) -> float | None:
-        """Return the seconds of waiting until now; None where the kernel does not count them (CONFIG_SCHED_INFO)."""
+        """Return the seconds of waiting until now; None where the kernel does not count
+        them (CONFIG_SCHED_INFO)."""
         if _of_thread(os.getpid(), os.getpid()) is None:
             return None
         with self._lock:
@@ -94,7 +99,8 @@ def _unseen(process: _Process, pid: int) -> float:
 
 
 def _of_thread(pid: int, number: int) -> _Times | None:
-    """Return the times of a thread; None once it has ended, or where the kernel has none."""
+    """Return the times of a thread; None once it has ended, or where the kernel has
+    none."""
     fields = _content(f"/proc/{pid}/task/{number}/schedstat").split()
     if len(fields) < 2:
         return None
@@ -102,8 +108,10 @@ def _of_thread(pid: int, number: int) -> _Times | None:
 
 
 def _processor_s(pid: int) -> float:
-    """Return the processor seconds of a process, its ended threads included; 0 once it has ended."""
-    # The name before the last bracket may hold blanks. Fields 14 and 15 of proc(5) are user time and kernel time.
+    """Return the processor seconds of a process, its ended threads included; 0 once it
+    has ended."""
+    # The name before the last bracket may hold blanks. Fields 14 and 15 of proc(5) are
+    # user time and kernel time.
     fields = _content(f"/proc/{pid}/stat").rpartition(b")")[2].split()
     if len(fields) < 13:
         return 0.0
@@ -111,7 +119,8 @@ def _processor_s(pid: int) -> float:
 
 
 def _content(path: str) -> bytes:
-    """Return a small file of /proc, empty where it is gone. A look reads dozens: file objects cost twice as much."""
+    """Return a small file of /proc, empty where it is gone. A look reads dozens: file
+    objects cost twice as much."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     except OSError:

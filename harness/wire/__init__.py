@@ -1,1 +1,2 @@
-"""Messages between orchestrator and worker: events, gates, pipes, shared progress and spot checks."""
+"""Messages between orchestrator and worker: events, gates, pipes, shared progress and
+spot checks."""

@@ -1,4 +1,5 @@
-"""The two pipes between orchestrator and worker: inherited, or named if the worker cannot inherit descriptors."""
+"""The two pipes between orchestrator and worker: inherited, or named if the worker
+cannot inherit descriptors."""
 
 from __future__ import annotations
 
@@ -17,16 +18,18 @@ _PR_SET_PDEATHSIG = 1
 
 
 def die_with_parent(parent: int) -> None:
-    """Make the kernel kill this process when its parent, the process `parent`, ends in any manner."""
+    """Make the kernel kill this process when its parent, the process `parent`, ends in
+    any manner."""
     ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
     if os.getppid() != parent:
         os._exit(70)
 
 
 class Pipes:
-    """The orchestrator's ends of both pipes, and the worker's arguments for its ends. `events`, `go`: descriptors from
-    which events are read, and to which `go` is written. `arguments`: the worker's two arguments: numbers of inherited
-    descriptors, or paths. `inherited`: descriptors that the worker's process has to inherit."""
+    """The orchestrator's ends of both pipes, and the worker's arguments for its ends.
+    `events`, `go`: descriptors from which events are read, and to which `go` is
+    written. `arguments`: the worker's two arguments: numbers of inherited descriptors,
+    or paths. `inherited`: descriptors that the worker's process has to inherit."""
 
     def __init__(self, folder: Path, *, named: bool) -> None:
         self.inherited: tuple[int, ...] = ()
@@ -42,7 +45,8 @@ class Pipes:
             path.unlink(missing_ok=True)  # a calibration used the folder before
             os.mkfifo(path, 0o600)
         self.events = _open_fifo(paths[0], os.O_RDONLY | os.O_NONBLOCK)
-        # Both sides stay open: a pipe without a writer yet must not look like one at its end.
+        # Both sides stay open: a pipe without a writer yet must not look like one at
+        # its end.
         self._others = [_open_fifo(paths[0], os.O_WRONLY)]
         self.go = _open_fifo(paths[1], os.O_RDWR)
         self.arguments = [str(path) for path in paths]
@@ -74,8 +78,9 @@ def _open_fifo(path: Path, flags: int) -> int:
 
 
 class PoolServer:
-    """Server that passes pools of this process (`names`), such as emulated devices' memory, to a worker. It listens on
-    one socket a pool in `folder`, which the worker sees at the same path."""
+    """Server that passes pools of this process (`names`), such as emulated devices'
+    memory, to a worker. It listens on one socket a pool in `folder`, which the worker
+    sees at the same path."""
 
     def __init__(self, folder: Path, names: list[str]) -> None:
         # `DevicePool.attach` takes a name that begins with a slash for a socket's path.
@@ -87,12 +92,18 @@ class PoolServer:
             for path, name in zip(self.paths, names, strict=True):
                 Path(path).unlink(missing_ok=True)
                 listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-                # A socket's address holds 108 bytes, and scratch folders have longer paths.
+                # A socket's address holds 108 bytes, and scratch folders have longer
+                # paths.
                 listener.bind(f"/proc/self/fd/{directory}/{Path(path).name}")
                 listener.listen(8)
                 self._sockets.append(listener)
                 pool = DevicePool.attach(name)
-                threading.Thread(target=_serve, args=(listener, pool), name="device pool", daemon=True).start()
+                threading.Thread(
+                    target=_serve,
+                    args=(listener, pool),
+                    name="device pool",
+                    daemon=True,
+                ).start()
         finally:
             os.close(directory)
 

@@ -1,4 +1,5 @@
-"""Offline work of single epochs: have the system do it when an epoch needs it, and time it (rule 14)."""
+"""Offline work of single epochs: have the system do it when an epoch needs it, and time
+it (rule 14)."""
 
 from __future__ import annotations
 
@@ -12,7 +13,8 @@ from systems.loading.epoch_work import EpochWork
 
 
 class EpisodeTimer:
-    """Timer of `System.prepare_epochs`, which calls it for the first epoch that no earlier call serves."""
+    """Timer of `System.prepare_epochs`, which calls it for the first epoch that no
+    earlier call serves."""
 
     def __init__(self, system: System, epochs: int) -> None:
         self._system = system
@@ -20,9 +22,11 @@ class EpisodeTimer:
         self._epochs = epochs
 
     def prepare(self, epoch: int) -> OfflineWork | None:
-        """Do the offline work of `epoch` and of those that share it; None: earlier work serves it, or it needs none.
+        """Do the offline work of `epoch` and of those that share it; None: earlier work
+        serves it, or it needs none.
 
-        Epochs beyond the run's end are not counted: nothing proves that the work serves them.
+        Epochs beyond the run's end are not counted: nothing proves that the work serves
+        them.
         """
         if not self._work.needed(epoch):
             return None
@@ -36,8 +40,15 @@ class EpisodeTimer:
             return None
         shared_s = self._system.shared_s()
         if not math.isfinite(shared_s) or shared_s < 0:
-            raise ValueError(f"shared_s() returned {shared_s!r}: return seconds, 0 where epochs share no work")
-        reused = [cost for path, cost in artefacts.reused().items() if path not in reused_before]
+            raise ValueError(
+                f"shared_s() returned {shared_s!r}: return seconds, 0 where epochs "
+                "share no work"
+            )
+        reused = [
+            cost
+            for path, cost in artefacts.reused().items()
+            if path not in reused_before
+        ]
         made_s = sum(cost.seconds for cost in reused)
         return OfflineWork(
             epochs=min(served, self._epochs - epoch),

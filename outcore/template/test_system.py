@@ -1,4 +1,5 @@
-"""`new-system` keeps every promise of a system: the same mini-batches, features and losses, within its plan."""
+"""`new-system` keeps every promise of a system: the same mini-batches, features and
+losses, within its plan."""
 
 import outcore
 

@@ -1,7 +1,9 @@
-"""Tiers of a hyperbatch's rows: the most used ones in device memory, then in host memory, the others in files.
+"""Tiers of a hyperbatch's rows: the most used ones in device memory, then in host
+memory, the others in files.
 
-Each row's uses are counted over the hyperbatch. The rows of one mini-batch's file take part of a ring of slots in host
-memory while it trains; the fewer rows are left to files, the shorter the ring, and the more rows fit beside it.
+Each row's uses are counted over the hyperbatch. The rows of one mini-batch's file take
+part of a ring of slots in host memory while it trains; the fewer rows are left to
+files, the shorter the ring, and the more rows fit beside it.
 """
 
 from __future__ import annotations
@@ -21,15 +23,20 @@ _ROUNDS = 4
 
 
 class Cut(NamedTuple):
-    """Rows in memory: those used more than `uses` times, and those used so often whose id is below `end`."""
+    """Rows in memory: those used more than `uses` times, and those used so often whose
+    id is below `end`."""
 
     uses: int
     end: int
     rows: int
 
-    def has(self, counts: Counts, ids: npt.NDArray[np.integer]) -> npt.NDArray[np.bool_]:
+    def has(
+        self, counts: Counts, ids: npt.NDArray[np.integer]
+    ) -> npt.NDArray[np.bool_]:
         """Return whether rows `ids`, used `counts` times, are in memory."""
-        found: npt.NDArray[np.bool_] = (counts > self.uses) | ((counts == self.uses) & (ids < self.end))
+        found: npt.NDArray[np.bool_] = (counts > self.uses) | (
+            (counts == self.uses) & (ids < self.end)
+        )
         return found
 
 
@@ -52,29 +59,45 @@ class Tiers:
     ring_begin: int
     ring: int
 
-    def lists(self, used: Uses) -> Iterator[tuple[npt.NDArray[np.int64], Counts, Counts]]:
-        """Yield each mini-batch's ids in its file (ascending), their slots, and the slot of each of its nodes."""
+    def lists(
+        self, used: Uses
+    ) -> Iterator[tuple[npt.NDArray[np.int64], Counts, Counts]]:
+        """Yield each mini-batch's ids in its file (ascending), their slots, and the
+        slot of each of its nodes."""
         at = 0
         for batch in range(len(self.missing)):
             nodes = used.batch(batch)
             slots = self.places[nodes]
             missing = np.flatnonzero(slots < 0)
-            # Behind the seed nodes a mini-batch is a few ascending runs, which a merge sort makes use of.
+            # Behind the seed nodes a mini-batch is a few ascending runs, which a merge
+            # sort makes use of.
             missing = missing[np.argsort(nodes[missing], kind="stable")]
-            to = ((at + np.arange(len(missing))) % max(1, self.ring) + self.ring_begin).astype(np.int32)
-            slots[missing], at = to, (at + len(missing)) % max(1, self.ring)
+            to = (
+                (at + np.arange(len(missing))) % max(1, self.ring) + self.ring_begin
+            ).astype(np.int32)
+            slots[missing] = to
+            at = (at + len(missing)) % max(1, self.ring)
             yield nodes[missing].astype(np.int64), to, slots
 
 
-def place(used: Uses, *, num_nodes: int, slots: int, device_slots: int, window: int, least: int) -> Tiers:
+def place(
+    used: Uses,
+    *,
+    num_nodes: int,
+    slots: int,
+    device_slots: int,
+    window: int,
+    least: int,
+) -> Tiers:
     """Place the rows of a hyperbatch.
 
     Args:
         used: rows that its mini-batches use.
-        slots, device_slots: rows of the table, and those of them in device memory, the first ones.
+        slots, device_slots: rows of the table, and those of them in device memory, the
+            first ones.
         window: mini-batches whose rows are in memory together.
-        least: least number of uses of a row in memory; 0: the average over the rows that are used at all; more than
-            there are mini-batches: no row is in memory.
+        least: least number of uses of a row in memory; 0: the average over the rows
+            that are used at all; more than there are mini-batches: no row is in memory.
 
     Raises:
         ValueError: the rows of `window` mini-batches do not fit the slots.
@@ -91,14 +114,24 @@ def place(used: Uses, *, num_nodes: int, slots: int, device_slots: int, window: 
         least = -(-len(used.nodes) // max(1, int(by_uses.sum())))
     by_uses[:least] = 0
 
-    inside = np.empty(num_nodes, dtype=np.bool_)  # a byte a node stays in the processor's cache, unlike its count
+    inside = np.empty(
+        num_nodes, dtype=np.bool_
+    )  # a byte a node stays in the processor's cache, unlike its count
 
     def ring_beside(cut: Cut) -> tuple[int, npt.NDArray[np.int64]]:
-        """Return the slots for files' rows beside these rows in memory, and each mini-batch's number of such rows."""
+        """Return the slots for files' rows beside these rows in memory, and each
+        mini-batch's number of such rows."""
         for begin in range(0, num_nodes, _PART):
             part = counts[begin : begin + _PART]
-            inside[begin : begin + _PART] = cut.has(part, np.arange(begin, begin + len(part)))
-        missing = np.array([len(ids) - np.count_nonzero(inside[ids]) for ids in map(used.batch, range(batches))])
+            inside[begin : begin + _PART] = cut.has(
+                part, np.arange(begin, begin + len(part))
+            )
+        missing = np.array(
+            [
+                len(ids) - np.count_nonzero(inside[ids])
+                for ids in map(used.batch, range(batches))
+            ]
+        )
         sums = np.concatenate([[0], np.cumsum(missing)])
         step = min(window, batches)
         return int((sums[step:] - sums[:-step]).max()), missing
@@ -110,18 +143,24 @@ def place(used: Uses, *, num_nodes: int, slots: int, device_slots: int, window: 
         ring, _ = ring_beside(_cut(counts, by_uses, 0))
         for _ in range(_ROUNDS):
             if ring > slots - device_slots:
-                raise ValueError(f"{window} mini-batches use {ring} rows outside the device's memory")
+                raise ValueError(
+                    f"{window} mini-batches use {ring} rows outside the device's memory"
+                )
             cut = _cut(counts, by_uses, slots - ring)
             before, (ring, missing) = ring, ring_beside(cut)
             if ring == before:
                 break
     first = _cut(counts, by_uses, min(device_slots, cut.rows))
-    kept, at, on_device = np.empty(cut.rows, dtype=np.uint32), 0, 0
+    kept = np.empty(cut.rows, dtype=np.uint32)
+    at = 0
+    on_device = 0
     for begin in range(0, num_nodes, _PART):
         part = counts[begin : begin + _PART]
         ids = np.arange(begin, begin + len(part))
-        chosen, device = cut.has(part, ids), first.has(part, ids)
-        here, there = np.flatnonzero(chosen & ~device), np.flatnonzero(device)
+        chosen = cut.has(part, ids)
+        device = first.has(part, ids)
+        here = np.flatnonzero(chosen & ~device)
+        there = np.flatnonzero(device)
         host = at - on_device
         kept[at : at + len(here) + len(there)] = begin + np.flatnonzero(chosen)
         at += len(here) + len(there)
@@ -129,12 +168,16 @@ def place(used: Uses, *, num_nodes: int, slots: int, device_slots: int, window: 
         part[there] = on_device + np.arange(len(there))
         part[here] = device_slots + host + np.arange(len(here))
         on_device += len(there)
-    return Tiers(counts, kept, on_device, missing, device_slots + cut.rows - on_device, ring)
+    return Tiers(
+        counts, kept, on_device, missing, device_slots + cut.rows - on_device, ring
+    )
 
 
 def _cut(counts: Counts, by_uses: npt.NDArray[np.int64], room: int) -> Cut:
-    """Return the most used rows that fit `room`, of those used so often that `by_uses` counts them; ties by id."""
-    eligible, left = np.flatnonzero(by_uses)[::-1].tolist(), room
+    """Return the most used rows that fit `room`, of those used so often that `by_uses`
+    counts them; ties by id."""
+    eligible = np.flatnonzero(by_uses)[::-1].tolist()
+    left = room
     for uses in eligible:
         count = int(by_uses[uses])
         if count > left:

@@ -1,4 +1,5 @@
-"""The split of `ali+pg`'s memory between neighbour cache and feature cache: given, or the best by simulation.
+"""The split of `ali+pg`'s memory between neighbour cache and feature cache: given, or
+the best by simulation.
 
 The candidates are those that the Ginex paper tried (Section 4.1, Comparison Baselines).
 """
@@ -13,7 +14,10 @@ import numpy as np
 import numpy.typing as npt
 
 from systems.engine.cache import neighbour_cache, split_tuner
-from systems.engine.cache.neighbour_cache import NeighbourCachePlan, plan_neighbour_cache
+from systems.engine.cache.neighbour_cache import (
+    NeighbourCachePlan,
+    plan_neighbour_cache,
+)
 from systems.engine.cache.static_cache import StaticCache
 from systems.engine.io.row_reads import RowReadOptions, feature_reader, reader_arguments
 from systems.engine.io.topology import DatasetFiles, mapped_sampler
@@ -45,11 +49,18 @@ class Shares:
     rows: int
 
 
-def shares(workload: Workload, cache_bytes: int, split: int, *, sampling_only: bool = False) -> Shares:
-    """Split `cache_bytes`: `split` per cent for neighbour lists, the rest for rows (none where only sampling runs)."""
+def shares(
+    workload: Workload, cache_bytes: int, split: int, *, sampling_only: bool = False
+) -> Shares:
+    """Split `cache_bytes`: `split` per cent for neighbour lists, the rest for rows
+    (none where only sampling runs)."""
     for_lists = cache_bytes * split // 100
     neighbours = plan_neighbour_cache(workload, for_lists)
-    rows = 0 if sampling_only else StaticCache.capacity_of(workload, cache_bytes - for_lists)
+    rows = (
+        0
+        if sampling_only
+        else StaticCache.capacity_of(workload, cache_bytes - for_lists)
+    )
     return Shares(split, neighbours, rows)
 
 
@@ -58,7 +69,8 @@ class Split(ListShare, RowShare):
     """Memory of both caches, and its split.
 
     Attributes:
-        wanted: per cent for the neighbour cache, or `auto`: the best by simulation, kept as an artefact.
+        wanted: per cent for the neighbour cache, or `auto`: the best by simulation,
+            kept as an artefact.
         cache: bytes of both caches, or `auto`: all that is left of the host budget.
         batches: mini-batches of the first epoch that are simulated; 0: all.
         reads: how missing rows are read.
@@ -99,12 +111,15 @@ class Split(ListShare, RowShare):
 
     @property
     def page_cache_bytes(self) -> int:
-        """Bytes left for pages of uncached lists, which sampling reads through the page cache."""
-        topology, host = self.site.workload.dataset.topology_bytes, self.site.budget.host
+        """Bytes left for pages of uncached lists, which sampling reads through the page
+        cache."""
+        topology = self.site.workload.dataset.topology_bytes
+        host = self.site.budget.host
         return topology if host is None else min(topology, host // 8)
 
     def needs(self) -> Sequence[Need | Follower]:
-        """List the pages of uncached lists, both caches, and preparation's excess over buffers allocated after it."""
+        """List the pages of uncached lists, both caches, and preparation's excess over
+        buffers allocated after it."""
         return [
             Need(PAGE_CACHE, self.page_cache_bytes),
             self._caches(),
@@ -112,7 +127,8 @@ class Split(ListShare, RowShare):
         ]
 
     def _caches(self) -> Need:
-        dataset, unlimited = self.site.workload.dataset, self.site.budget.host is None
+        dataset = self.site.workload.dataset
+        unlimited = self.site.budget.host is None
         whole = dataset.topology_bytes + dataset.feature_bytes + 12 * dataset.num_nodes
         if self.cache != "auto":
             least = min(parse_bytes(self.cache, "cache"), whole)
@@ -121,18 +137,24 @@ class Split(ListShare, RowShare):
 
     def _preparation_bytes(self, sizes: Sizes) -> int:
         peak = _scratch(self.site.workload)
-        return max(0, peak - sizes.granted[_CACHES] - sizes.plan.bytes_of("feature tables"))
+        return max(
+            0, peak - sizes.granted[_CACHES] - sizes.plan.bytes_of("feature tables")
+        )
 
     def chosen(self) -> dict[str, int | str]:
-        """Return the bytes of both caches; the split between them is tuned in preparation."""
+        """Return the bytes of both caches; the split between them is tuned in
+        preparation."""
         return {"cache": self.cache_bytes}
 
     def prepare(self) -> None:
         """Load the index pointers and choose the split."""
-        workload, sampling_only = self.site.workload, self.site.sampling_only
+        workload = self.site.workload
+        sampling_only = self.site.sampling_only
         DatasetFiles(workload, ["indices", "labels"]).check()
         self._indptr = workload.dataset.load("indptr")
-        self._shares = shares(workload, self.cache_bytes, self._percent(), sampling_only=sampling_only)
+        self._shares = shares(
+            workload, self.cache_bytes, self._percent(), sampling_only=sampling_only
+        )
 
     def _percent(self) -> int:
         """Return the neighbour cache's per cent."""
@@ -141,7 +163,8 @@ class Split(ListShare, RowShare):
         if self.site.sampling_only:
             self._tuned = "sampling only"
             return 100
-        workload, runtime = self.site.workload, self.site.runtime
+        workload = self.site.workload
+        runtime = self.site.runtime
         key = identity(
             workload,
             caches=self.cache_bytes,
@@ -152,14 +175,20 @@ class Split(ListShare, RowShare):
         )
         found = prepare(runtime.artefacts, "split", key, lambda folder: self._tune())
         self.prepared.append(found)
-        costs = ", ".join(f"{split}:{100 - int(split)} {cost}" for split, cost in found.facts["costs"].items())
+        costs = ", ".join(
+            f"{split}:{100 - int(split)} {cost}"
+            for split, cost in found.facts["costs"].items()
+        )
         self._tuned = f"auto; predicted {costs}"
         return int(found.facts["split"])
 
     def _tune(self) -> dict[str, Any]:
         """Simulate the candidates on the first epoch's mini-batches."""
-        workload, runtime = self.site.workload, self.site.runtime
-        sampler = mapped_sampler(workload, indptr=self.indptr, threads=self.list_threads)
+        workload = self.site.workload
+        runtime = self.site.runtime
+        sampler = mapped_sampler(
+            workload, indptr=self.indptr, threads=self.list_threads
+        )
         seeds = make_seed_plan(workload).batches(0)[: self.batches or None]
         with feature_reader(workload, self.reads) as reader:
             forecasts = split_tuner.forecast(
@@ -167,7 +196,9 @@ class Split(ListShare, RowShare):
                 [self._candidate(split) for split in SPLITS],
                 (sampler.sample(0, index, nodes) for index, nodes in enumerate(seeds)),
                 indptr=self.indptr,
-                degrees=out_degrees(workload, ranking_bytes(workload.dataset.num_nodes)),
+                degrees=out_degrees(
+                    workload, ranking_bytes(workload.dataset.num_nodes)
+                ),
                 reader=reader,
                 disk=runtime.disk,
                 most_accesses=max(1 << 16, self.cache_bytes // 32),
@@ -184,8 +215,14 @@ class Split(ListShare, RowShare):
         workload = self.site.workload
         part = shares(workload, self.cache_bytes, split)
         entries = part.neighbours.list_bytes // workload.dataset.index_dtype.itemsize
-        unused = self.cache_bytes - part.neighbours.nbytes - StaticCache.plan_bytes(workload, part.rows)
-        return split_tuner.Candidate(str(split), entries, part.rows, self.page_cache_bytes + unused)
+        unused = (
+            self.cache_bytes
+            - part.neighbours.nbytes
+            - StaticCache.plan_bytes(workload, part.rows)
+        )
+        return split_tuner.Candidate(
+            str(split), entries, part.rows, self.page_cache_bytes + unused
+        )
 
     def notes(self) -> dict[str, str]:
         """Return the split and its origin."""
@@ -200,7 +237,13 @@ class Split(ListShare, RowShare):
 
 
 def _scratch(workload: Workload) -> int:
-    """Return the peak bytes of preparation beside `indptr`: ranking degrees, tuning the split or filling a cache."""
+    """Return the peak bytes of preparation beside `indptr`: ranking degrees, tuning the
+    split or filling a cache."""
     ranking = 12 * workload.dataset.num_nodes + (4 << 20)
     tuning = split_tuner.scratch_bytes(workload, 0)
-    return max(ranking, tuning, neighbour_cache.building_bytes(workload), StaticCache.scratch_bytes(workload))
+    return max(
+        ranking,
+        tuning,
+        neighbour_cache.building_bytes(workload),
+        StaticCache.scratch_bytes(workload),
+    )

@@ -1,4 +1,5 @@
-"""A dataset renumbered by the value of its rows as the source of a path, prepared once as an artefact."""
+"""A dataset renumbered by the value of its rows as the source of a path, prepared once
+as an artefact."""
 
 from __future__ import annotations
 
@@ -16,13 +17,15 @@ from systems.parts.sizes import Follower, Need, Sizes
 from systems.parts.source import Ids, Source
 from workloads.dataset import Dataset
 
-# Two deep: a dataset's writer locks the folder above it, and an artefact's own folder is locked while it is made.
+# Two deep: a dataset's writer locks the folder above it, and an artefact's own folder
+# is locked while it is made.
 _FOLDER = FilePath("reordered") / "dataset"
 
 
 @dataclass(eq=False)
 class Reordered(Source):
-    """Graph and rows by descending value; the dataset itself where the cache gets no memory.
+    """Graph and rows by descending value; the dataset itself where the cache gets no
+    memory.
 
     Attributes:
         order: rows by their value.
@@ -53,37 +56,56 @@ class Reordered(Source):
         ids = 8 * original.num_nodes
         return [
             self._follower("original ids", ids),
-            self._follower("seed nodes of the reordered graph", self.site.bounds.seed_bytes),
-            Follower("reordered dataset", lambda sizes: _if_cached(sizes, original.total_bytes + ids), "disk"),
+            self._follower(
+                "seed nodes of the reordered graph", self.site.bounds.seed_bytes
+            ),
+            Follower(
+                "reordered dataset",
+                lambda sizes: _if_cached(sizes, original.total_bytes + ids),
+                "disk",
+            ),
         ]
 
     def _follower(self, name: str, nbytes: int) -> Follower:
         return Follower(name, lambda sizes: _if_cached(sizes, nbytes))
 
     def prepare(self) -> None:
-        """Reorder graph and rows, out of core within the host budget, unless an earlier run did."""
+        """Reorder graph and rows, out of core within the host budget, unless an earlier
+        run did."""
         self._dataset = self._names = None
-        site, original = self.site, self.site.workload.dataset
+        site = self.site
+        original = self.site.workload.dataset
         if not site.granted(CACHE):
             return
         order = self.order.first(original.num_nodes)
 
         def make(folder: FilePath) -> dict[str, Any]:
-            facts, began = ReorderFacts(), time.monotonic()
+            facts = ReorderFacts()
+            began = time.monotonic()
             path = folder / _FOLDER
             path.parent.mkdir()
-            reorder(original, order, path, threads=site.runtime.cores, facts=facts, budget_bytes=site.budget.host)
+            reorder(
+                original,
+                order,
+                path,
+                threads=site.runtime.cores,
+                facts=facts,
+                budget_bytes=site.budget.host,
+            )
             return {**asdict(facts), "seconds": time.monotonic() - began}
 
         key = identity(site.workload, ranking=self.order.method)
-        made = prepare(site.runtime.artefacts, "reordered", key, make, disk_budget=site.budget.disk)
+        made = prepare(
+            site.runtime.artefacts, "reordered", key, make, disk_budget=site.budget.disk
+        )
         self.prepared.append(made)
         self._seconds = made.facts.get("seconds")
         self._dataset = Dataset.open(made.path / _FOLDER)
         self._names = order
 
     def facts(self) -> dict[str, Any]:
-        """Return the seconds of reordering, in this run or an earlier one (Section 3.2)."""
+        """Return the seconds of reordering, in this run or an earlier one (Section
+        3.2)."""
         return {"reorder_s": self._seconds}
 
     def notes(self) -> dict[str, str]:

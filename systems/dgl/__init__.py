@@ -1,6 +1,8 @@
-"""`dgl`: DGL's loader over graph and features in memory; the baseline of PaGraph's paper.
+"""`dgl`: DGL's loader over graph and features in memory; the baseline of PaGraph's
+paper.
 
-DGL as its users run it: mini-batches are sampled ahead; DGL's DataLoader gathers and copies while training waits.
+DGL as its users run it: mini-batches are sampled ahead; DGL's DataLoader gathers and
+copies while training waits.
 """
 
 from __future__ import annotations
@@ -17,7 +19,8 @@ class DglOptions(HostOptions, SamplerOption):
 
 
 class Dgl(PathSystem):
-    """DGL, which gathers all rows on the host and copies them to the device (PaGraph, Sections 2.3 and 5)."""
+    """DGL, which gathers all rows on the host and copies them to the device (PaGraph,
+    Sections 2.3 and 5)."""
 
     info = SystemInfo(
         name="dgl",
@@ -34,7 +37,8 @@ class Dgl(PathSystem):
         require_dgl(cls.info.name)
 
     def path(self) -> Path:
-        """DGL's graph, rows that its DataLoader gathers, one mini-batch at a time on the device."""
+        """DGL's graph, rows that its DataLoader gathers, one mini-batch at a time on
+        the device."""
         options = self.options
         graph = DglGraph(store=options.host_store, dgl_samples=dgl_samples(options))
         held = HostRows(store=options.host_store, threads=options.gather_threads)

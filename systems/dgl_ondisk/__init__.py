@@ -1,4 +1,5 @@
-"""`dgl-ondisk`: DGL's loader, each row read from disk by itself, no cache; a baseline of DiskGNN (Section 5.1)."""
+"""`dgl-ondisk`: DGL's loader, each row read from disk by itself, no cache; a baseline
+of DiskGNN (Section 5.1)."""
 
 from __future__ import annotations
 
@@ -18,7 +19,10 @@ class DglOnDiskOptions(SamplingOptions, SamplerOption):
 
     io_depth: int = Field(128, ge=1, le=4096, description="reads in flight")
     io_granularity: Granularity = Field(
-        "logical", description="smallest read: the device's logical block, or 4096 as the papers' code has it"
+        "logical",
+        description="smallest read: the device's logical block, or 4096 as the "
+        "papers' code "
+        "has it",
     )
 
 
@@ -40,7 +44,8 @@ class DglOnDisk(PathSystem):
         require_dgl(cls.info.name)
 
     def path(self) -> Path:
-        """DGL's graph through the page cache, each row read by itself, one mini-batch at a time."""
+        """DGL's graph through the page cache, each row read by itself, one mini-batch
+        at a time."""
         options = self.options
         graph = DglGraph(store="mapped", dgl_samples=dgl_samples(options))
         held = SingleRows(depth=options.io_depth, granularity=options.io_granularity)

@@ -1,6 +1,7 @@
 """`dgl+cache`: DGL's loader with PaGraph's static cache in device memory.
 
-PaGraph's baseline that isolates the gain of partitioning: DGL gathers only the rows that miss the cache.
+PaGraph's baseline that isolates the gain of partitioning: DGL gathers only the rows
+that miss the cache.
 """
 
 from __future__ import annotations
@@ -17,7 +18,8 @@ class DglCacheOptions(CacheOptions, SamplerOption):
 
 
 class DglCache(PathSystem):
-    """DGL with the cache, on the whole graph and without pipelining (PaGraph, Section 5.4)."""
+    """DGL with the cache, on the whole graph and without pipelining (PaGraph, Section
+    5.4)."""
 
     info = SystemInfo(
         name="dgl+cache",
@@ -34,11 +36,14 @@ class DglCache(PathSystem):
         require_dgl(cls.info.name)
 
     def path(self) -> Path:
-        """DGL's graph, the cache on the device, misses that DGL's DataLoader gathers, one mini-batch at a time."""
+        """DGL's graph, the cache on the device, misses that DGL's DataLoader gathers,
+        one mini-batch at a time."""
         options = self.options
         graph = DglGraph(store=options.host_store, dgl_samples=dgl_samples(options))
         held = HostRows(store=options.host_store, threads=options.gather_threads)
-        cache = StaticDevice(order=Ranked(options.ranking), size=options.cache, reserve=options.reserve)
+        cache = StaticDevice(
+            order=Ranked(options.ranking), size=options.cache, reserve=options.reserve
+        )
         return Path(
             sample=dgl_sample(graph, self.workers, options.prefetch),
             tiers=[cache],

@@ -1,4 +1,5 @@
-"""`diskgnn`: offline sampling, a four-level feature store and packed chunks (Liu et al., SIGMOD 2025)."""
+"""`diskgnn`: offline sampling, a four-level feature store and packed chunks (Liu et
+al., SIGMOD 2025)."""
 
 from systems.diskgnn.system import DiskGnn as SYSTEM
 

@@ -1,6 +1,8 @@
-"""Preparation of an episode: sample epochs, rank rows, search a layout, pack it; kept as artefact (Sections 4, 5.2).
+"""Preparation of an episode: sample epochs, rank rows, search a layout, pack it; kept
+as artefact (Sections 4, 5.2).
 
-All mini-batches of an episode are prepared together: one ranking, one set of caches, one pass over the feature table.
+All mini-batches of an episode are prepared together: one ranking, one set of caches,
+one pass over the feature table.
 """
 
 from __future__ import annotations
@@ -29,8 +31,21 @@ from systems.diskgnn.layout import (
     unpacked,
 )
 from systems.diskgnn.planner import NAME, DiskGnnSizes, Fit, fit
-from systems.diskgnn.ranking import AccessCounts, Ids, Slots, by_node, miss_curve, slots_of
-from systems.diskgnn.search import Search, ShapeCost, Space, feature_reads, simulate_reads
+from systems.diskgnn.ranking import (
+    AccessCounts,
+    Ids,
+    Slots,
+    by_node,
+    miss_curve,
+    slots_of,
+)
+from systems.diskgnn.search import (
+    Search,
+    ShapeCost,
+    Space,
+    feature_reads,
+    simulate_reads,
+)
 from systems.engine.io.memory import give_back_free_memory
 from systems.engine.io.reader import ReadStats
 from systems.engine.io.regions import RegionIndex
@@ -47,8 +62,11 @@ from workloads.direct_files import padded
 from workloads.sampling.batch import SampledBatch
 from workloads.sampling.make import make_seed_plan
 
-DEVICE, HOST, DISK = "device_cache", "host_cache", "disk_cache"
-# Bytes on disk of the names, shapes and padding of a chunk's arrays, and of an episode's index, seal and folder.
+DEVICE = "device_cache"
+HOST = "host_cache"
+DISK = "disk_cache"
+# Bytes on disk of the names, shapes and padding of a chunk's arrays, and of an
+# episode's index, seal and folder.
 _PER_CHUNK = 768
 _PER_EPISODE = 16384
 Simulated = dict[str, Any]
@@ -68,9 +86,12 @@ class Ready(Prepared):
     fit: Fit
 
     def single_reads(self, epoch: int) -> ReadStats:
-        """Return the predicted counts of reading single rows for sampled epoch `epoch`."""
+        """Return the predicted counts of reading single rows for sampled epoch
+        `epoch`."""
         content = self.facts["single_reads"][str(epoch)]
-        by_size = {int(size): count for size, count in content["requests_by_size"].items()}
+        by_size = {
+            int(size): count for size, count in content["requests_by_size"].items()
+        }
         return ReadStats(**{**content, "requests_by_size": by_size})
 
     def chunk(self, epoch: int, batch: int) -> int:
@@ -100,7 +121,10 @@ class Episodes:
             BudgetError: it does not fit memory or the disk-space limit.
             DataIOError: a disk is full or fails; nothing is left behind.
         """
-        sizes, layout = self.sizes, "packing disk_cache search search_points segment threshold hashes".split()
+        sizes = self.sizes
+        layout = (
+            "packing disk_cache search search_points segment threshold hashes".split()
+        )
         key = identity(
             sizes.workload,
             epochs=epochs,
@@ -112,13 +136,22 @@ class Episodes:
             **{name: getattr(sizes.options, name) for name in layout},
         )
         make = partial(self._make, epochs=epochs)
-        found = prepare(sizes.runtime.artefacts, NAME, key, make, disk_budget=sizes.limit)
+        found = prepare(
+            sizes.runtime.artefacts, NAME, key, make, disk_budget=sizes.limit
+        )
         kept = found.facts["fit"]
         fitted = Fit(**{**kept, "levels": Levels(**kept["levels"])})
-        return Ready(**vars(found), epochs=epochs, num_batches=found.facts["num_batches"], fit=fitted)
+        return Ready(
+            **vars(found),
+            epochs=epochs,
+            num_batches=found.facts["num_batches"],
+            fit=fitted,
+        )
 
     def _make(self, folder: Path, epochs: tuple[int, ...]) -> Mapping[str, Any]:
-        dataset, options, samples = self.sizes.workload.dataset, self.sizes.options, folder / "samples"
+        dataset = self.sizes.workload.dataset
+        options = self.sizes.options
+        samples = folder / "samples"
         counts = AccessCounts(dataset.num_nodes)
         graph_bytes, index, sampled_s = self._sample(samples, epochs, counts)
         give_back_free_memory()
@@ -128,7 +161,14 @@ class Episodes:
                 del counts
                 give_back_free_memory()
                 self.sizes.runtime.progress("searching a layout", math.nan)
-                layout = _Layout(self, ColdSamples(reader, slots), slots, found.levels, graph_bytes, index)
+                layout = _Layout(
+                    self,
+                    ColdSamples(reader, slots),
+                    slots,
+                    found.levels,
+                    graph_bytes,
+                    index,
+                )
                 prediction = layout.search()
             writing = PackedWriter(
                 folder,
@@ -165,11 +205,17 @@ class Episodes:
         """Sample all mini-batches to disk, counting accesses.
 
         Returns:
-            The bytes of each graph, the index, and the seconds from the begin until each mini-batch was written.
+            The bytes of each graph, the index, and the seconds from the begin until
+            each mini-batch was written.
         """
         workload = self.sizes.workload
-        sampler, plan = mapped_sampler(workload), make_seed_plan(workload)
-        jobs = [(epoch, batch, nodes) for epoch in epochs for batch, nodes in enumerate(plan.batches(epoch))]
+        sampler = mapped_sampler(workload)
+        plan = make_seed_plan(workload)
+        jobs = [
+            (epoch, batch, nodes)
+            for epoch in epochs
+            for batch, nodes in enumerate(plan.batches(epoch))
+        ]
         graph_bytes = np.zeros(len(jobs), dtype=np.int64)
         began = time.monotonic()
         sampled_s: list[float] = []
@@ -197,13 +243,17 @@ class Episodes:
             raise
 
     def _rank(self, samples: BatchReader, counts: AccessCounts) -> tuple[Slots, Fit]:
-        """Return the slots of the rows held in memory, hottest first, and the exact sizes of the levels."""
-        sizes, nodes = self.sizes, self.sizes.workload.dataset.num_nodes
+        """Return the slots of the rows held in memory, hottest first, and the exact
+        sizes of the levels."""
+        sizes = self.sizes
+        nodes = self.sizes.workload.dataset.num_nodes
         if sizes.sampling_only:
             return by_node(nodes), Fit(Levels(0, 0), 0, 0, 0, 0)
         ranked = counts.hottest(sizes.table_rows + sizes.host_rows)
         slots = slots_of(ranked, nodes)
-        curve = miss_curve((samples.nodes(batch) for batch in range(len(samples))), slots, len(ranked))
+        curve = miss_curve(
+            (samples.nodes(batch) for batch in range(len(samples))), slots, len(ranked)
+        )
         found = fit(sizes, curve)
         slots[ranked[found.levels.cached :]] = -1
         return slots, found
@@ -225,12 +275,15 @@ class Episodes:
 
 
 def reading_the_graph(sampled_s: Sequence[float], epochs: int) -> float:
-    """Return the seconds of sampling all epochs that bring the graph into memory, which a further epoch finds there.
+    """Return the seconds of sampling all epochs that bring the graph into memory, which
+    a further epoch finds there.
 
-    The second half of the last epoch's mini-batches shows the seconds of sampling itself.
+    The second half of the last epoch's mini-batches shows the seconds of sampling
+    itself.
 
     Args:
-        sampled_s: seconds from the begin until each mini-batch of all epochs was sampled, ascending.
+        sampled_s: seconds from the begin until each mini-batch of all epochs was
+            sampled, ascending.
     """
     half = len(sampled_s) // epochs // 2
     if epochs < 2 or half == 0:
@@ -240,10 +293,11 @@ def reading_the_graph(sampled_s: Sequence[float], epochs: int) -> float:
 
 
 def _one_pass(stats: PackStats) -> float:
-    """Return the seconds of packing that a further epoch does not lengthen, if one pass over the table served all.
+    """Return the seconds of packing that a further epoch does not lengthen, if one pass
+    over the table served all.
 
-    Writes run beside the pass's reads, so they lengthen it only where they are more. More epochs than fit one pass are
-    packed in several, whose number grows with theirs.
+    Writes run beside the pass's reads, so they lengthen it only where they are more.
+    More epochs than fit one pass are packed in several, whose number grows with theirs.
     """
     if stats.passes != 1:
         return 0.0
@@ -254,26 +308,54 @@ class _Layout:
     """Layout of one episode's samples: searched, then written."""
 
     def __init__(
-        self, episodes: Episodes, cold: ColdSamples, slots: Slots, levels: Levels, graph_bytes: Ids, index: RegionIndex
+        self,
+        episodes: Episodes,
+        cold: ColdSamples,
+        slots: Slots,
+        levels: Levels,
+        graph_bytes: Ids,
+        index: RegionIndex,
     ) -> None:
-        self.episodes, self.sizes, self.options = episodes, episodes.sizes, episodes.sizes.options
-        self._cold, self._slots, self._levels = cold, slots, levels
+        self.episodes = episodes
+        self.sizes = episodes.sizes
+        self.options = episodes.sizes.options
+        self._cold = cold
+        self._slots = slots
+        self._levels = levels
         # Caches in memory are kept on disk too.
-        self._cached_bytes = sum(padded(count * self.sizes.row) for count in (levels.direct, levels.host))
-        self._where, self.search_seconds = by_node(len(slots)), 0.0
+        self._cached_bytes = sum(
+            padded(count * self.sizes.row) for count in (levels.direct, levels.host)
+        )
+        self._where = by_node(len(slots))
+        self.search_seconds = 0.0
         self._unpacked = self.options.packing == "off" or self.sizes.sampling_only
         self._sampled_bytes = int(graph_bytes.sum()) + 12 * int(index.counts.sum())
-        order = np.flatnonzero(slots >= 0) if not self.sizes.sampling_only else np.empty(0, dtype=np.int64)
+        order = (
+            np.flatnonzero(slots >= 0)
+            if not self.sizes.sampling_only
+            else np.empty(0, dtype=np.int64)
+        )
         #: int64, nodes in memory, hottest first.
         self.ranked: Ids = order[np.argsort(slots[order], kind="stable")]
 
     def search(self) -> ShapeCost:
-        """Find the shape of the disk caches; segments of one mini-batch where there are none."""
-        options, sizes, chunks = self.options, self.sizes, len(self._cold)
+        """Find the shape of the disk caches; segments of one mini-batch where there are
+        none."""
+        options = self.options
+        sizes = self.sizes
+        chunks = len(self._cold)
         if self._unpacked:
             return ShapeCost(Shape(1, 2), 0)
-        max_segment = max(1, sizes.packing_bytes // segment_bytes(1, sizes.bounds.max_nodes))
-        fixed = self._sampled_bytes + self._cached_bytes + chunks * (_PER_CHUNK + 2 * 4096) + _PER_EPISODE + 4096
+        max_segment = max(
+            1, sizes.packing_bytes // segment_bytes(1, sizes.bounds.max_nodes)
+        )
+        fixed = (
+            self._sampled_bytes
+            + self._cached_bytes
+            + chunks * (_PER_CHUNK + 2 * 4096)
+            + _PER_EPISODE
+            + 4096
+        )
         search = Search(
             self._cold,
             Space(sizes.row, fixed, sizes.limit),
@@ -292,14 +374,22 @@ class _Layout:
         self.search_seconds = search.seconds
         return found
 
-    def _segments(self, prediction: ShapeCost) -> Iterator[tuple[Ids, Iterator[Placement]]]:
+    def _segments(
+        self, prediction: ShapeCost
+    ) -> Iterator[tuple[Ids, Iterator[Placement]]]:
         if self._unpacked:
             return iter([(np.empty(0, dtype=np.int64), unpacked(self._cold))])
-        shape, seed = prediction.shape, self.sizes.workload.seed
-        return segments(self._cold, shape, self._where, hashes=self.options.hashes, seed=seed)
+        shape = prediction.shape
+        seed = self.sizes.workload.seed
+        return segments(
+            self._cold, shape, self._where, hashes=self.options.hashes, seed=seed
+        )
 
-    def write(self, writer: PackedWriter, samples: BatchReader, prediction: ShapeCost) -> Simulated:
-        """Append every chunk and the disk caches to the packer, and return the predicted reads."""
+    def write(
+        self, writer: PackedWriter, samples: BatchReader, prediction: ShapeCost
+    ) -> Simulated:
+        """Append every chunk and the disk caches to the packer, and return the
+        predicted reads."""
         orders: list[Ids] = []
         disk = self._cached_bytes
         read = useful = 0
@@ -307,17 +397,28 @@ class _Layout:
         for order, placements in self._segments(prediction):
             orders.append(order)
             for placement in placements:
-                self.sizes.runtime.progress("laying out chunks", placement.batch / len(self._cold))
+                self.sizes.runtime.progress(
+                    "laying out chunks", placement.batch / len(self._cold)
+                )
                 batch = samples.read(placement.batch)
                 arrays = graph_arrays(batch)
                 if not self.sizes.sampling_only:
-                    arrays |= address_arrays(batch.nodes, placement, self._slots, self._levels)
+                    arrays |= address_arrays(
+                        batch.nodes, placement, self._slots, self._levels
+                    )
                 writer.append(placement.packed, arrays)
-                disk += padded(len(placement.packed) * self.sizes.row) + arrays_bytes(arrays)
-                single = self.episodes.simulate(placement.rows) if len(placement.rows) else ReadStats()
+                disk += padded(len(placement.packed) * self.sizes.row) + arrays_bytes(
+                    arrays
+                )
+                single = (
+                    self.episodes.simulate(placement.rows)
+                    if len(placement.rows)
+                    else ReadStats()
+                )
                 singles.setdefault(batch.epoch, ReadStats()).add(single)
                 part = feature_reads(placement, self.sizes.row, single)
-                read, useful = read + part[0], useful + part[1]
+                read = read + part[0]
+                useful = useful + part[1]
         shared = np.concatenate(orders)
         if len(shared):
             writer.add_rows(DISK, shared)
@@ -326,5 +427,7 @@ class _Layout:
             "predicted": ShapeCost(prediction.shape, disk, read, useful).as_dict(),
             "search_s": self.search_seconds,
             "shared_rows": len(shared),
-            "single_reads": {str(epoch): asdict(stats) for epoch, stats in singles.items()},
+            "single_reads": {
+                str(epoch): asdict(stats) for epoch, stats in singles.items()
+            },
         }

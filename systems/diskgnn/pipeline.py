@@ -1,7 +1,9 @@
-"""Training pipeline (Section 5.3): graphs and features are loaded, assembled and trained at the same time.
+"""Training pipeline (Section 5.3): graphs and features are loaded, assembled and
+trained at the same time.
 
-Chunks of later mini-batches are read while earlier ones are assembled and trained: the next chunk is requested as soon
-as a staging buffer is free, so the disk's queue runs empty only when there is no memory to read into.
+Chunks of later mini-batches are read while earlier ones are assembled and trained: the
+next chunk is requested as soon as a staging buffer is free, so the disk's queue runs
+empty only when there is no memory to read into.
 """
 
 from __future__ import annotations
@@ -29,7 +31,8 @@ from systems.interface import Batch, StageClock
 from workloads.direct_files import padded
 from workloads.sampling.batch import SampledBatch
 
-# Two mini-batches are checked and copied at a time: with one, the disk would wait for its staging buffer.
+# Two mini-batches are checked and copied at a time: with one, the disk would wait for
+# its staging buffer.
 _ASSEMBLERS = 2
 Turn = Callable[[], AbstractContextManager[None]]
 _NOTHING = Addresses(np.empty(0, np.int32), np.empty(0, np.int32))
@@ -53,11 +56,13 @@ class _Work:
 
 @dataclass(eq=False)
 class EpisodeLoader:
-    """Training pipeline over the files of one episode and the memory they are read into.
+    """Training pipeline over the files of one episode and the memory they are read
+    into.
 
     Attributes:
         memory: table and staging buffers; None where only graphs are wanted.
-        singles: readers of single rows, one for each thread that reads them; none where all rows are packed.
+        singles: readers of single rows, one for each thread that reads them; none where
+            all rows are packed.
     """
 
     sizes: DiskGnnSizes
@@ -69,17 +74,26 @@ class EpisodeLoader:
 
     def __post_init__(self) -> None:
         self._threads = max(_ASSEMBLERS, len(self.singles or ()))
-        room = int(self.reader.structure_bytes.max()) if len(self.reader.structure_bytes) else 0
+        room = (
+            int(self.reader.structure_bytes.max())
+            if len(self.reader.structure_bytes)
+            else 0
+        )
         # Adjacent memory for the chunks' graphs, so that huge pages cover it.
-        graphs = aligned_empty(self.sizes.graphs * padded(room)).reshape(self.sizes.graphs, -1)
+        graphs = aligned_empty(self.sizes.graphs * padded(room)).reshape(
+            self.sizes.graphs, -1
+        )
         self._graphs = [memory[:room] for memory in graphs]
         self._lock = threading.Lock()
         self._outstanding: dict[int, PendingBatch] = {}
         self._pipeline: Pipeline | None = None
 
     def epoch(self, k: int, drawn: int, tally: Tally) -> Iterator[Batch]:
-        """Yield the mini-batches of epoch `k`, with the samples of epoch `drawn`, in the seed plan's order."""
-        chunks = [self.ready.chunk(drawn, batch) for batch in range(self.ready.num_batches)]
+        """Yield the mini-batches of epoch `k`, with the samples of epoch `drawn`, in
+        the seed plan's order."""
+        chunks = [
+            self.ready.chunk(drawn, batch) for batch in range(self.ready.num_batches)
+        ]
         try:
             with Pipeline("diskgnn") as pipe:
                 self._pipeline = pipe
@@ -95,12 +109,28 @@ class EpisodeLoader:
         finally:
             self._drain()
 
-    def _run(self, pipe: Pipeline, free: Channel[int], chunks: Sequence[int], k: int, tally: Tally) -> Iterator[Batch]:
+    def _run(
+        self,
+        pipe: Pipeline,
+        free: Channel[int],
+        chunks: Sequence[int],
+        k: int,
+        tally: Tally,
+    ) -> Iterator[Batch]:
         asked: Channel[_Work] = pipe.channel(len(self._graphs), ordered=True)
         graphs: Channel[_Work] = pipe.channel(self.sizes.options.queue, ordered=True)
-        pipe.stage("ask", 1, lambda index, chunk: self._ask(index, chunk, free), chunks, asked)
-        pipe.stage("load_graph", 1, lambda _, work: self._load_graph(work, k, tally), asked, graphs)
-        # The thread that checks a mini-batch's rows copies them too: its caches hold them, and no thread has to wake.
+        pipe.stage(
+            "ask", 1, lambda index, chunk: self._ask(index, chunk, free), chunks, asked
+        )
+        pipe.stage(
+            "load_graph",
+            1,
+            lambda _, work: self._load_graph(work, k, tally),
+            asked,
+            graphs,
+        )
+        # The thread that checks a mini-batch's rows copies them too: its caches hold
+        # them, and no thread has to wake.
         complete: Channel[Batch] = pipe.channel(self.sizes.options.queue, ordered=True)
         turns = pipe.turnstile()
 
@@ -111,9 +141,16 @@ class EpisodeLoader:
         yield from pipe.results(complete)
 
     def _ask(self, index: int, chunk: int, free: Channel[int]) -> _Work:
-        """Start the reads of a chunk as soon as there is memory for its graph and its features."""
+        """Start the reads of a chunk as soon as there is memory for its graph and its
+        features."""
         _, graph = free.get()
-        work = _Work(index, chunk, graph, self._start(chunk, None, self._graphs[graph]), time.monotonic())
+        work = _Work(
+            index,
+            chunk,
+            graph,
+            self._start(chunk, None, self._graphs[graph]),
+            time.monotonic(),
+        )
         if self.memory is not None:
             packed = int(self.reader.num_rows[chunk])
             work.staging = self.memory.take_staging(packed)
@@ -130,7 +167,8 @@ class EpisodeLoader:
         if self.memory is not None:
             work.addresses = Addresses(arrays["place"], arrays["single"])
         self.clock.add("load_graph", work.index, work.asked_at, read.arrived_s)
-        place, levels = work.addresses.place, self.ready.fit.levels
+        place = work.addresses.place
+        levels = self.ready.fit.levels
         direct = int(np.count_nonzero(place < levels.direct))
         tally.add(
             rows=len(place),
@@ -149,18 +187,26 @@ class EpisodeLoader:
         if len(wanted):
             assert self.singles is not None
             with self.singles.borrow() as reader:
-                room = staging.single(int(self.reader.num_rows[work.chunk]), len(wanted))
+                room = staging.single(
+                    int(self.reader.num_rows[work.chunk]), len(wanted)
+                )
                 tally.add(reader.read(wanted, room))
             end = time.monotonic()
         if work.features_read is not None:
-            # Count until the bytes arrived, not until this wait ended: an early read waits for no device.
+            # Count until the bytes arrived, not until this wait ended: an early read
+            # waits for no device.
             end = max(end, self._finish(work.features_read).arrived_s)
         if len(wanted) or work.features_read is not None:
             self.clock.add("extract", work.index, start, end)
 
-    def _assemble(self, work: _Work, tally: Tally, free: Channel[int], turn: Turn = nullcontext) -> Batch:
-        """Extract the rows and copy them into the table, whose buffers are taken in turn, since they are freed so."""
-        memory, staging, sampled = self.memory, work.staging, work.sampled
+    def _assemble(
+        self, work: _Work, tally: Tally, free: Channel[int], turn: Turn = nullcontext
+    ) -> Batch:
+        """Extract the rows and copy them into the table, whose buffers are taken in
+        turn, since they are freed so."""
+        memory = self.memory
+        staging = work.staging
+        sampled = work.sampled
         assert sampled is not None
         if memory is None or staging is None:
             return Batch(sampled, None, on_release=lambda: free.give_back(work.graph))
@@ -182,7 +228,9 @@ class EpisodeLoader:
 
         return Batch(sampled, memory.table, found.rows, on_release=release)
 
-    def _start(self, chunk: int, features: Rows | None, structure: Rows | None) -> PendingBatch:
+    def _start(
+        self, chunk: int, features: Rows | None, structure: Rows | None
+    ) -> PendingBatch:
         pending = self.reader.start(chunk, features, structure)
         with self._lock:
             self._outstanding[id(pending)] = pending
@@ -196,7 +244,8 @@ class EpisodeLoader:
                 self._outstanding.pop(id(pending), None)
 
     def _drain(self) -> None:
-        """Wait for the reads of an epoch left early: the next epoch uses their memory."""
+        """Wait for the reads of an epoch left early: the next epoch uses their
+        memory."""
         while True:
             with self._lock:
                 if not self._outstanding:

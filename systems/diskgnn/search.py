@@ -1,7 +1,8 @@
 """Search for the split of the disk between packed chunks and disk caches (Section 5.1).
 
-Eq. 2 of the paper: the fewest bytes read that the disk-space limit allows. The heuristic fixes the threshold at 2 and
-takes the least segment length that fits, from one pass that counts rows; brute-force measures every candidate.
+Eq. 2 of the paper: the fewest bytes read that the disk-space limit allows. The
+heuristic fixes the threshold at 2 and takes the least segment length that fits, from
+one pass that counts rows; brute-force measures every candidate.
 """
 
 from __future__ import annotations
@@ -60,7 +61,8 @@ class BatchReads:
     Attributes:
         read_bytes: bytes read for packed rows and for rows of the disk cache.
         useful_bytes: bytes of the wanted rows.
-        cache_read_bytes, cache_useful_bytes: parts of `read_bytes` and `useful_bytes` from the disk cache.
+        cache_read_bytes, cache_useful_bytes: parts of `read_bytes` and `useful_bytes`
+            from the disk cache.
     """
 
     read_bytes: int
@@ -74,7 +76,8 @@ class Space:
     """Disk space of an episode.
 
     Attributes:
-        fixed_bytes: bytes that every shape takes: samples, address tables, memory caches, padding.
+        fixed_bytes: bytes that every shape takes: samples, address tables, memory
+            caches, padding.
         limit: most bytes in all; None: no limit.
     """
 
@@ -92,10 +95,11 @@ class Space:
 
 
 def rows_by_segment(samples: ColdSamples, last: Where) -> Ids:
-    """Count the rows on disk for every segment length at threshold 2 in one pass: int64 [batches + 1], entry 0 unused.
+    """Count the rows on disk for every segment length at threshold 2 in one pass: int64
+    [batches + 1], entry 0 unused.
 
-    A row is stored once more for each mini-batch that uses it, unless the last mini-batch that used it is in the same
-    segment.
+    A row is stored once more for each mini-batch that uses it, unless the last
+    mini-batch that used it is in the same segment.
 
     Args:
         last: int32 [N] of zeros, working memory; not zeros afterwards.
@@ -113,7 +117,8 @@ def rows_by_segment(samples: ColdSamples, last: Where) -> Ids:
 
 
 def rows_of(samples: ColdSamples, shape: Shape, where: Where) -> int:
-    """Count the rows on disk for any shape in one pass; `where` as in `layout.segments`."""
+    """Count the rows on disk for any shape in one pass; `where` as in
+    `layout.segments`."""
     total = 0
     for first in range(0, len(samples), shape.segment):
         members = range(first, min(first + shape.segment, len(samples)))
@@ -122,7 +127,9 @@ def rows_of(samples: ColdSamples, shape: Shape, where: Where) -> int:
         for batch in members:
             nodes = samples.nodes(batch)
             times = where[nodes]
-            total += int(np.count_nonzero(times >= shape.threshold)) + int(times[times < shape.threshold].sum())
+            total += int(np.count_nonzero(times >= shape.threshold)) + int(
+                times[times < shape.threshold].sum()
+            )
             where[nodes] = 0
     return total
 
@@ -159,11 +166,15 @@ class Search:
         """
         start = time.perf_counter()
         by_length = self._rows(threshold)
-        fitting = [length for length in sorted(by_length) if self.space.fits(by_length[length])]
+        fitting = [
+            length for length in sorted(by_length) if self.space.fits(by_length[length])
+        ]
         self.seconds += time.perf_counter() - start
         if not fitting:
             raise self._too_small(min(by_length.values()))
-        return ShapeCost(Shape(fitting[0], threshold), self.space.of(by_length[fitting[0]]))
+        return ShapeCost(
+            Shape(fitting[0], threshold), self.space.of(by_length[fitting[0]])
+        )
 
     def _rows(self, threshold: int) -> dict[int, int]:
         lengths = range(1, self.max_segment + 1)
@@ -171,7 +182,10 @@ class Search:
             rows = rows_by_segment(self.samples, self.where)
             self.where.fill(0)
             return {length: int(rows[length]) for length in lengths}
-        return {length: rows_of(self.samples, Shape(length, threshold), self.where) for length in lengths}
+        return {
+            length: rows_of(self.samples, Shape(length, threshold), self.where)
+            for length in lengths
+        }
 
     def fixed(self, shape: Shape) -> ShapeCost:
         """Return the prediction for a shape that the user chose.
@@ -185,7 +199,8 @@ class Search:
         return ShapeCost(shape, self.space.of(rows))
 
     def brute_force(self, points: int) -> ShapeCost:
-        """Return the prediction that reads least, of `points` segment lengths x thresholds and the heuristic's."""
+        """Return the prediction that reads least, of `points` segment lengths x
+        thresholds and the heuristic's."""
         best = self.measure(self.heuristic())
         start = time.perf_counter()
         step = max(1, self.max_segment // points)
@@ -195,38 +210,63 @@ class Search:
                 rows = rows_of(self.samples, shape, self.where)
                 if self.space.fits(rows):
                     found = self.measure(ShapeCost(shape, self.space.of(rows)))
-                    best = min(best, found, key=lambda cost: (cost.read_bytes, cost.disk_bytes))
+                    best = min(
+                        best, found, key=lambda cost: (cost.read_bytes, cost.disk_bytes)
+                    )
         self.seconds += time.perf_counter() - start
         return best
 
     def measure(self, prediction: ShapeCost) -> ShapeCost:
-        """Return the prediction with its bytes read, measured by building its disk caches."""
+        """Return the prediction with its bytes read, measured by building its disk
+        caches."""
         read = useful = 0
         for batch in self.reads(prediction.shape):
-            read, useful = read + batch.read_bytes, useful + batch.useful_bytes
+            read = read + batch.read_bytes
+            useful = useful + batch.useful_bytes
         return ShapeCost(prediction.shape, prediction.disk_bytes, read, useful)
 
     def reads(self, shape: Shape) -> Iterator[BatchReads]:
-        """Yield the bytes that each mini-batch reads with the disk caches of `shape`, in order."""
-        for _, placements in segments(self.samples, shape, self.where, hashes=self.hashes, seed=self.seed):
+        """Yield the bytes that each mini-batch reads with the disk caches of `shape`,
+        in order."""
+        for _, placements in segments(
+            self.samples, shape, self.where, hashes=self.hashes, seed=self.seed
+        ):
             for placement in placements:
-                single = self.simulate(placement.rows) if len(placement.rows) else ReadStats()
+                single = (
+                    self.simulate(placement.rows)
+                    if len(placement.rows)
+                    else ReadStats()
+                )
                 read, useful = feature_reads(placement, self.space.row_bytes, single)
-                yield BatchReads(read, useful, single.bytes_read, len(placement.rows) * self.space.row_bytes)
+                yield BatchReads(
+                    read,
+                    useful,
+                    single.bytes_read,
+                    len(placement.rows) * self.space.row_bytes,
+                )
 
     def _too_small(self, rows: int) -> BudgetError:
-        least, limit = self.space.of(rows), self.space.limit or 0
+        least = self.space.of(rows)
+        limit = self.space.limit or 0
         return BudgetError(
-            f"diskgnn: packed chunks and disk caches of {len(self.samples)} mini-batches need at least "
-            f"{format_bytes(least)} ({least} bytes) on disk, the disk-space limit is {format_bytes(limit)}",
-            f"raise disk_limit to {least}, raise memory so that more rows are cached, or lower episode or epochs",
+            f"diskgnn: packed chunks and disk caches of {len(self.samples)} "
+            "mini-batches need at least "
+            f"{format_bytes(least)} ({least} bytes) on disk, the disk-space limit "
+            f"is {format_bytes(limit)}",
+            f"raise disk_limit to {least}, raise memory so that more rows are "
+            "cached, or lower episode or epochs",
         )
 
 
-def feature_reads(placement: Placement, row_bytes: int, single: ReadStats) -> tuple[int, int]:
-    """Return the bytes read for a mini-batch's rows, with `single` the reads one by one, and the bytes wanted."""
+def feature_reads(
+    placement: Placement, row_bytes: int, single: ReadStats
+) -> tuple[int, int]:
+    """Return the bytes read for a mini-batch's rows, with `single` the reads one by
+    one, and the bytes wanted."""
     packed = padded(len(placement.packed) * row_bytes)
-    return packed + single.bytes_read, (len(placement.packed) + len(placement.rows)) * row_bytes
+    return packed + single.bytes_read, (
+        len(placement.packed) + len(placement.rows)
+    ) * row_bytes
 
 
 def _thresholds(length: int) -> Iterable[int]:
@@ -249,7 +289,8 @@ def simulate_reads(
     max_request_bytes: int = 131072,
     merge_gap_bytes: int = 0,
 ) -> ReadStats:
-    """Return the exact counts of `RowReader.read(rows)` on a file with this layout, without reading.
+    """Return the exact counts of `RowReader.read(rows)` on a file with this layout,
+    without reading.
 
     Args:
         rows: int64 [n], rows of the file.

@@ -1,4 +1,5 @@
-"""DiskGNN: offline sampling, rows ranked by accesses, four levels of storage, a pipeline of four workers."""
+"""DiskGNN: offline sampling, rows ranked by accesses, four levels of storage, a
+pipeline of four workers."""
 
 from __future__ import annotations
 
@@ -24,7 +25,15 @@ from systems.engine.io.topology import DatasetFiles
 from systems.engine.loading.sized import SizedSystem
 from systems.engine.store.packed_store import PackedReader, row_pieces
 from systems.forecast import PAGE, sequential
-from systems.interface import Batch, Counters, Facts, Forecast, Options, SystemInfo, Trace
+from systems.interface import (
+    Batch,
+    Counters,
+    Facts,
+    Forecast,
+    Options,
+    SystemInfo,
+    Trace,
+)
 
 
 class DiskGnnFacts(Facts):
@@ -35,7 +44,8 @@ class DiskGnnFacts(Facts):
         threshold: mini-batches of a segment from which on a row is stored once.
         disk_bytes: bytes of the packed files.
         read_amplification: predicted bytes read for one byte used.
-        search_s, pack_s: seconds of the search for the segment and of packing, in this run or an earlier one.
+        search_s, pack_s: seconds of the search for the segment and of packing, in this
+            run or an earlier one.
         pack_read_bytes: bytes read by packing.
     """
 
@@ -49,12 +59,15 @@ class DiskGnnFacts(Facts):
 
 
 class DiskGnn(SizedSystem):
-    """DiskGNN on the processor, where device cache and host cache are one, and on devices with their own memory."""
+    """DiskGNN on the processor, where device cache and host cache are one, and on
+    devices with their own memory."""
 
     info = SystemInfo(
         name="diskgnn",
         paper="diskgnn",
-        summary="offline sampling; hot rows cached, the others packed by mini-batch and read in order",
+        summary="offline sampling; hot rows cached, the others packed by "
+        "mini-batch and "
+        "read in order",
         options=DiskGnnOptions,
         artefact_share=0.6,
     )
@@ -72,7 +85,8 @@ class DiskGnn(SizedSystem):
 
     @classmethod
     def is_faithful(cls, options: Options) -> bool:
-        """Return False where epochs replay another epoch's samples instead of the workload's mini-batches."""
+        """Return False where epochs replay another epoch's samples instead of the
+        workload's mini-batches."""
         assert isinstance(options, DiskGnnOptions)
         return options.resample_every == 1
 
@@ -82,7 +96,8 @@ class DiskGnn(SizedSystem):
         return self.fit(lambda: DiskGnnSizes(self, drawn))
 
     def prepare(self) -> None:
-        """Open the dataset; where all epochs replay one epoch's samples, sample and pack these."""
+        """Open the dataset; where all epochs replay one epoch's samples, sample and
+        pack these."""
         DatasetFiles(self.workload, ["indices", "labels", "features"]).check()
         # Of the dataset's device: the results folder may lie on another one.
         block_bytes = _native.block_bytes(str(self.workload.dataset.file("features")))
@@ -91,8 +106,10 @@ class DiskGnn(SizedSystem):
             self._open(self._episode_of(0))
 
     def prepare_epochs(self, first: int) -> int:
-        """Sample and pack the episode of epoch `first` (all epochs if their number is known), and load its caches."""
-        every, known = self.options.resample_every, self.runtime.epochs
+        """Sample and pack the episode of epoch `first` (all epochs if their number is
+        known), and load its caches."""
+        every = self.options.resample_every
+        known = self.runtime.epochs
         if every == 0:
             return 0
         episode = self._episode_of(first)
@@ -101,8 +118,9 @@ class DiskGnn(SizedSystem):
         return (min(end, known) if known else end) - first
 
     def shared_s(self) -> float:
-        """Return the seconds of reading the graph for the first epoch, of one pass over the features and of loading the
-        caches; none where the number of epochs of an episode is an option."""
+        """Return the seconds of reading the graph for the first epoch, of one pass over
+        the features and of loading the caches; none where the number of epochs of an
+        episode is an option."""
         if self._ready is None or self.options.episode:
             return 0.0
         return float(self._ready.facts["shared_s"]) + self._load_s
@@ -114,12 +132,17 @@ class DiskGnn(SizedSystem):
 
     def _episode_of(self, epoch: int) -> tuple[int, ...]:
         """Return the sampled epochs that are prepared together with that of `epoch`."""
-        every, known = self.options.resample_every, self.runtime.epochs
+        every = self.options.resample_every
+        known = self.runtime.epochs
         if every == 0:
             return (0,)
         length = self.options.episode or max(1, -(-known // every))
         first = epoch // every // length * length
-        last = max(first + 1, min(first + length, -(-known // every))) if known else first + length
+        last = (
+            max(first + 1, min(first + length, -(-known // every)))
+            if known
+            else first + length
+        )
         return tuple(draw * every for draw in range(first, last))
 
     def _open(self, epochs: tuple[int, ...]) -> Ready:
@@ -132,12 +155,21 @@ class DiskGnn(SizedSystem):
             self._reused = ready.reused
         # Preparation's freed arrays stay on the heap, and training needs their memory.
         give_back_free_memory()
-        options, sizes = self.options, self._sizes
+        options = self.options
+        sizes = self._sizes
         began = time.monotonic()
         with self.clock.stage("switch"):
-            self._reader = PackedReader(ready.path, request_bytes=options.request_bytes, depth=options.request_depth)
+            self._reader = PackedReader(
+                ready.path,
+                request_bytes=options.request_bytes,
+                depth=options.request_depth,
+            )
             if self.runtime.stages != "sample":
-                readers = options.readers if options.packing == "off" or ready.facts["shared_rows"] else 0
+                readers = (
+                    options.readers
+                    if options.packing == "off" or ready.facts["shared_rows"]
+                    else 0
+                )
                 kind = DeviceMemory if sizes.on_device else HostMemory
                 self._memory = kind(sizes, ready.fit, singles=readers > 0)
                 levels = ready.fit.levels
@@ -145,18 +177,32 @@ class DiskGnn(SizedSystem):
                     if count:
                         self._memory.load(name, row_pieces(ready.path, name))
                 self._singles = ReaderPool(lambda: self._single_reader(ready), readers)
-            self._trainer = EpisodeLoader(sizes, ready, self._reader, self._memory, self._singles, self.clock)
+            self._trainer = EpisodeLoader(
+                sizes, ready, self._reader, self._memory, self._singles, self.clock
+            )
         self._load_s = time.monotonic() - began
         return ready
 
     def _single_reader(self, ready: Ready) -> RowReader:
-        options, table = self.options, RowTable.of(self.workload.dataset)
+        options = self.options
+        table = RowTable.of(self.workload.dataset)
         if options.packing != "off":
-            table = RowTable(ready.path / f"{DISK}.rows", 0, ready.facts["shared_rows"], self._sizes.row)
-        return RowReader(table.path, **table.place, depth=options.io_depth, granularity=options.io_granularity)
+            table = RowTable(
+                ready.path / f"{DISK}.rows",
+                0,
+                ready.facts["shared_rows"],
+                self._sizes.row,
+            )
+        return RowReader(
+            table.path,
+            **table.place,
+            depth=options.io_depth,
+            granularity=options.io_granularity,
+        )
 
     def epoch(self, k: int) -> Iterator[Batch]:
-        """Return the mini-batches of epoch `k` in the seed plan's order; its episode is prepared first if need be."""
+        """Return the mini-batches of epoch `k` in the seed plan's order; its episode is
+        prepared first if need be."""
         if self._episodes is None:
             raise RuntimeError("prepare() comes before epoch()")
         return self._run(k)
@@ -164,8 +210,10 @@ class DiskGnn(SizedSystem):
     def _run(self, k: int) -> Iterator[Batch]:
         if self._ready is None or self._drawn(k) not in self._ready.epochs:
             self.prepare_epochs(k)
-        trainer, reader = self._trainer, self._reader
-        assert trainer is not None and reader is not None
+        trainer = self._trainer
+        reader = self._reader
+        assert trainer is not None
+        assert reader is not None
         self._tally = Tally()
         reader.reset_counters()
         yield from trainer.epoch(k, self._drawn(k), self._tally)
@@ -173,16 +221,24 @@ class DiskGnn(SizedSystem):
     def counters(self) -> Counters:
         """Return the last epoch's hits on each level, misses and reads.
 
-        Rows of a disk cache are hits of that tier although they are read from disk: they count as useful bytes like the
-        rows of packed chunks, and so do the graphs, which are read with them.
+        Rows of a disk cache are hits of that tier although they are read from disk:
+        they count as useful bytes like the rows of packed chunks, and so do the graphs,
+        which are read with them.
         """
-        tally, reader, options = self._tally, self._reader, self.options
+        tally = self._tally
+        reader = self._reader
+        options = self.options
         if tally is None or reader is None:
             return Counters()
-        packed, single = tally["packed"], tally["single"]
+        packed = tally["packed"]
+        single = tally["single"]
         from_table = options.packing == "off"
         on_device = self._sizes.on_device
-        hits = {"device": tally["direct"], "host": tally["host"]} if on_device else {"host": tally["direct"]}
+        hits = (
+            {"device": tally["direct"], "host": tally["host"]}
+            if on_device
+            else {"host": tally["direct"]}
+        )
         return tally.counters(
             options.request_depth + len(self._singles or ()) * options.io_depth,
             reader.counters(),
@@ -193,13 +249,19 @@ class DiskGnn(SizedSystem):
         )
 
     def simulated(self, epoch: int) -> ReadStats:
-        """Return the predicted reads of `epoch`, from its plan alone; for epochs of the current episode."""
-        assert self._ready is not None and self._reader is not None
+        """Return the predicted reads of `epoch`, from its plan alone; for epochs of the
+        current episode."""
+        assert self._ready is not None
+        assert self._reader is not None
         drawn = self._drawn(epoch)
         graphs = self.runtime.stages == "sample"
-        parts: tuple[Literal["features", "structure"], ...] = ("structure",) if graphs else ("features", "structure")
+        parts: tuple[Literal["features", "structure"], ...] = (
+            ("structure",) if graphs else ("features", "structure")
+        )
         total = self._ready.single_reads(drawn)
-        chunks = [self._ready.chunk(drawn, batch) for batch in range(self._ready.num_batches)]
+        chunks = [
+            self._ready.chunk(drawn, batch) for batch in range(self._ready.num_batches)
+        ]
         total.add(self._reader.simulate(chunks, parts=parts))
         return total
 
@@ -211,7 +273,8 @@ class DiskGnn(SizedSystem):
         """Return the read mode, the search's prediction, and the seconds of packing."""
         if self._ready is None:
             return DiskGnnFacts()
-        made, predicted = self._ready.facts, self._ready.facts["predicted"]
+        made = self._ready.facts
+        predicted = self._ready.facts["predicted"]
         return DiskGnnFacts(
             io=self._reader.mode if self._reader is not None else "closed",
             reads_in=("load_graph", "extract"),
@@ -226,30 +289,42 @@ class DiskGnn(SizedSystem):
         )
 
     def forecast(self, trace: Trace, host_bytes: int) -> Forecast:
-        """Forecast the rows packed by mini-batch, those outside the caches, and the preparation of each epoch."""
-        sizes, nodes, runtime = self._sizes, trace.workload.dataset.num_nodes, self.runtime
+        """Forecast the rows packed by mini-batch, those outside the caches, and the
+        preparation of each epoch."""
+        sizes = self._sizes
+        nodes = trace.workload.dataset.num_nodes
+        runtime = self.runtime
         counts = AccessCounts(nodes)
         every = [part.astype(np.int64) for part in trace.nodes]
         for part in every:
             counts.add(part)
         wanted = sizes.table_rows + sizes.host_rows
         ranked = counts.hottest(wanted) if trace.hot is None else trace.hot(wanted)
-        levels = fit(sizes, miss_curve(every, slots_of(ranked, nodes), len(ranked))).levels
+        levels = fit(
+            sizes, miss_curve(every, slots_of(ranked, nodes), len(ranked))
+        ).levels
         held, on_device = np.zeros((2, nodes), dtype=bool)
         held[ranked[: levels.cached]] = True
         on_device[ranked[: levels.direct]] = True
         missed = trace.missed(held)
-        packed = missed * trace.row_bytes + trace.sampled * trace.graph_bytes + 12 * trace.accesses
-        # Every epoch is sampled anew through the page cache; one pass over the features packs all of an episode.
+        packed = (
+            missed * trace.row_bytes
+            + trace.sampled * trace.graph_bytes
+            + 12 * trace.accesses
+        )
+        # Every epoch is sampled anew through the page cache; one pass over the features
+        # packs all of an episode.
         page_cache_bytes = host_bytes - self.plan().bytes_of("indptr")
         share_of_pass = trace.workload.dataset.feature_bytes / max(1, runtime.epochs)
         moved = sequential(share_of_pass + trace.scale * packed)
         sampled_s = trace.num_batches * trace.sample_s / max(1, runtime.cores)
         return Forecast(
             sequential(packed),
-            f"caches {trace.hit_rate(missed)} of the accesses, the rest lies packed by mini-batch",
+            f"caches {trace.hit_rate(missed)} of the accesses, the rest lies "
+            "packed by mini-batch",
             rows_copied=trace.missed(on_device),
-            each_reads={PAGE: trace.scale * trace.graph_pages(page_cache_bytes)} | moved,
+            each_reads={PAGE: trace.scale * trace.graph_pages(page_cache_bytes)}
+            | moved,
             each_s=sampled_s,
         )
 
@@ -261,9 +336,13 @@ class DiskGnn(SizedSystem):
         return {
             **super().notes(),
             "epochs_prepared": ", ".join(map(str, self._ready.epochs)),
-            "samples": "each epoch its own" if self.options.resample_every == 1 else "replayed: not faithful",
-            "rows_in_memory": f"{fit.levels.direct} in the table, {fit.levels.host} beside it",
-            "buffers": f"{fit.buffers} of {fit.buffer_rows} rows, {fit.staging} to stage",
+            "samples": "each epoch its own"
+            if self.options.resample_every == 1
+            else "replayed: not faithful",
+            "rows_in_memory": f"{fit.levels.direct} in the table, {fit.levels.host} "
+            "beside it",
+            "buffers": f"{fit.buffers} of {fit.buffer_rows} rows, {fit.staging} to "
+            "stage",
         }
 
     def close(self) -> None:

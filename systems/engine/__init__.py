@@ -1,1 +1,2 @@
-"""Engine that systems share: direct I/O, caches, rankings, stores, and the loading of mini-batches."""
+"""Engine that systems share: direct I/O, caches, rankings, stores, and the loading of
+mini-batches."""

@@ -1,9 +1,11 @@
-"""DGL 1.1.3 as a peer: import beside current packages, conversions, and its DataLoader driven a mini-batch at a time.
+"""DGL 1.1.3 as a peer: import beside current packages, conversions, and its DataLoader
+driven a mini-batch at a time.
 
-DGL's DataLoader drives, and its gather fetches the rows. By default it runs our sampler, so mini-batches equal the
-workload's; DGL's own sampler is an option. DGL is optional: without it its systems end as unsupported, with the command
-that installs it. Its graphs always get 64-bit ids, since its 32-bit ones make blocks whose edges point past their
-sources.
+DGL's DataLoader drives, and its gather fetches the rows. By default it runs our
+sampler, so mini-batches equal the workload's; DGL's own sampler is an option. DGL is
+optional: without it its systems end as unsupported, with the command that installs it.
+Its graphs always get 64-bit ids, since its 32-bit ones make blocks whose edges point
+past their sources.
 """
 
 from __future__ import annotations
@@ -32,9 +34,11 @@ INSTALL = "install it with `pip install dgl==1.1.3 setuptools`"
 
 
 def import_dgl() -> Any:
-    """Import DGL with its PyTorch backend and one OpenMP thread, unless OMP_NUM_THREADS is set.
+    """Import DGL with its PyTorch backend and one OpenMP thread, unless OMP_NUM_THREADS
+    is set.
 
-    DGL requires `setuptools.extern.packaging`, which setuptools dropped; the original `packaging` replaces it.
+    DGL requires `setuptools.extern.packaging`, which setuptools dropped; the original
+    `packaging` replaces it.
 
     Raises:
         ImportError: DGL is not installed (`pip install dgl==1.1.3`).
@@ -63,18 +67,24 @@ def require_dgl(system: str) -> Any:
     try:
         return import_dgl()
     except ImportError as error:
-        raise HostError(f"{system} loads through DGL, which cannot be imported here ({error})", INSTALL) from error
+        raise HostError(
+            f"{system} loads through DGL, which cannot be imported here ({error})",
+            INSTALL,
+        ) from error
 
 
 def int64_of(ids: npt.NDArray[Any]) -> Ids:
-    """Convert memory-mapped ids to int64 in memory, piece by piece, without a second full copy."""
+    """Convert memory-mapped ids to int64 in memory, piece by piece, without a second
+    full copy."""
     found = np.empty(len(ids), dtype=np.int64)
     for start in range(0, len(ids), _PIECE):
         found[start : start + _PIECE] = ids[start : start + _PIECE]
     return found
 
 
-def dgl_graph(dgl: Any, indptr: npt.NDArray[np.int64], indices: npt.NDArray[Any]) -> Any:
+def dgl_graph(
+    dgl: Any, indptr: npt.NDArray[np.int64], indices: npt.NDArray[Any]
+) -> Any:
     """Make a DGL graph in CSC with int64 ids; shares int64 arrays, converts others.
 
     Raises:
@@ -82,25 +92,46 @@ def dgl_graph(dgl: Any, indptr: npt.NDArray[np.int64], indices: npt.NDArray[Any]
     """
     require(indptr.dtype == np.int64, f"indptr is {indptr.dtype}", "give DGL int64")
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # torch warns of read-only maps; DGL does not write
-        parts = (torch.from_numpy(indptr), torch.from_numpy(indices.astype(np.int64, copy=False)))
-    return dgl.graph(("csc", (*parts, torch.empty(0, dtype=torch.int64))), num_nodes=len(indptr) - 1)
+        warnings.simplefilter(
+            "ignore"
+        )  # torch warns of read-only maps; DGL does not write
+        parts = (
+            torch.from_numpy(indptr),
+            torch.from_numpy(indices.astype(np.int64, copy=False)),
+        )
+    return dgl.graph(
+        ("csc", (*parts, torch.empty(0, dtype=torch.int64))), num_nodes=len(indptr) - 1
+    )
 
 
 def to_dgl_blocks(dgl: Any, sampled: SampledBatch) -> list[Any]:
-    """Convert the mini-batch's blocks to DGL's (message-flow graphs), input layer first."""
+    """Convert the mini-batch's blocks to DGL's (message-flow graphs), input layer
+    first."""
     found = []
     for block in sampled.blocks:
         indices = torch.from_numpy(block.indices.astype(np.int64))
-        csc = (torch.from_numpy(block.indptr), indices, torch.empty(0, dtype=torch.int64))
-        found.append(dgl.create_block(("csc", csc), num_src_nodes=block.num_src, num_dst_nodes=block.num_dst))
+        csc = (
+            torch.from_numpy(block.indptr),
+            indices,
+            torch.empty(0, dtype=torch.int64),
+        )
+        found.append(
+            dgl.create_block(
+                ("csc", csc), num_src_nodes=block.num_src, num_dst_nodes=block.num_dst
+            )
+        )
     return found
 
 
 def from_dgl_blocks(
-    blocks: list[Any], nodes: torch.Tensor, epoch: int, index: int, labels: npt.NDArray[np.int64]
+    blocks: list[Any],
+    nodes: torch.Tensor,
+    epoch: int,
+    index: int,
+    labels: npt.NDArray[np.int64],
 ) -> SampledBatch:
-    """Convert a mini-batch sampled by DGL to ours; in both, the sources begin with the destinations.
+    """Convert a mini-batch sampled by DGL to ours; in both, the sources begin with the
+    destinations.
 
     Args:
         blocks: input layer first.
@@ -112,9 +143,11 @@ def from_dgl_blocks(
         indptr, indices, _ = block.adj_tensors("csc")
         shape = int(block.num_src_nodes()), int(block.num_dst_nodes())
         ours.append(Block(indptr.numpy(), indices.numpy().astype(np.int32), *shape))
-    ids, seeds = nodes.numpy(), ours[-1].num_dst
+    ids = nodes.numpy()
+    seeds = ours[-1].num_dst
     own = np.asarray(labels[ids[:seeds]], dtype=np.int64)
-    edges, lists = sum(block.num_edges for block in ours), sum(block.num_dst for block in ours)
+    edges = sum(block.num_edges for block in ours)
+    lists = sum(block.num_dst for block in ours)
     return SampledBatch(epoch, index, ids, seeds, tuple(ours), own, edges, lists)
 
 
@@ -132,13 +165,16 @@ class Drawn:
     seeds: torch.Tensor
     blocks: list[Any]
 
-    def batch(self, epoch: int, index: int, labels: npt.NDArray[np.int64]) -> SampledBatch:
+    def batch(
+        self, epoch: int, index: int, labels: npt.NDArray[np.int64]
+    ) -> SampledBatch:
         """Return the mini-batch in our form; `labels`: int64 [N]."""
         return from_dgl_blocks(self.blocks, self.nodes, epoch, index, labels)
 
 
 class NeighborDraw:
-    """DGL's own neighbour sampler; its one generator is seeded here, on the thread that draws.
+    """DGL's own neighbour sampler; its one generator is seeded here, on the thread that
+    draws.
 
     Args:
         workload: provides the sampler's settings and the seed.
@@ -170,38 +206,65 @@ class MiniBatchSampler:
         self.ids = torch.empty(0, dtype=torch.int64)
 
     def sample(self, graph: Any, seeds: torch.Tensor) -> Any:
-        """Return DGL's tuple: input nodes, seed nodes, blocks, and a placeholder for the rows."""
+        """Return DGL's tuple: input nodes, seed nodes, blocks, and a placeholder for
+        the rows."""
         drawn = self.next
         if drawn is None or not torch.equal(drawn.seeds, seeds):
-            raise RuntimeError("DGL asks for other seed nodes than those of the next mini-batch")
-        return (drawn.nodes, drawn.seeds, drawn.blocks, self._dgl.frame.LazyFeature("rows", self.ids))
+            raise RuntimeError(
+                "DGL asks for other seed nodes than those of the next mini-batch"
+            )
+        return (
+            drawn.nodes,
+            drawn.seeds,
+            drawn.blocks,
+            self._dgl.frame.LazyFeature("rows", self.ids),
+        )
 
 
 def data_loader(
     dgl: Any, graph: Any, seeds: Sequence[Ids], sampler: Any, rows: torch.Tensor | Fetch
 ) -> Iterator[torch.Tensor]:
-    """Yield the rows that DGL's DataLoader gathers for each mini-batch that `sampler` hands out.
+    """Yield the rows that DGL's DataLoader gathers for each mini-batch that `sampler`
+    hands out.
 
     Args:
-        seeds: seed nodes of each mini-batch, in order; all but the last of equal length.
+        seeds: seed nodes of each mini-batch, in order; all but the last of equal
+            length.
         rows: a tensor [N, dim], or a function that returns the rows of given ids.
     """
     if not seeds:
         return
-    own: dict[str, Any] = {"device": "cpu", "shuffle": False, "drop_last": False, "num_workers": 0}
+    own: dict[str, Any] = {
+        "device": "cpu",
+        "shuffle": False,
+        "drop_last": False,
+        "num_workers": 0,
+    }
     every = torch.from_numpy(np.concatenate(seeds))
-    loader = dgl.dataloading.DataLoader(graph, every, sampler, batch_size=len(seeds[0]), **own)
-    loader.attach_data("rows", rows if isinstance(rows, torch.Tensor) else _storage(dgl, rows))
-    # Suppresses DGL's warning in every epoch; there are no worker processes to bind to cores.
+    loader = dgl.dataloading.DataLoader(
+        graph, every, sampler, batch_size=len(seeds[0]), **own
+    )
+    loader.attach_data(
+        "rows", rows if isinstance(rows, torch.Tensor) else _storage(dgl, rows)
+    )
+    # Suppresses DGL's warning in every epoch; there are no worker processes to bind to
+    # cores.
     loader.cpu_affinity_enabled = True
     for _, _, _, gathered in loader:
         yield gathered
 
 
 def _storage(dgl: Any, fetch: Fetch) -> Any:
-    """Wrap `fetch` in a DGL `FeatureStorage`; the base class exists only once DGL is imported."""
+    """Wrap `fetch` in a DGL `FeatureStorage`; the base class exists only once DGL is
+    imported."""
 
-    def of_dgl(self: Any, indices: torch.Tensor, device: Any, pin_memory: bool = False, **kwargs: Any) -> torch.Tensor:
+    def of_dgl(
+        self: Any,
+        indices: torch.Tensor,
+        device: Any,
+        pin_memory: bool = False,
+        **kwargs: Any,
+    ) -> torch.Tensor:
         return fetch(indices)
 
     return type("FetchedRows", (dgl.storages.FeatureStorage,), {"fetch": of_dgl})()

@@ -1,15 +1,20 @@
-"""`ginex`: superbatches sampled ahead, then a feature cache that follows Belady's rule (Park et al., VLDB 2022).
+"""`ginex`: superbatches sampled ahead, then a feature cache that follows Belady's rule
+(Park et al., VLDB 2022).
 
 The data path of a superbatch, in `superbatches.py`:
 
-1. sample all of its mini-batches to runtime files; neighbour lists come from a cache or through the page cache;
-2. plan its changesets from these files: for each mini-batch, the rows that enter the feature cache, and their slots;
+1. sample all of its mini-batches to runtime files; neighbour lists come from a cache or
+   through the page cache;
+2. plan its changesets from these files: for each mini-batch, the rows that enter the
+   feature cache, and their slots;
 3. fill the feature cache with the rows used first, by direct reads;
-4. for each mini-batch, read the missing rows by direct I/O, copy the others from the cache, update the cache by its
-   changeset, and copy the rows to the device (`loop.py`).
+4. for each mini-batch, read the missing rows by direct I/O, copy the others from the
+   cache, update the cache by its changeset, and copy the rows to the device
+   (`loop.py`).
 
-It is no `PathSystem`: stages 1 and 2 end before 3 and 4 begin and share their memory, and a superbatch may outlast an
-epoch, so one chain of threads for an epoch cannot hold it. Buffers are sized by `systems/parts/sizes.py` as others are.
+It is no `PathSystem`: stages 1 and 2 end before 3 and 4 begin and share their memory,
+and a superbatch may outlast an epoch, so one chain of threads for an epoch cannot hold
+it. Buffers are sized by `systems/parts/sizes.py` as others are.
 """
 
 from __future__ import annotations
@@ -20,7 +25,16 @@ from pathlib import Path
 
 from systems.ginex.options import GinexOptions
 from systems.ginex.superbatches import Superbatches
-from systems.interface import Batch, Counters, Facts, Forecast, Plan, System, SystemInfo, Trace
+from systems.interface import (
+    Batch,
+    Counters,
+    Facts,
+    Forecast,
+    Plan,
+    System,
+    SystemInfo,
+    Trace,
+)
 
 
 class Ginex(System):
@@ -47,15 +61,18 @@ class Ginex(System):
         return {**super().chosen(), **self._superbatches.chosen()}
 
     def prepare(self) -> None:
-        """Load `indptr`, make or find the neighbour cache, allocate batch inputs and open the readers."""
+        """Load `indptr`, make or find the neighbour cache, allocate batch inputs and
+        open the readers."""
         self._superbatches.prepare()
 
     def epoch(self, k: int) -> Iterator[Batch]:
-        """Yield the mini-batches of epoch `k` in the seed plan's order, a superbatch after the other."""
+        """Yield the mini-batches of epoch `k` in the seed plan's order, a superbatch
+        after the other."""
         return self._superbatches.epoch(k)
 
     def counters(self) -> Counters:
-        """Return hits and misses, which equal the plan's; `observed` has fills, updates and runtime files."""
+        """Return hits and misses, which equal the plan's; `observed` has fills, updates
+        and runtime files."""
         return self._superbatches.counters()
 
     def files(self) -> list[Path]:
@@ -63,11 +80,13 @@ class Ginex(System):
         return self._superbatches.files()
 
     def forecast(self, trace: Trace, host_bytes: int) -> Forecast:
-        """Forecast the misses of Belady's rule over superbatches, and the runtime files."""
+        """Forecast the misses of Belady's rule over superbatches, and the runtime
+        files."""
         return self._superbatches.forecast(trace, host_bytes, self.unplanned_bytes())
 
     def facts(self) -> Facts:
-        """Return the read mode, the reading stages, and whether the neighbour cache was found."""
+        """Return the read mode, the reading stages, and whether the neighbour cache was
+        found."""
         return self._superbatches.facts()
 
     def notes(self) -> dict[str, str]:

@@ -1,4 +1,5 @@
-"""Buffers of Ginex: those always held, and those of its two phases, superbatch sampling and the main loop."""
+"""Buffers of Ginex: those always held, and those of its two phases, superbatch sampling
+and the main loop."""
 
 from __future__ import annotations
 
@@ -19,8 +20,10 @@ from workloads.workload import Workload
 #: Mini-batches read from the runtime files ahead of the readers.
 LOADED = 1
 #: The phases.
-LOOP, SAMPLING = "main loop", "sampling"
-# A thread's stack and allocator leftovers; the loop has two threads beside the readers, and one that waits.
+LOOP = "main loop"
+SAMPLING = "sampling"
+# A thread's stack and allocator leftovers; the loop has two threads beside the readers,
+# and one that waits.
 _THREAD_BYTES = 512 << 10
 _LOOP_THREADS = 3
 #: Bytes of the node ids of a row that stays and of the row that replaces it.
@@ -28,9 +31,16 @@ KEPT_ROW_BYTES = 8
 
 
 def runtime_batch_bytes(workload: Workload, bounds: Bounds) -> int:
-    """Return the most bytes of a mini-batch in the runtime files: ids and adj, changeset, part of the initial cache."""
-    adjacency = BatchWriter.bound_bytes(bounds.sampled_bytes, len(workload.sampler.fanout))
-    return adjacency + padded(12 * bounds.max_nodes + 64) + padded(4 * bounds.max_nodes + 64)
+    """Return the most bytes of a mini-batch in the runtime files: ids and adj,
+    changeset, part of the initial cache."""
+    adjacency = BatchWriter.bound_bytes(
+        bounds.sampled_bytes, len(workload.sampler.fanout)
+    )
+    return (
+        adjacency
+        + padded(12 * bounds.max_nodes + 64)
+        + padded(4 * bounds.max_nodes + 64)
+    )
 
 
 @dataclass(frozen=True)
@@ -80,11 +90,13 @@ class Buffers:
         ]
 
     def loop(self, readers: int) -> list[Need]:
-        """List the memory of mini-batches and changesets from their load to the end of their training.
+        """List the memory of mini-batches and changesets from their load to the end of
+        their training.
 
         Seed nodes are held in both phases.
         """
-        # Mini-batches being loaded, loaded, being read, read, (gathered, transferred,) ready and trained.
+        # Mini-batches being loaded, loaded, being read, read, (gathered, transferred,)
+        # ready and trained.
         trained = 5 if self.runtime.accelerator.kind != "cpu" else 3
         under_way = 1 + LOADED + 2 * readers + trained
         threads = readers + _LOOP_THREADS
@@ -97,8 +109,14 @@ class Buffers:
 
     def sampling(self, samplers: int, list_threads: int) -> list[Need]:
         """List the memory of samplers and of the files that they read and write."""
-        items = sampling_items(self.bounds, workers=samplers, waiting=samplers, list_threads=list_threads)
-        own = [Need(item.name, item.bytes, phase=SAMPLING) for item in items if item.name != "seed nodes"]
+        items = sampling_items(
+            self.bounds, workers=samplers, waiting=samplers, list_threads=list_threads
+        )
+        own = [
+            Need(item.name, item.bytes, phase=SAMPLING)
+            for item in items
+            if item.name != "seed nodes"
+        ]
         pages = self.workload.dataset.topology_bytes
         if self.budget.host is not None:
             pages = min(pages, self.budget.host // 8)
@@ -111,24 +129,38 @@ class Buffers:
         ]
 
     def cache(self, capacity: int) -> list[Need | Follower]:
-        """List the feature cache, and the rows of it that stay where they fit beside sampling and planning."""
+        """List the feature cache, and the rows of it that stay where they fit beside
+        sampling and planning."""
         if not capacity:
             return []
         each = self.row + KEPT_ROW_BYTES
         most = capacity * each
-        slots = 4 * self.workload.dataset.num_nodes if self.options.policy == "static" else 0
+        slots = (
+            4 * self.workload.dataset.num_nodes
+            if self.options.policy == "static"
+            else 0
+        )
         return [
             Need("feature cache", capacity * self.row, phase=LOOP),
             Need("feature cache map", slots, phase=LOOP),
             Need("rows that stay cached", 0, best=most, step=each, phase=SAMPLING),
-            Follower("nodes of rows that stay", lambda sizes: KEPT_ROW_BYTES * self.kept(sizes), phase=LOOP),
+            Follower(
+                "nodes of rows that stay",
+                lambda sizes: KEPT_ROW_BYTES * self.kept(sizes),
+                phase=LOOP,
+            ),
         ]
 
     def kept(self, sizes: Sizes) -> int:
         """Return the cached rows that stay while the next superbatch is sampled."""
-        return sizes.granted.get("rows that stay cached", 0) // (self.row + KEPT_ROW_BYTES)
+        return sizes.granted.get("rows that stay cached", 0) // (
+            self.row + KEPT_ROW_BYTES
+        )
 
     def files(self, runtime_bytes: int, neighbours: NeighbourCachePlan) -> list[Need]:
         """List the files of a run."""
         cached = neighbours.nbytes + (1 << 12) if neighbours.nodes else 0
-        return [Need("runtime files", runtime_bytes, "disk"), Need("neighbour cache file", cached, "disk")]
+        return [
+            Need("runtime files", runtime_bytes, "disk"),
+            Need("neighbour cache file", cached, "disk"),
+        ]

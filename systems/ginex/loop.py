@@ -1,8 +1,10 @@
-"""The main loop of a superbatch: load, read misses, gather, update the cache, transfer (Section 3.1, Main Loop).
+"""The main loop of a superbatch: load, read misses, gather, update the cache, transfer
+(Section 3.1, Main Loop).
 
-Misses are known beforehand, so reads run ahead: the misses of several mini-batches are read while one is gathered and
-another trained, and the disk's queue never runs empty between two mini-batches. One thread gathers rows and updates the
-cache, in order. The cache has all of its memory in the main loop; only rows that stay keep theirs meanwhile.
+Misses are known beforehand, so reads run ahead: the misses of several mini-batches are
+read while one is gathered and another trained, and the disk's queue never runs empty
+between two mini-batches. One thread gathers rows and updates the cache, in order. The
+cache has all of its memory in the main loop; only rows that stay keep theirs meanwhile.
 """
 
 from __future__ import annotations
@@ -33,7 +35,8 @@ Table = torch.Tensor
 
 
 class FeatureCache:
-    """Cache of `capacity` feature rows, `rows` [capacity, dim]; pages are allocated as rows are filled in."""
+    """Cache of `capacity` feature rows, `rows` [capacity, dim]; pages are allocated as
+    rows are filled in."""
 
     def __init__(self, workload: Workload, capacity: int, kept: int) -> None:
         dataset = workload.dataset
@@ -58,7 +61,8 @@ class _Loaded:
 
 @dataclass(eq=False)
 class MainLoop:
-    """Main loop of all superbatches; holds the cache, the batch inputs and the device's tables.
+    """Main loop of all superbatches; holds the cache, the batch inputs and the device's
+    tables.
 
     Attributes:
         name: name of the system, for errors.
@@ -76,31 +80,49 @@ class MainLoop:
 
     def __post_init__(self) -> None:
         self.tables = tables = self.sizes.tables
-        rows, dtype = self.sizes.input_rows, torch_dtype(tables.dtype)
+        rows = self.sizes.input_rows
+        dtype = torch_dtype(tables.dtype)
         memory = self.accelerator.host_buffer(rows * tables.dim * tables.dtype.itemsize)
         self._inputs = memory.view(dtype).view(rows, tables.dim)
-        self._device = [self.accelerator.allocate(tables.rows, tables.dim, dtype) for _ in range(tables.device)]
+        self._device = [
+            self.accelerator.allocate(tables.rows, tables.dim, dtype)
+            for _ in range(tables.device)
+        ]
 
     def fill(self, pipe: Pipeline, superbatch: Superbatch, tally: Tally) -> None:
-        """Read a superbatch's initial rows into the feature cache in file order, several pieces at once."""
+        """Read a superbatch's initial rows into the feature cache in file order,
+        several pieces at once."""
         done: Channel[int] = pipe.channel(1 << 30)
 
         def work(_: int, piece: Callable[[], Piece]) -> int:
             nodes, slots = piece()
             with self.readers.borrow() as reader:
-                tally.add(reader.read(nodes, self.cache.rows, slots.astype(np.int64)), initial_rows=len(nodes))
+                tally.add(
+                    reader.read(nodes, self.cache.rows, slots.astype(np.int64)),
+                    initial_rows=len(nodes),
+                )
             return len(nodes)
 
-        pipe.stage("switch", len(self.readers), work, self.policy.pieces(superbatch), done)
-        filled, planned = sum(pipe.results(done)), superbatch.planned
+        pipe.stage(
+            "switch", len(self.readers), work, self.policy.pieces(superbatch), done
+        )
+        filled = sum(pipe.results(done))
+        planned = superbatch.planned
         tally.add(kept_rows=planned.kept)
         if filled != planned.filled:
-            raise RuntimeError(f"{self.name}: {filled} rows were read into the cache, {planned.filled} were planned")
+            raise RuntimeError(
+                f"{self.name}: {filled} rows were read into the cache, "
+                f"{planned.filled} were planned"
+            )
 
-    def run(self, pipe: Pipeline, superbatch: Superbatch, count: int, tally: Tally) -> Iterator[Batch]:
-        """Yield the superbatch's next `count` mini-batches in order; an exception of any thread is raised here.
+    def run(
+        self, pipe: Pipeline, superbatch: Superbatch, count: int, tally: Tally
+    ) -> Iterator[Batch]:
+        """Yield the superbatch's next `count` mini-batches in order; an exception of
+        any thread is raised here.
 
-        Nothing beyond them is read, so that an epoch that ends within a superbatch counts its own reads only.
+        Nothing beyond them is read, so that an epoch that ends within a superbatch
+        counts its own reads only.
         """
         loaded: Channel[_Loaded] = pipe.channel(LOADED, ordered=True)
         read: Channel[_Loaded] = pipe.channel(max(1, len(self.readers)), ordered=True)
@@ -108,7 +130,8 @@ class MainLoop:
         inputs = TableRing(self._inputs)
         pipe.on_stop(inputs.stop)
         turnstile = pipe.turnstile()
-        before, first = tally["misses"], superbatch.done
+        before = tally["misses"]
+        first = superbatch.done
 
         def load(_: int, i: int) -> _Loaded:
             with self.clock.stage("extract", superbatch.place(i)[1]):
@@ -116,7 +139,8 @@ class MainLoop:
                 return _Loaded(sampled, self.policy.changeset(superbatch, i, sampled))
 
         def fetch(i: int, batch: _Loaded) -> _Loaded:
-            # In order, so that a later mini-batch never holds the memory that the next one to train waits for.
+            # In order, so that a later mini-batch never holds the memory that the next
+            # one to train waits for.
             turnstile.enter(i)
             check_size(batch.sampled, self.tables.rows)
             batch.rows = table = inputs.take_piece(batch.sampled.num_nodes)
@@ -125,7 +149,9 @@ class MainLoop:
                 missing = np.flatnonzero(batch.change.slots < 0)
                 if len(missing):
                     with self.readers.borrow() as reader:
-                        stats = reader.read(batch.sampled.nodes[missing], table, missing)
+                        stats = reader.read(
+                            batch.sampled.nodes[missing], table, missing
+                        )
                     tally.add(stats, misses=stats.rows)
             return batch
 
@@ -133,7 +159,9 @@ class MainLoop:
             self._gather(batch, tally)
             table = batch.rows
             assert table is not None
-            return Batch(batch.sampled, table, on_release=lambda: inputs.give_back_piece(table))
+            return Batch(
+                batch.sampled, table, on_release=lambda: inputs.give_back_piece(table)
+            )
 
         pipe.stage("load", 1, load, range(first, first + count), loaded)
         pipe.stage("read", len(self.readers), fetch, loaded, read)
@@ -142,30 +170,46 @@ class MainLoop:
             pipe.stage("gather", 1, gather, read, gathered)
             tables = pipe.filled(self._device)
             pipe.stage(
-                "transfer", 1, lambda _, batch: copied(batch, tables, self.accelerator, self.clock), gathered, ready
+                "transfer",
+                1,
+                lambda _, batch: copied(batch, tables, self.accelerator, self.clock),
+                gathered,
+                ready,
             )
         else:
             pipe.stage("gather", 1, gather, read, ready)
         yield from pipe.results(ready)
         superbatch.done += count
         superbatch.misses += tally["misses"] - before
-        if superbatch.done == len(superbatch) and superbatch.misses != superbatch.planned.misses:
+        if (
+            superbatch.done == len(superbatch)
+            and superbatch.misses != superbatch.planned.misses
+        ):
             raise RuntimeError(
-                f"{self.name}: the superbatch from mini-batch {superbatch.start} on read {superbatch.misses} missing "
+                f"{self.name}: the superbatch from mini-batch {superbatch.start} "
+                f"on read {superbatch.misses} missing "
                 f"rows, {superbatch.planned.misses} were planned"
             )
 
     def _gather(self, batch: _Loaded, tally: Tally) -> None:
-        """Copy cached rows into the batch input, then copy from it the rows that enter the cache (Figure 11)."""
-        change, sampled, rows, cache = batch.change, batch.sampled, batch.rows, self.cache.rows
+        """Copy cached rows into the batch input, then copy from it the rows that enter
+        the cache (Figure 11)."""
+        change = batch.change
+        sampled = batch.sampled
+        rows = batch.rows
+        cache = self.cache.rows
         assert rows is not None
         hits = np.flatnonzero(change.slots >= 0).astype(np.int32)
         with self.clock.stage("extract", sampled.index):
             copy_rows(cache, change.slots[hits], rows, hits, self.threads)
         if len(change.in_slots):
             with self.clock.stage("cache_update", sampled.index):
-                copy_rows(rows, change.in_positions, cache, change.in_slots, self.threads)
-        tally.add(rows=sampled.num_nodes, hits=len(hits), cache_updates=len(change.in_slots))
+                copy_rows(
+                    rows, change.in_positions, cache, change.in_slots, self.threads
+                )
+        tally.add(
+            rows=sampled.num_nodes, hits=len(hits), cache_updates=len(change.in_slots)
+        )
 
     def close(self) -> None:
         """Free the tables once all pipelines have ended."""

@@ -1,8 +1,10 @@
-"""One superbatch: its mini-batches and their changesets, in runtime files on disk (Section 3.1); and cache policies.
+"""One superbatch: its mini-batches and their changesets, in runtime files on disk
+(Section 3.1); and cache policies.
 
-A policy, Belady's changesets or PaGraph's static ranking (`ginex-pg`), chooses the rows that fill the feature cache
-before a superbatch's main loop and, for each mini-batch, the hits, their slots and the misses that enter. Rows still in
-memory from the superbatch before are not read again.
+A policy, Belady's changesets or PaGraph's static ranking (`ginex-pg`), chooses the rows
+that fill the feature cache before a superbatch's main loop and, for each mini-batch,
+the hits, their slots and the misses that enter. Rows still in memory from the
+superbatch before are not read again.
 """
 
 from __future__ import annotations
@@ -29,7 +31,9 @@ from workloads.workload import Workload
 
 Ids = npt.NDArray[np.int64]
 Ints = npt.NDArray[np.int32]
-_FIX = "make room on the disk of the results folder, or lower runtime_files or superbatch"
+_FIX = (
+    "make room on the disk of the results folder, or lower runtime_files or superbatch"
+)
 
 
 @dataclass
@@ -50,13 +54,16 @@ class Planned:
 
 
 class Superbatch:
-    """Mini-batches `start` to `stop - 1`, counted over the epochs of `batches` mini-batches each.
+    """Mini-batches `start` to `stop - 1`, counted over the epochs of `batches`
+    mini-batches each.
 
-    Files: `batches` (ids and adj), `changes` (slots, and rows that enter the cache with their slots), `initial` (rows
-    to read into the initial cache). Each is written by one thread, in this order, and read by any number.
+    Files: `batches` (ids and adj), `changes` (slots, and rows that enter the cache with
+    their slots), `initial` (rows to read into the initial cache). Each is written by
+    one thread, in this order, and read by any number.
 
     Args:
-        files: tally of the runtime files, for any epoch: bytes `written` and `read`, and the main loop's reads.
+        files: tally of the runtime files, for any epoch: bytes `written` and `read`,
+            and the main loop's reads.
 
     Attributes:
         done: mini-batches trained.
@@ -67,12 +74,19 @@ class Superbatch:
     _changes: RegionReader  # from `write_changes` on
     _initial: RegionReader  # from `write_initial` on
 
-    def __init__(self, folder: Path, start: int, stop: int, batches: int, files: Tally) -> None:
-        self.start, self.stop, self._per_epoch = start, stop, batches
+    def __init__(
+        self, folder: Path, start: int, stop: int, batches: int, files: Tally
+    ) -> None:
+        self.start = start
+        self.stop = stop
+        self._per_epoch = batches
         self.planned = Planned()
         self.done = self.misses = 0
         self._files = files
-        self._paths = {part: folder / f"{part}-{start}" for part in ("batches", "changes", "initial")}
+        self._paths = {
+            part: folder / f"{part}-{start}"
+            for part in ("batches", "changes", "initial")
+        }
         self._open: list[RegionReader] = []
         self._writers: list[RegionWriter] = []
 
@@ -80,12 +94,15 @@ class Superbatch:
         return self.stop - self.start
 
     def place(self, i: int) -> tuple[int, int]:
-        """Return the epoch of the `i`-th mini-batch, and its number within the epoch."""
+        """Return the epoch of the `i`-th mini-batch, and its number within the
+        epoch."""
         return divmod(self.start + i, self._per_epoch)
 
     def begin_sampling(self, budget_bytes: int) -> BatchWriter:
         """Return the writer to which sampled mini-batches are appended, in order."""
-        writer = BatchWriter(self._paths["batches"], budget_bytes=budget_bytes, fix=_FIX)
+        writer = BatchWriter(
+            self._paths["batches"], budget_bytes=budget_bytes, fix=_FIX
+        )
         self._writers.append(writer)
         return writer
 
@@ -114,11 +131,16 @@ class Superbatch:
 
     def write_changes(self, changes: Iterator[Changeset]) -> None:
         """Write the changesets, in order."""
-        regions = ((change.slots, [change.in_positions, change.in_slots]) for change in changes)
+        regions = (
+            (change.slots, [change.in_positions, change.in_slots]) for change in changes
+        )
         self._changes = self._write("changes", regions, "changeset")
 
     def _write(
-        self, part: str, regions: Iterator[tuple[npt.NDArray[np.generic], list[Ints]]], what: str
+        self,
+        part: str,
+        regions: Iterator[tuple[npt.NDArray[np.generic], list[Ints]]],
+        what: str,
     ) -> RegionReader:
         writer = RegionWriter(self._paths[part], fix=_FIX)
         self._writers.append(writer)
@@ -135,7 +157,8 @@ class Superbatch:
         return len(self._initial)
 
     def initial_rows(self, piece: int) -> tuple[Ids, Ints]:
-        """Return the nodes of one piece of the initial cache, ascending, and their slots."""
+        """Return the nodes of one piece of the initial cache, ascending, and their
+        slots."""
         head, body = self._initial.read_region(piece)
         self._files.add(read=self._initial.index.read_bytes(piece))
         return head.view(np.uint32).astype(np.int64), body.view(np.int32)
@@ -195,7 +218,8 @@ class Belady:
         self._there = np.empty(0, dtype=np.uint32)
 
     def inspect(self, superbatch: Superbatch, threads: int, stop: Stop) -> None:
-        """Plan in three passes over the superbatch's ids; write initial cache and changesets to its runtime files."""
+        """Plan in three passes over the superbatch's ids; write initial cache and
+        changesets to its runtime files."""
         plan = ChangesetPlan(
             superbatch.nodes,
             superbatch.sizes,
@@ -226,38 +250,55 @@ class Belady:
         self._there = plan.contents(self.kept)
 
     def pieces(self, superbatch: Superbatch) -> list[Callable[[], Piece]]:
-        """Return the planned pieces of the rows used first, without rows still in memory."""
-        return [partial(superbatch.initial_rows, piece) for piece in range(superbatch.initial_pieces)]
+        """Return the planned pieces of the rows used first, without rows still in
+        memory."""
+        return [
+            partial(superbatch.initial_rows, piece)
+            for piece in range(superbatch.initial_pieces)
+        ]
 
     def forget(self) -> None:
         """Forget the rows in the slots, so that every row is read anew."""
         self._there = self._there[:0]
 
-    def changeset(self, superbatch: Superbatch, i: int, sampled: SampledBatch) -> Changeset:
+    def changeset(
+        self, superbatch: Superbatch, i: int, sampled: SampledBatch
+    ) -> Changeset:
         """Read the planned changeset from the runtime file."""
         return superbatch.changeset(i)
 
 
 class Static:
-    """Static policy: the rows of highest out-degree for every superbatch; no row enters or leaves."""
+    """Static policy: the rows of highest out-degree for every superbatch; no row enters
+    or leaves."""
 
-    def __init__(self, workload: Workload, capacity: int, kept: int, prefill: bool) -> None:
-        self._kept, self._filled = kept, False  # always filled before the main loop
-        # Ranked by out-degrees, streaming `indices` once; slots follow the ids, so that rows are read in order.
+    def __init__(
+        self, workload: Workload, capacity: int, kept: int, prefill: bool
+    ) -> None:
+        self._kept = kept
+        self._filled = False  # always filled before the main loop
+        # Ranked by out-degrees, streaming `indices` once; slots follow the ids, so that
+        # rows are read in order.
         num_nodes = workload.dataset.num_nodes
         chosen = top(out_degrees(workload, 4 * num_nodes + _RANKING_BUFFERS), capacity)
         self._slot_of = np.full(num_nodes, -1, dtype=np.int32)
         self._slot_of[np.sort(chosen)] = np.arange(len(chosen), dtype=np.int32)
 
     def pieces(self, superbatch: Superbatch) -> list[Callable[[], Piece]]:
-        """Return pieces of the same rows for every superbatch, without the rows that stayed."""
-        slot_of, kept = self._slot_of, self._kept if self._filled else 0
+        """Return pieces of the same rows for every superbatch, without the rows that
+        stayed."""
+        slot_of = self._slot_of
+        kept = self._kept if self._filled else 0
         cached = int(np.count_nonzero(slot_of >= 0))
         superbatch.planned.kept = min(kept, cached)
         superbatch.planned.filled = cached - superbatch.planned.kept
         self._filled = True
         begins = range(0, len(slot_of), _PIECE)
-        wanted = [begin for begin in begins if int(slot_of[begin : begin + _PIECE].max()) >= kept]
+        wanted = [
+            begin
+            for begin in begins
+            if int(slot_of[begin : begin + _PIECE].max()) >= kept
+        ]
         return [partial(self._cached, begin, kept) for begin in wanted]
 
     def _cached(self, begin: int, kept: int) -> Piece:
@@ -274,9 +315,13 @@ class Static:
         for i in range(len(superbatch)):
             if stop():
                 raise InterruptedError("counting misses was stopped")
-            superbatch.planned.misses += int(np.count_nonzero(self._slot_of[superbatch.nodes(i)] < 0))
+            superbatch.planned.misses += int(
+                np.count_nonzero(self._slot_of[superbatch.nodes(i)] < 0)
+            )
 
-    def changeset(self, superbatch: Superbatch, i: int, sampled: SampledBatch) -> Changeset:
+    def changeset(
+        self, superbatch: Superbatch, i: int, sampled: SampledBatch
+    ) -> Changeset:
         """Look the slots up in the node -> slot map."""
         slots = self._slot_of[sampled.nodes]
         return Changeset(slots, _NONE, _NONE, int(np.count_nonzero(slots >= 0)))
@@ -287,7 +332,8 @@ Policy = Belady | Static
 
 def superbatch_misses(trace: Trace, superbatch: int, capacity: int) -> int:
     """Forecast the rows read over superbatches of a trace; fills of the cache count."""
-    nodes, counted = trace.workload.dataset.num_nodes, trace.counted
+    nodes = trace.workload.dataset.num_nodes
+    counted = trace.counted
     step = max(1, superbatch)
     cold = 0
     for begin in range(0, len(counted), step):
@@ -295,8 +341,12 @@ def superbatch_misses(trace: Trace, superbatch: int, capacity: int) -> int:
         cold += misses("belady", [*[part[0][:0]] * len(part), *part], nodes, capacity)
     if step <= len(counted):
         return cold
-    # A superbatch longer than the sample has a warm cache whose fill is shared by its `step` mini-batches. Slots stay
-    # empty where they do not repay their fill, so smaller caches are tried too.
+    # A superbatch longer than the sample has a warm cache whose fill is shared by its
+    # `step` mini-batches. Slots stay empty where they do not repay their fill, so
+    # smaller caches are tried too.
     rows = min(capacity, nodes)
-    warmed = [trace.row_misses("belady", used) + used * len(counted) / step for used in (rows, rows // 2, rows // 4)]
+    warmed = [
+        trace.row_misses("belady", used) + used * len(counted) / step
+        for used in (rows, rows // 2, rows // 4)
+    ]
     return round(min(cold, *warmed))

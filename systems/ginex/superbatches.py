@@ -1,9 +1,12 @@
-"""Ginex's four stages: superbatch sampling, changeset precomputation, feature-cache initialisation, main loop.
+"""Ginex's four stages: superbatch sampling, changeset precomputation, feature-cache
+initialisation, main loop.
 
-A superbatch's changesets are planned while the next one is sampled. Sampling and gathering take turns, each with all of
-the memory (Section 3); only rows that fit beside sampling stay cached. A superbatch's data goes to runtime files.
-Superbatches end with their epoch, so that epochs do equal work. Only those that are asked to be longer than an epoch
-cross its end: their stages count for the epoch in which they run. Nothing runs between two epochs.
+A superbatch's changesets are planned while the next one is sampled. Sampling and
+gathering take turns, each with all of the memory (Section 3); only rows that fit beside
+sampling stay cached. A superbatch's data goes to runtime files. Superbatches end with
+their epoch, so that epochs do equal work. Only those that are asked to be longer than
+an epoch cross its end: their stages count for the epoch in which they run. Nothing runs
+between two epochs.
 """
 
 from __future__ import annotations
@@ -28,7 +31,13 @@ from systems.ginex.buffers import runtime_batch_bytes
 from systems.ginex.loop import FeatureCache, MainLoop
 from systems.ginex.options import GinexOptions
 from systems.ginex.sizes import GinexSizes, size_buffers
-from systems.ginex.superbatch import Belady, Policy, Static, Superbatch, superbatch_misses
+from systems.ginex.superbatch import (
+    Belady,
+    Policy,
+    Static,
+    Superbatch,
+    superbatch_misses,
+)
 from systems.interface import Batch, Counters, Facts, Forecast, System, Trace
 from workloads.sampling.batch import SampledBatch
 from workloads.sampling.bounds import batch_bounds
@@ -39,7 +48,8 @@ Seeds = npt.NDArray[np.int64]
 
 
 class Superbatches:
-    """All superbatches of a run: their sampling and planning, and the main loop over them.
+    """All superbatches of a run: their sampling and planning, and the main loop over
+    them.
 
     Args:
         system: the system, of which name, workload, runtime, budget and clock are used.
@@ -47,8 +57,11 @@ class Superbatches:
     """
 
     def __init__(self, system: System, options: GinexOptions) -> None:
-        self.name, self.workload, self.runtime = system.info.name, system.workload, system.runtime
-        self.clock, self.options = system.clock, options
+        self.name = system.info.name
+        self.workload = system.workload
+        self.runtime = system.runtime
+        self.clock = system.clock
+        self.options = options
         self._system = system
         self._current: Superbatch | None = None
         self._following: Superbatch | None = None
@@ -74,14 +87,18 @@ class Superbatches:
         return self.sizes.chosen(self.workload.dataset.row_bytes)
 
     def prepare(self) -> None:
-        """Load `indptr`, make or find the neighbour cache, allocate batch inputs and open the readers."""
-        sizes, workload = self.sizes, self.workload
+        """Load `indptr`, make or find the neighbour cache, allocate batch inputs and
+        open the readers."""
+        sizes = self.sizes
+        workload = self.workload
         self._topology = DatasetFiles(workload, ["indices", "labels"])
         self._topology.check()
         self._indptr = workload.dataset.load("indptr")
         if sizes.neighbours.nodes:
             artefacts = self.runtime.artefacts
-            self._neighbours = neighbour_cache.build(workload, artefacts, sizes.neighbours, indptr=self._indptr)
+            self._neighbours = neighbour_cache.build(
+                workload, artefacts, sizes.neighbours, indptr=self._indptr
+            )
         self.runtime.scratch.mkdir(parents=True, exist_ok=True)
         self._files = Tally()
         self._seeds = lru_cache(maxsize=1)(make_seed_plan(workload).batches)
@@ -89,12 +106,21 @@ class Superbatches:
             return
         policy = Static if self.options.policy == "static" else Belady
         chosen = policy(workload, sizes.capacity, sizes.kept, self.options.prefill)
-        self._readers = ReaderPool(lambda: feature_reader(workload, self.options), sizes.readers)
+        self._readers = ReaderPool(
+            lambda: feature_reader(workload, self.options), sizes.readers
+        )
         self._mode = self._readers.mode
         cache = FeatureCache(workload, sizes.capacity, sizes.kept)
         threads = self.options.gather_threads or self.runtime.cores
         self._loop = MainLoop(
-            self.name, sizes, self.runtime.accelerator, self.clock, self._readers, cache, chosen, threads
+            self.name,
+            sizes,
+            self.runtime.accelerator,
+            self.clock,
+            self._readers,
+            cache,
+            chosen,
+            threads,
         )
 
     @property
@@ -105,7 +131,8 @@ class Superbatches:
     def epoch(self, k: int) -> Iterator[Batch]:
         """Return the mini-batches of epoch `k` in the seed plan's order.
 
-        Successive epochs share superbatches that are longer than an epoch; any other epoch begins a new one.
+        Successive epochs share superbatches that are longer than an epoch; any other
+        epoch begins a new one.
         """
         if self._indptr is None:
             raise RuntimeError("prepare() comes before epoch()")
@@ -115,13 +142,20 @@ class Superbatches:
 
     def _run(self, epoch: int, tally: Tally) -> Iterator[Batch]:
         batches = self._per_epoch
-        at, end = epoch * batches, (epoch + 1) * batches
-        # Superbatches end with their epoch, so that epochs do equal work, except those asked to be longer.
-        last = max(end, self.runtime.epochs * batches) if self.sizes.superbatch > batches else end
+        at = epoch * batches
+        end = (epoch + 1) * batches
+        # Superbatches end with their epoch, so that epochs do equal work, except those
+        # asked to be longer.
+        last = (
+            max(end, self.runtime.epochs * batches)
+            if self.sizes.superbatch > batches
+            else end
+        )
         if self._follows != at:
             self._drop()
         self._turn += 1
-        turn, self._follows = self._turn, None
+        turn = self._turn
+        self._follows = None
         try:
             while at < end:
                 superbatch = self._current or self._next_superbatch(at, last, tally)
@@ -142,9 +176,11 @@ class Superbatches:
             self._shrink()
 
     def _next_superbatch(self, start: int, last: int, tally: Tally) -> Superbatch:
-        """Return the superbatch of the next mini-batch, sampled and planned, with the cache filled for it."""
+        """Return the superbatch of the next mini-batch, sampled and planned, with the
+        cache filled for it."""
         self._shrink()
-        sampled, self._following = self._following, None
+        sampled = self._following
+        self._following = None
         current = self._current = sampled or self._superbatch(start, last)
         if sampled is None:
             self._inspect(current, None, tally)
@@ -159,10 +195,13 @@ class Superbatches:
 
     def _superbatch(self, start: int, last: int) -> Superbatch:
         stop = min(start + self.sizes.superbatch, last)
-        return Superbatch(self.runtime.scratch, start, stop, self._per_epoch, self._files)
+        return Superbatch(
+            self.runtime.scratch, start, stop, self._per_epoch, self._files
+        )
 
     def _shrink(self) -> None:
-        """Free the cache's memory for sampling and planning, but for the rows that stay."""
+        """Free the cache's memory for sampling and planning, but for the rows that
+        stay."""
         if self._loop is not None:
             self._loop.cache.shrink()
             give_back_free_memory()
@@ -177,9 +216,12 @@ class Superbatches:
         if self._loop is not None:
             self._loop.policy.forget()
 
-    def _inspect(self, sampling: Superbatch | None, planning: Superbatch | None, tally: Tally) -> None:
+    def _inspect(
+        self, sampling: Superbatch | None, planning: Superbatch | None, tally: Tally
+    ) -> None:
         """Sample one superbatch and plan another at once; either may be None."""
-        loop, cores = self._loop, self.runtime.cores
+        loop = self._loop
+        cores = self.runtime.cores
         wanted = [] if planning is None or loop is None else [(planning, loop.policy)]
         with self._pipe("inspect") as pipe, self.clock.stage("inspect"):
 
@@ -211,7 +253,11 @@ class Superbatches:
             self._topology.check()
             with self.clock.stage("sample", job[1]):
                 batch = sampler.sample(*job)
-            tally.add(sampled_batches=1, neighbour_lists=batch.list_reads, neighbour_cache_hits=batch.list_hits)
+            tally.add(
+                sampled_batches=1,
+                neighbour_lists=batch.list_reads,
+                neighbour_cache_hits=batch.list_hits,
+            )
             return batch
 
         pipe.stage("sample", workers, sample, jobs, sampled)
@@ -221,13 +267,25 @@ class Superbatches:
         superbatch.sampled(writer)
 
     def _sampler(self) -> NeighborSampler:
-        """Return a sampler for one superbatch, with the neighbour cache read from its file as in the paper."""
+        """Return a sampler for one superbatch, with the neighbour cache read from its
+        file as in the paper."""
         self._topology.check()
         built = self._neighbours
-        cached = neighbour_cache.load(self.workload.dataset, built) if built is not None else None
-        return mapped_sampler(self.workload, indptr=self._indptr, cached=cached, threads=self.sizes.list_threads)
+        cached = (
+            neighbour_cache.load(self.workload.dataset, built)
+            if built is not None
+            else None
+        )
+        return mapped_sampler(
+            self.workload,
+            indptr=self._indptr,
+            cached=cached,
+            threads=self.sizes.list_threads,
+        )
 
-    def _train(self, superbatch: Superbatch, count: int, tally: Tally) -> Iterator[Batch]:
+    def _train(
+        self, superbatch: Superbatch, count: int, tally: Tally
+    ) -> Iterator[Batch]:
         if self._loop is None:
             for i in range(superbatch.done, superbatch.done + count):
                 yield Batch(superbatch.batch(i), None)
@@ -241,13 +299,29 @@ class Superbatches:
         return self._pipeline
 
     def counters(self) -> Counters:
-        """Return hits and misses, which equal the plan's; `observed` has fills, updates and runtime files."""
+        """Return hits and misses, which equal the plan's; `observed` has fills, updates
+        and runtime files."""
         if self._tally is None:
             return Counters()
-        tally, files = self._tally, self._files
-        done = ("superbatches", "overlapped_superbatches", "sampled_batches", "initial_rows", "kept_rows")
-        observed = tally.observed(*done, "cache_updates", "evictions", "neighbour_lists", "neighbour_cache_hits")
-        moved = {f"runtime_bytes_{way}": float(files[way]) for way in ("written", "read")}
+        tally = self._tally
+        files = self._files
+        done = (
+            "superbatches",
+            "overlapped_superbatches",
+            "sampled_batches",
+            "initial_rows",
+            "kept_rows",
+        )
+        observed = tally.observed(
+            *done,
+            "cache_updates",
+            "evictions",
+            "neighbour_lists",
+            "neighbour_cache_hits",
+        )
+        moved = {
+            f"runtime_bytes_{way}": float(files[way]) for way in ("written", "read")
+        }
         found = tally.counters(
             self.options.io_depth * self.sizes.readers,
             files.reads(),
@@ -267,31 +341,48 @@ class Superbatches:
         return self._neighbours.files if self._neighbours is not None else []
 
     def forecast(self, trace: Trace, host_bytes: int, unplanned_bytes: int) -> Forecast:
-        """Forecast the misses of Belady's rule over superbatches, or of the static cache, and the runtime files.
+        """Forecast the misses of Belady's rule over superbatches, or of the static
+        cache, and the runtime files.
 
         Args:
             host_bytes: bytes of all host memory for data.
             unplanned_bytes: bytes of the host budget that no buffer takes.
         """
-        sizes, plan = self.sizes, self.sizes.plan
+        sizes = self.sizes
+        plan = self.sizes.plan
         if self.options.policy == "static":
-            missed, how = trace.missed(trace.hottest(sizes.capacity)), "static"
+            missed = trace.missed(trace.hottest(sizes.capacity))
+            how = "static"
         else:
             missed = superbatch_misses(trace, sizes.superbatch, sizes.capacity)
             how = f"Belady over superbatches of {sizes.superbatch}"
-        # Sampling does not run beside the main loop, so its page cache also has the memory of the loop's buffers, less
-        # the rows that stay cached, and no less than the plan's page cache of indices.
-        loop = plan.bytes_of("feature cache") + plan.bytes_of("mini-batches read back") - sizes.kept * trace.row_bytes
+        # Sampling does not run beside the main loop, so its page cache also has the
+        # memory of the loop's buffers, less the rows that stay cached, and no less than
+        # the plan's page cache of indices.
+        loop = (
+            plan.bytes_of("feature cache")
+            + plan.bytes_of("mini-batches read back")
+            - sizes.kept * trace.row_bytes
+        )
         own = min(trace.workload.dataset.topology_bytes, host_bytes // 8)
-        graph = 2 * trace.graph_bytes * trace.sampled  # written by sampling, read back by the loop
-        reads = trace.read_of(missed, self.runtime.disk.logical_block_bytes) | sequential(graph)
+        graph = (
+            2 * trace.graph_bytes * trace.sampled
+        )  # written by sampling, read back by the loop
+        reads = trace.read_of(
+            missed, self.runtime.disk.logical_block_bytes
+        ) | sequential(graph)
         why = f"caches {trace.hit_rate(missed)} of the accesses ({how})"
-        return trace.with_sampling(reads, max(own, unplanned_bytes + loop), why, trace.accesses)
+        return trace.with_sampling(
+            reads, max(own, unplanned_bytes + loop), why, trace.accesses
+        )
 
     def facts(self) -> Facts:
-        """Return the read mode, the reading stages, and whether the neighbour cache was found."""
+        """Return the read mode, the reading stages, and whether the neighbour cache was
+        found."""
         reused = self._neighbours.reused if self._neighbours is not None else None
-        return Facts(io=self._mode, reads_in=("switch", "extract"), prepared_reused=reused)
+        return Facts(
+            io=self._mode, reads_in=("switch", "extract"), prepared_reused=reused
+        )
 
     def notes(self) -> dict[str, str]:
         """Return the read mode and the sizes of superbatch and caches."""
@@ -299,25 +390,32 @@ class Superbatches:
         found = {
             "superbatch": f"{sizes.superbatch} mini-batches",
             "feature_cache": f"{sizes.capacity} rows, {self.options.policy}",
-            "kept_rows": f"{sizes.kept} stay cached while the next superbatch is sampled",
+            "kept_rows": f"{sizes.kept} stay cached while the next superbatch is "
+            "sampled",
             "neighbour_cache": "off",
-            "batch_inputs": f"{sizes.input_rows} rows for {sizes.readers} readers, {sizes.tables.device} device tables",
+            "batch_inputs": f"{sizes.input_rows} rows for {sizes.readers} readers, "
+            f"{sizes.tables.device} device tables",
         }
         if self._neighbours is not None:
             made = self._neighbours.facts
-            found["neighbour_cache"] = f"{made['nodes']} lists, {made['entries']} entries"
+            found["neighbour_cache"] = (
+                f"{made['nodes']} lists, {made['entries']} entries"
+            )
         return found
 
     def close(self) -> None:
         """End the threads, close the files and free the buffers."""
-        pipeline, self._pipeline = self._pipeline, None
+        pipeline = self._pipeline
+        self._pipeline = None
         if pipeline is not None:
             pipeline.close()
         self._drop()
-        readers, self._readers = self._readers, None
+        readers = self._readers
+        self._readers = None
         if readers is not None:
             readers.close()
-        loop, self._loop = self._loop, None
+        loop = self._loop
+        self._loop = None
         if loop is not None:
             loop.close()
         self._indptr = None

@@ -1,7 +1,8 @@
-"""`ginex-pg`: Ginex with PaGraph's static feature cache in place of Belady's (Park et al., VLDB 2022, Section 5.3).
+"""`ginex-pg`: Ginex with PaGraph's static feature cache in place of Belady's (Park et
+al., VLDB 2022, Section 5.3).
 
-The superbatches of `ginex`, with the rows of highest out-degree cached throughout, which isolates the gain of Ginex's
-optimal cache.
+The superbatches of `ginex`, with the rows of highest out-degree cached throughout,
+which isolates the gain of Ginex's optimal cache.
 """
 
 from __future__ import annotations
@@ -14,13 +15,25 @@ from pydantic import Field
 
 from systems.ginex.options import GinexOptions, Policy
 from systems.ginex.superbatches import Superbatches
-from systems.interface import Batch, Counters, Facts, Forecast, Plan, System, SystemInfo, Trace
+from systems.interface import (
+    Batch,
+    Counters,
+    Facts,
+    Forecast,
+    Plan,
+    System,
+    SystemInfo,
+    Trace,
+)
 
 
 class GinexPgOptions(GinexOptions):
     """Options of `ginex-pg`: those of `ginex`."""
 
-    policy: Policy = Field("static", description="what the feature cache holds: the rows of highest out-degree")
+    policy: Policy = Field(
+        "static",
+        description="what the feature cache holds: the rows of highest out-degree",
+    )
 
 
 class GinexPg(System):
@@ -29,7 +42,8 @@ class GinexPg(System):
     info = SystemInfo(
         name="ginex-pg",
         paper="ginex",
-        summary="ginex with a static cache by out-degree, which isolates its optimal one",
+        summary="ginex with a static cache by out-degree, which isolates its "
+        "optimal one",
         options=GinexPgOptions,
     )
     options: GinexPgOptions
@@ -47,11 +61,13 @@ class GinexPg(System):
         return {**super().chosen(), **self._superbatches.chosen()}
 
     def prepare(self) -> None:
-        """Load `indptr`, rank the rows, make or find the neighbour cache, and open the readers."""
+        """Load `indptr`, rank the rows, make or find the neighbour cache, and open the
+        readers."""
         self._superbatches.prepare()
 
     def epoch(self, k: int) -> Iterator[Batch]:
-        """Yield the mini-batches of epoch `k` in the seed plan's order, a superbatch after the other."""
+        """Yield the mini-batches of epoch `k` in the seed plan's order, a superbatch
+        after the other."""
         return self._superbatches.epoch(k)
 
     def counters(self) -> Counters:
@@ -67,7 +83,8 @@ class GinexPg(System):
         return self._superbatches.forecast(trace, host_bytes, self.unplanned_bytes())
 
     def facts(self) -> Facts:
-        """Return the read mode, the reading stages, and whether the neighbour cache was found."""
+        """Return the read mode, the reading stages, and whether the neighbour cache was
+        found."""
         return self._superbatches.facts()
 
     def notes(self) -> dict[str, str]:

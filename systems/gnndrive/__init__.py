@@ -1,4 +1,5 @@
-"""`gnndrive`: asynchronous direct-I/O extraction into a shared feature buffer (Jiang, Jia and Wang, ICPP 2024)."""
+"""`gnndrive`: asynchronous direct-I/O extraction into a shared feature buffer (Jiang,
+Jia and Wang, ICPP 2024)."""
 
 from systems.gnndrive.system import GnnDrive as SYSTEM
 

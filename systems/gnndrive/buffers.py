@@ -1,18 +1,23 @@
-"""Bookkeeping of GNNDrive's feature buffer (Section 4.2, Algorithm 1), and of a staging buffer that processes share.
+"""Bookkeeping of GNNDrive's feature buffer (Section 4.2, Algorithm 1), and of a staging
+buffer that processes share.
 
-The feature buffer knows the slot of each node's row, and its load state. It holds no features: slot `s` is row `s` of a
-table that the system allocates, in host or device memory. An extractor runs, for each mini-batch:
+The feature buffer knows the slot of each node's row, and its load state. It holds no
+features: slot `s` is row `s` of a table that the system allocates, in host or device
+memory. An extractor runs, for each mini-batch:
 
-    got = buffer.acquire(nodes)                  # blocks until enough slots are free
-    read rows nodes[got.load] into table[got.alias[got.load]]      (on an error: buffer.fail(got, error))
-    buffer.publish(got.load_slots)               # only once the bytes are in the table
-    buffer.wait(got)                             # rows that other extractors are loading
-    train on table[got.alias]; then buffer.release(nodes) or buffer.release_slots(got.alias)
+    got = buffer.acquire(nodes)     # blocks until enough slots are free
+    read rows nodes[got.load] into table[got.alias[got.load]]
+                                    # on an error: buffer.fail(got, error)
+    buffer.publish(got.load_slots)  # only once the bytes are in the table
+    buffer.wait(got)                # rows that other extractors are loading
+    train on table[got.alias]
+    buffer.release(nodes)           # or buffer.release_slots(got.alias)
 
-The staging buffer (Section 4.4) is cut into segments of equal size. Each process reserves a portion, borrows idle
-segments of others, and copies rows already present instead of reading them again. An extractor fills a segment with
-rows, publishes their ids, copies them to its device and releases the segment; until the segment is taken again, any
-process may fetch its rows.
+The staging buffer (Section 4.4) is cut into segments of equal size. Each process
+reserves a portion, borrows idle segments of others, and copies rows already present
+instead of reading them again. An extractor fills a segment with rows, publishes their
+ids, copies them to its device and releases the segment; until the segment is taken
+again, any process may fetch its rows.
 """
 
 from __future__ import annotations
@@ -31,19 +36,22 @@ from workloads.errors import BudgetError, OutcoreError
 
 
 class BufferClosed(OutcoreError):
-    """Error of a call on a buffer that was closed before or during a wait, as by the death of a process sharing it."""
+    """Error of a call on a buffer that was closed before or during a wait, as by the
+    death of a process sharing it."""
 
     kind = "closed"
 
 
 class FeatureBufferTimeout(OutcoreError):
-    """Error of a wait in which slots were not released, or rows not published, in time."""
+    """Error of a wait in which slots were not released, or rows not published, in
+    time."""
 
     kind = "timeout"
 
 
 class LoaderFailed(OutcoreError):
-    """Error of a wait for rows that another extractor failed to load; the message is that extractor's error."""
+    """Error of a wait for rows that another extractor failed to load; the message is
+    that extractor's error."""
 
     kind = "io"
     exit_code = 1
@@ -51,16 +59,20 @@ class LoaderFailed(OutcoreError):
 
 @dataclass(eq=False)
 class SharedStaging:
-    """One process's access to the shared staging buffer. Every method may be called from any thread.
+    """One process's access to the shared staging buffer. Every method may be called
+    from any thread.
 
-    Deadlock-free: a process that waits for a segment holds none, and loans are given only while no other waits.
+    Deadlock-free: a process that waits for a segment holds none, and loans are given
+    only while no other waits.
 
     Attributes:
         party: number of this process, of `parties`.
         portion: segments reserved by each process.
-        rows: uint8 [parties * portion * segment_rows * row_bytes] that all processes map.
+        rows: uint8 [parties * portion * segment_rows * row_bytes] that all processes
+            map.
         memory: uint8 [`plan_bytes(...)`] for the bookkeeping, aligned to 64 bytes.
-        create: initialise the bookkeeping; other processes attach with False afterwards.
+        create: initialise the bookkeeping; other processes attach with False
+            afterwards.
         borrow: False keeps every process to its portion.
     """
 
@@ -76,7 +88,9 @@ class SharedStaging:
     borrow: bool = True
 
     def __post_init__(self) -> None:
-        self._native = _native.SegmentPool(self.parties, self.portion, self.segment_rows, self.memory, self.create)
+        self._native = _native.SegmentPool(
+            self.parties, self.portion, self.segment_rows, self.memory, self.create
+        )
         self._flat = self.rows.numpy()
 
     @staticmethod
@@ -85,7 +99,8 @@ class SharedStaging:
         return _native.SegmentPool.bytes(parties, portion, segment_rows)
 
     def acquire(self, *, wait: bool, borrow: bool = True) -> int | None:
-        """Return a free segment, or None if there is none. With `wait`, the caller must hold no other segment.
+        """Return a free segment, or None if there is none. With `wait`, the caller must
+        hold no other segment.
 
         Raises:
             BufferClosed: the buffer was closed.
@@ -96,12 +111,14 @@ class SharedStaging:
         return None if found < 0 else found
 
     def release(self, segment: int) -> None:
-        """Release a segment to other processes; its rows may still be found, so it must not be written any more."""
+        """Release a segment to other processes; its rows may still be found, so it must
+        not be written any more."""
         self._native.release(self.party, segment)
 
     @contextmanager
     def part(self) -> Iterator[torch.Tensor]:
-        """Yield a segment's bytes (uint8) after waiting for it; the caller must hold no other segment."""
+        """Yield a segment's bytes (uint8) after waiting for it; the caller must hold no
+        other segment."""
         found = self.acquire(wait=True)
         assert found is not None
         nbytes = self.segment_rows * self.row_bytes
@@ -115,12 +132,16 @@ class SharedStaging:
         self._native.publish(segment, as_ids(nodes))
 
     def present(self, nodes: Array) -> NDArray[np.int64]:
-        """Return the positions of `nodes` (int64 [n]) whose rows lie in some segment at this moment."""
+        """Return the positions of `nodes` (int64 [n]) whose rows lie in some segment at
+        this moment."""
         return self._native.present(as_ids(nodes))
 
     def fetch(self, segment: int, nodes: Array) -> NDArray[np.int64]:
-        """Copy the rows of `nodes` (int64 [n]) still in any segment to `segment`; return their positions."""
-        return self._native.fetch(self.party, segment, as_ids(nodes), self._flat, self.row_bytes)
+        """Copy the rows of `nodes` (int64 [n]) still in any segment to `segment`;
+        return their positions."""
+        return self._native.fetch(
+            self.party, segment, as_ids(nodes), self._flat, self.row_bytes
+        )
 
     @property
     def borrowed(self) -> int:
@@ -133,7 +154,8 @@ class SharedStaging:
         return self._native.counts(self.party)[1]
 
     def close(self) -> None:
-        """Wake every waiting process; the waits and all later calls raise BufferClosed."""
+        """Wake every waiting process; the waits and all later calls raise
+        BufferClosed."""
         self._native.close()
 
 
@@ -158,20 +180,30 @@ class Acquired:
 
 
 class FeatureBuffer:
-    """Slots shared by all extractors; every method may be called from any thread, with the GIL released.
+    """Slots shared by all extractors; every method may be called from any thread, with
+    the GIL released.
 
-    A mini-batch gets all its slots at once or waits, first come first served, so extractors cannot block one another.
-    With at least `extractors x largest mini-batch` slots, no extractor waits for a mini-batch behind it in the training
-    queue; with fewer, acquire in the order in which the mini-batches are trained.
+    A mini-batch gets all its slots at once or waits, first come first served, so
+    extractors cannot block one another. With at least `extractors x largest mini-batch`
+    slots, no extractor waits for a mini-batch behind it in the training queue; with
+    fewer, acquire in the order in which the mini-batches are trained.
 
     Args:
         num_slots: rows of the table.
-        memory: uint8 [at least `plan_bytes(num_slots)`], aligned to 64 bytes, shared by processes (`RankGroup.shared`),
-            which then share the buffer, like GNNDrive's processes on CPUs.
-        create: initialise the buffer in `memory`; other processes attach with False afterwards.
+        memory: uint8 [at least `plan_bytes(num_slots)`], aligned to 64 bytes, shared by
+            processes (`RankGroup.shared`), which then share the buffer, like GNNDrive's
+            processes on CPUs.
+        create: initialise the buffer in `memory`; other processes attach with False
+            afterwards.
     """
 
-    def __init__(self, num_slots: int, *, memory: NDArray[np.uint8] | None = None, create: bool = True) -> None:
+    def __init__(
+        self,
+        num_slots: int,
+        *,
+        memory: NDArray[np.uint8] | None = None,
+        create: bool = True,
+    ) -> None:
         if memory is None:
             self._native = _native.FeatureBuffer(num_slots)
         else:
@@ -180,11 +212,13 @@ class FeatureBuffer:
 
     @staticmethod
     def plan_bytes(num_slots: int) -> int:
-        """Return the bytes of the bookkeeping for `num_slots` slots; the table itself is the caller's."""
+        """Return the bytes of the bookkeeping for `num_slots` slots; the table itself
+        is the caller's."""
         return _native.FeatureBuffer.bytes(num_slots)
 
     def acquire(self, ids: Array | torch.Tensor, timeout_s: float = -1.0) -> Acquired:
-        """Reserve a slot for every node of a mini-batch, referenced once per occurrence.
+        """Reserve a slot for every node of a mini-batch, referenced once per
+        occurrence.
 
         Blocks until enough slots are free; negative `timeout_s`: without limit.
 
@@ -192,35 +226,51 @@ class FeatureBuffer:
             BudgetError: the mini-batch has more unique nodes than the buffer has slots.
             FeatureBufferTimeout, BufferClosed: no slots are held then.
         """
-        state, needed, alias, load, waiting = self._native.acquire(as_ids(ids), timeout_s)
+        state, needed, alias, load, waiting = self._native.acquire(
+            as_ids(ids), timeout_s
+        )
         if state == "too_small":
             raise BudgetError(
-                f"the feature buffer has {self.num_slots} slots, a mini-batch has {needed} nodes",
+                f"the feature buffer has {self.num_slots} slots, a mini-batch has "
+                f"{needed} nodes",
                 "raise the buffer or lower the batch size",
             )
-        self._check(state, f"no {needed} slots of {self.num_slots} became free within {timeout_s} s")
+        self._check(
+            state,
+            f"no {needed} slots of {self.num_slots} became free within {timeout_s} s",
+        )
         return Acquired(alias, load, waiting)
 
     def publish(self, slots: Array | torch.Tensor) -> None:
-        """Mark the rows of these slots (of `Acquired.load_slots`) as loaded, and wake their waiters."""
+        """Mark the rows of these slots (of `Acquired.load_slots`) as loaded, and wake
+        their waiters."""
         self._native.publish(as_ids(slots))
 
     def wait(self, acquired: Acquired, timeout_s: float = -1.0) -> None:
         """Wait until other extractors have loaded the rows in `acquired.waiting`.
 
         Raises:
-            LoaderFailed: a loader gave up; the caller still holds its slots and must release them.
-            FeatureBufferTimeout, BufferClosed: the wait timed out, or the buffer was closed.
+            LoaderFailed: a loader gave up; the caller still holds its slots and must
+                release them.
+            FeatureBufferTimeout, BufferClosed: the wait timed out, or the buffer was
+                closed.
         """
         if len(acquired.waiting) == 0:
             return
         state, error = self._native.wait(acquired.waiting, timeout_s)
         if state == "failed":
             raise LoaderFailed(f"another extractor could not load a row: {error}")
-        self._check(state, f"{len(acquired.waiting)} rows were not loaded by others within {timeout_s} s")
+        self._check(
+            state,
+            f"{len(acquired.waiting)} rows were not loaded by others within "
+            f"{timeout_s} s",
+        )
 
-    def fail(self, acquired: Acquired | Array | torch.Tensor, error: BaseException | str) -> None:
-        """Mark the rows of `Acquired.load` (or of these slots) as failed; their waiters raise.
+    def fail(
+        self, acquired: Acquired | Array | torch.Tensor, error: BaseException | str
+    ) -> None:
+        """Mark the rows of `Acquired.load` (or of these slots) as failed; their waiters
+        raise.
 
         Rows published before stay valid. The slots must still be released.
         """
@@ -228,16 +278,19 @@ class FeatureBuffer:
         self._native.fail(as_ids(slots), str(error))
 
     def release(self, ids: Array | torch.Tensor) -> None:
-        """Release the nodes of a mini-batch; unused slots may then be reused, least recently used first."""
+        """Release the nodes of a mini-batch; unused slots may then be reused, least
+        recently used first."""
         self._native.release(self._native.slots_of(as_ids(ids)))
 
     def release_slots(self, slots: Array | torch.Tensor) -> None:
-        """Release a mini-batch by its slots (`Acquired.alias`), without a look-up of the ids."""
+        """Release a mini-batch by its slots (`Acquired.alias`), without a look-up of
+        the ids."""
         self._native.release(as_ids(slots))
 
     @property
     def counts(self) -> dict[str, int]:
-        """Rows found (`hits`, or `shared` while others load them), to load (`misses`), evicted; and unused slots."""
+        """Rows found (`hits`, or `shared` while others load them), to load (`misses`),
+        evicted; and unused slots."""
         return {**self._native.counts, "unused": self._native.standby}
 
     def close(self) -> None:

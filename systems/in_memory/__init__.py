@@ -1,4 +1,5 @@
-"""`in-memory`: graph, features and labels loaded into memory once; the oracle and the upper bound of speed."""
+"""`in-memory`: graph, features and labels loaded into memory once; the oracle and the
+upper bound of speed."""
 
 from __future__ import annotations
 
@@ -12,13 +13,19 @@ from systems.parts import HostRows, Loaded, Neighbours, Path, PathSystem, Tables
 class InMemoryOptions(SamplingOptions):
     """Options of `in-memory`."""
 
-    gather_threads: int = Field(0, ge=0, le=256, description="threads that gather one mini-batch; 0: one for each core")
+    gather_threads: int = Field(
+        0,
+        ge=0,
+        le=256,
+        description="threads that gather one mini-batch; 0: one for each core",
+    )
 
 
 class InMemory(PathSystem):
     """Training with all data in RAM.
 
-    Under a cap that is too small the plan does not fit, and the run ends as `oom`, as in the papers' tables.
+    Under a cap that is too small the plan does not fit, and the run ends as `oom`, as
+    in the papers' tables.
     """
 
     info = SystemInfo(

@@ -1,4 +1,5 @@
-"""Offline work of single epochs: have a system do it once for the epochs that share it, before the first of them."""
+"""Offline work of single epochs: have a system do it once for the epochs that share it,
+before the first of them."""
 
 from __future__ import annotations
 
@@ -21,16 +22,27 @@ class EpochWork:
         return not self._never and epoch not in self._served
 
     def do(self, epoch: int) -> int:
-        """Have the system do the work of `epoch`; return the number of epochs that it serves, 0 where none needs any.
+        """Have the system do the work of `epoch`; return the number of epochs that it
+        serves, 0 where none needs any.
 
         Raises:
             ValueError: the system returned something else than a number of epochs.
         """
         # Systems are code of others, which no type checker has seen.
         served: Any = self._system.prepare_epochs(epoch)
-        if isinstance(served, bool) or not isinstance(served, numbers.Integral) or int(served) < 0:
-            fix = "return how many epochs the work serves, as a whole number, 0 where no epoch needs any"
-            raise ValueError(f"prepare_epochs({epoch}) returned {served!r}, which is not a number of epochs; {fix}")
+        if (
+            isinstance(served, bool)
+            or not isinstance(served, numbers.Integral)
+            or int(served) < 0
+        ):
+            fix = (
+                "return how many epochs the work serves, as a whole number, 0 where no "
+                "epoch needs any"
+            )
+            raise ValueError(
+                f"prepare_epochs({epoch}) returned {served!r}, which is not a "
+                f"number of epochs; {fix}"
+            )
         self._never = served == 0
         self._served = range(epoch, epoch + int(served))
         return int(served)

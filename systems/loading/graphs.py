@@ -1,4 +1,5 @@
-"""Graphs that are no dataset yet, PyG's `Data` or a file of one: written as a dataset, out of core, for a loader."""
+"""Graphs that are no dataset yet, PyG's `Data` or a file of one: written as a dataset,
+out of core, for a loader."""
 
 from __future__ import annotations
 
@@ -37,12 +38,14 @@ def as_dataset(
     edge_weight: bool = False,
     progress: Progress = silent,
 ) -> Dataset | Path | str:
-    """Write a graph as a dataset; a dataset, its folder or its name are returned as they are.
+    """Write a graph as a dataset; a dataset, its folder or its name are returned as
+    they are.
 
     Args:
-        graph: `torch_geometric.data.Data` in memory or memory-mapped, or a file (`.npz`, `.pt`) of one.
-        artefacts: folder that keeps the dataset under its content's digest; None: a temporary folder, beside the file
-            or under `$OUTCORE_DATA`.
+        graph: `torch_geometric.data.Data` in memory or memory-mapped, or a file
+            (`.npz`, `.pt`) of one.
+        artefacts: folder that keeps the dataset under its content's digest; None: a
+            temporary folder, beside the file or under `$OUTCORE_DATA`.
         memory, supervised: as for `Loader` and `data_source`.
         resources: removes the temporary folder.
         edge_weight: whether weights of edges are handed out.
@@ -59,12 +62,20 @@ def as_dataset(
     file = Path(graph) if isinstance(graph, str | Path) else None
     if file is not None and not (file.suffix in _SUFFIXES and file.is_file()):
         return graph  # type: ignore[no-any-return]
-    opener: Callable[..., GraphSource] = partial(open_pyg, file) if file else partial(data_source, graph)
+    opener: Callable[..., GraphSource] = (
+        partial(open_pyg, file) if file else partial(data_source, graph)
+    )
     found = opener(supervised=supervised)  # before anything is written
     _warn_of_left_out(found, file.name if file else "data", edge_weight)
     assert found.features is not None
     feature_bytes = found.num_nodes * found.features.dim * found.features.dtype.itemsize
-    root = Path(artefacts) if artefacts else file.parent if file else Path(os.environ.get("OUTCORE_DATA", "data"))
+    root = (
+        Path(artefacts)
+        if artefacts
+        else file.parent
+        if file
+        else Path(os.environ.get("OUTCORE_DATA", "data"))
+    )
     digest = "" if artefacts is None else file_digest(file) if file else _digest(found)
     if digest and found.ids is not None:
         digest += "-ids"  # an older Outcore wrote the same graph without them
@@ -74,7 +85,8 @@ def as_dataset(
     if artefacts is None:
         try:
             root.mkdir(parents=True, exist_ok=True)
-            # A folder in it, since it is locked, as each writer locks the folder that it writes into.
+            # A folder in it, since it is locked, as each writer locks the folder that
+            # it writes into.
             root = resources.enter_context(TemporaryFolder(root, "loader")) / "graph"
         except OSError as error:
             fix = "give artefacts=, a folder on a disk with room for the graph"
@@ -82,7 +94,14 @@ def as_dataset(
     target = root / f"graph-{digest or 'pyg'}"
     if not target.exists():
         try:
-            return write_graph(lambda _: found, target, spec, recipe, max_memory=limit, progress=progress)
+            return write_graph(
+                lambda _: found,
+                target,
+                spec,
+                recipe,
+                max_memory=limit,
+                progress=progress,
+            )
         except DatasetError:
             if not target.exists():  # another process may have written it meanwhile
                 raise
@@ -90,7 +109,8 @@ def as_dataset(
 
 
 def _warn_of_left_out(graph: GraphSource, what: str, edge_weight: bool) -> None:
-    """Warn once of all attributes of a graph, named `what`, that mini-batches will not have."""
+    """Warn once of all attributes of a graph, named `what`, that mini-batches will not
+    have."""
     faults = left_out(f"fields of {what}", graph.unread, most=len(graph.unread))
     if graph.edge_weights is not None and not edge_weight:
         faults.append("edge_weight is not handed out unless edge_weight=True is given")
@@ -107,7 +127,8 @@ def _digest(graph: GraphSource) -> str:
             digest.update(np.ascontiguousarray(ids, dtype=np.int64).data)
     for weights in graph.edge_weights() if graph.edge_weights else ():
         digest.update(np.ascontiguousarray(weights, dtype=np.float32).data)
-    assert graph.features is not None and graph.splits is not None
+    assert graph.features is not None
+    assert graph.splits is not None
     digest.update(f"{graph.features.dim} {graph.features.dtype}".encode())
     for rows in graph.features.chunks():
         digest.update(rows.data)

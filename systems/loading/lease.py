@@ -1,8 +1,10 @@
-"""Rows lent to a loop: whose memory they are, and what becomes of them when that memory is used again.
+"""Rows lent to a loop: whose memory they are, and what becomes of them when that memory
+is used again.
 
-The rows of a mini-batch belong to the loop until it asks the loader for another. Then a late access raises an error:
-rows are never missing in silence. A loop that ends (`break`, `next(iter(loader))`, `close()`, the last mini-batch)
-keeps its last mini-batch.
+The rows of a mini-batch belong to the loop until it asks the loader for another. Then a
+late access raises an error: rows are never missing in silence. A loop that ends
+(`break`, `next(iter(loader))`, `close()`, the last mini-batch) keeps its last
+mini-batch.
 """
 
 from __future__ import annotations
@@ -19,7 +21,8 @@ from workloads.accelerator import Accelerator, aligned_host_tensor
 
 
 class Lease:
-    """The mini-batch that the loop holds, and the buffer of its rows; one for all epochs of a loader.
+    """The mini-batch that the loop holds, and the buffer of its rows; one for all
+    epochs of a loader.
 
     Args:
         accelerator: device that reads the rows.
@@ -35,12 +38,15 @@ class Lease:
         self._slots: Batch | None = None
 
     def buffer(self, table: torch.Tensor, count: int) -> torch.Tensor | None:
-        """Return memory for `count` rows of `table` [slots, dim], which the next mini-batch reuses; None: too many."""
+        """Return memory for `count` rows of `table` [slots, dim], which the next
+        mini-batch reuses; None: too many."""
         if count > self._largest:
             return None
         if self._buffer is None:
             # Page-aligned; pages are committed when first written.
-            memory = aligned_host_tensor(self._largest * table.shape[1] * table.element_size())
+            memory = aligned_host_tensor(
+                self._largest * table.shape[1] * table.element_size()
+            )
             self._buffer = memory.view(table.dtype).view(self._largest, table.shape[1])
         return self._buffer[:count]
 
@@ -49,7 +55,8 @@ class Lease:
 
         Args:
             handed: the mini-batch, of any form.
-            slots: the system's mini-batch whose memory the rows are; None: they are in the buffer, or of their own.
+            slots: the system's mini-batch whose memory the rows are; None: they are in
+                the buffer, or of their own.
             step: number of the mini-batch.
         """
         self._handed = weakref.ref(_carrier(handed))
@@ -64,7 +71,8 @@ class Lease:
         self._release()
 
     def keep(self) -> None:
-        """Leave the rows to the loop: those in the system's memory are copied, which is then released.
+        """Leave the rows to the loop: those in the system's memory are copied, which is
+        then released.
 
         The plan has room for them until the next mini-batch: `end` takes the copy back.
         """
@@ -79,25 +87,29 @@ class Lease:
         self._buffer = None
 
     def finish_reading(self) -> None:
-        """Wait until the device has read the rows, so that the system may overwrite them."""
+        """Wait until the device has read the rows, so that the system may overwrite
+        them."""
         if self._accelerator.kind == "cuda":
             torch.cuda.current_stream(self._accelerator.torch_device).synchronize()
 
     def _taken(self) -> Any:
-        """Return the mini-batch that the loop still holds, and forget it; None: the loop has dropped it."""
+        """Return the mini-batch that the loop still holds, and forget it; None: the
+        loop has dropped it."""
         handed = None if self._handed is None else self._handed()
         self._handed = None
         return handed
 
     def _release(self) -> None:
-        slots, self._slots = self._slots, None
+        slots = self._slots
+        self._slots = None
         if slots is not None:
             self.finish_reading()
             slots.release()
 
 
 def _carrier(handed: Any) -> Any:
-    """Return the object that has the rows: the mini-batch itself, or DGL's first block."""
+    """Return the object that has the rows: the mini-batch itself, or DGL's first
+    block."""
     return handed[2][0] if isinstance(handed, tuple) else handed
 
 
@@ -132,7 +144,8 @@ def _late_data(data: Any) -> type:
     """Return the class of PyG's `Data` without rows, a subclass of `data`."""
 
     class LateData(data):  # type: ignore[misc]
-        """`Data` whose rows were taken back: access to `x`, copies and moves raise InputError."""
+        """`Data` whose rows were taken back: access to `x`, copies and moves raise
+        InputError."""
 
         @property
         def x(self) -> Any:
@@ -160,7 +173,8 @@ def _late_block(block: Any) -> type:
     """Return the class of DGL's first block without rows, a subclass of `block`."""
 
     class LateBlock(block):  # type: ignore[misc]
-        """Block whose rows were taken back: access to `srcdata` and moves raise InputError."""
+        """Block whose rows were taken back: access to `srcdata` and moves raise
+        InputError."""
 
         @property
         def srcdata(self) -> Any:

@@ -1,4 +1,5 @@
-"""Validation of a loader's arguments: seed nodes, bytes, options and bounds for the layers below."""
+"""Validation of a loader's arguments: seed nodes, bytes, options and bounds for the
+layers below."""
 
 from __future__ import annotations
 
@@ -32,12 +33,14 @@ from workloads.workload import Workload
 Ids = npt.NDArray[np.int64]
 # Fewest sampled mini-batches for a usable standard deviation.
 _SEEN = 8
-# A loop may run for thousands of unsampled epochs: the margin covers one extreme mini-batch among very many.
+# A loop may run for thousands of unsampled epochs: the margin covers one extreme
+# mini-batch among very many.
 _DEVIATIONS = 5.0
 
 
 class SeedNodes(Dataset):
-    """Dataset with other training nodes: the `valid` or `test` split, or arbitrary seed nodes.
+    """Dataset with other training nodes: the `valid` or `test` split, or arbitrary seed
+    nodes.
 
     Args:
         nodes: int64 [n], distinct.
@@ -47,7 +50,9 @@ class SeedNodes(Dataset):
         super().__init__(dataset.path, dataset.manifest)
         self._nodes = nodes
         # Includes the seed nodes, since prepared artefacts depend on them.
-        self.fingerprint = xxhash.xxh3_64_hexdigest(self.fingerprint.encode() + nodes.tobytes())
+        self.fingerprint = xxhash.xxh3_64_hexdigest(
+            self.fingerprint.encode() + nodes.tobytes()
+        )
 
     def load(self, part: Part) -> npt.NDArray[Any]:
         """Load `part` of the dataset; `train` gives the seed nodes."""
@@ -58,65 +63,102 @@ class SeedNodes(Dataset):
         return self._nodes if part == "train" else super().memmap(part)
 
 
-def open_dataset(dataset: Dataset | Path | str, split: str, nodes: npt.ArrayLike | None) -> Dataset:
+def open_dataset(
+    dataset: Dataset | Path | str, split: str, nodes: npt.ArrayLike | None
+) -> Dataset:
     """Open a dataset with the requested seed nodes as its training nodes.
 
     Args:
-        dataset: opened dataset, a folder, or a name under `$OUTCORE_DATA` (`data` if unset).
+        dataset: opened dataset, a folder, or a name under `$OUTCORE_DATA` (`data` if
+            unset).
         split: `train`, `valid` (or `val`) or `test`.
         nodes: int64 [n] or bool [N] of N nodes, instead of a split.
 
     Raises:
         DatasetError: the dataset does not exist.
-        InputError: the split is unknown, there is no seed node, or a node is not in the graph or repeated.
+        InputError: the split is unknown, there is no seed node, or a node is not in the
+            graph or repeated.
     """
     if not isinstance(dataset, Dataset):
         dataset = find_dataset(str(dataset), os.environ.get("OUTCORE_DATA", "data"))
     if nodes is not None:
         return SeedNodes(dataset, _ids(nodes, dataset.num_nodes))
     part = {"val": "valid"}.get(split, split)
-    require(part in ("train", "valid", "test"), f"split is {split!r}", "use train, valid or test, or give nodes")
+    require(
+        part in ("train", "valid", "test"),
+        f"split is {split!r}",
+        "use train, valid or test, or give nodes",
+    )
     found = dataset.load(part)  # type: ignore[arg-type]
-    require(len(found), f"the {split} split of {dataset.name} is empty", "use another, or give nodes")
+    require(
+        len(found),
+        f"the {split} split of {dataset.name} is empty",
+        "use another, or give nodes",
+    )
     return dataset if part == "train" else SeedNodes(dataset, found)
 
 
 def _ids(nodes: Any, num_nodes: int) -> Ids:
     """Return the ids of seed nodes, given as ids (list, array, tensor) or as a mask."""
     try:
-        chosen = as_array(nodes, "nodes") if hasattr(nodes, "cpu") else np.asarray(nodes)
+        chosen = (
+            as_array(nodes, "nodes") if hasattr(nodes, "cpu") else np.asarray(nodes)
+        )
     except ValueError:
-        raise InputError("nodes is a list of lists of unequal length", "give whole numbers [n]") from None
+        raise InputError(
+            "nodes is a list of lists of unequal length", "give whole numbers [n]"
+        ) from None
     if _is_mask(chosen, num_nodes):
         fault = f"nodes is a mask {list(chosen.shape)}, the graph has {num_nodes} nodes"
-        fix = "choose one of its columns (mask[:, 0])" if chosen.ndim == 2 else "give a boolean for every node"
+        fix = (
+            "choose one of its columns (mask[:, 0])"
+            if chosen.ndim == 2
+            else "give a boolean for every node"
+        )
         require(chosen.shape == (num_nodes,), fault, fix)
         chosen = np.flatnonzero(chosen)
     require(chosen.size, "nodes names no node", "give at least one")
     whole = chosen.ndim == 1 and np.issubdtype(chosen.dtype, np.integer)
-    fix = "give ids as whole numbers [n], or a mask as booleans [N] (mask.bool(), mask.astype(bool))"
+    fix = (
+        "give ids as whole numbers [n], or a mask as booleans [N] (mask.bool(), "
+        "mask.astype(bool))"
+    )
     require(whole, f"nodes is {chosen.dtype} {list(chosen.shape)}", fix)
     if len(distinct(chosen)) < len(chosen):
         flags = len(chosen) > 2 and bool(((chosen == 0) | (chosen == 1)).all())
-        fault = f"nodes is {chosen.dtype} {list(chosen.shape)} of zeros and ones, a mask or the ids 0 and 1 repeated"
-        require(not flags, fault, "give a mask as booleans (mask.bool(), mask.astype(bool)), or each id once")
+        fault = (
+            f"nodes is {chosen.dtype} {list(chosen.shape)} of zeros and ones, a mask "
+            "or the ids 0 and 1 repeated"
+        )
+        require(
+            not flags,
+            fault,
+            "give a mask as booleans (mask.bool(), mask.astype(bool)), or each id once",
+        )
         raise InputError("nodes names a node twice", "give each once")
     if not (chosen.min() >= 0 and chosen.max() < num_nodes):
         raise InputError(
-            f"nodes run from {chosen.min()} to {chosen.max()}, the graph has {num_nodes}", "give ids of it"
+            f"nodes run from {chosen.min()} to {chosen.max()}, the graph has "
+            f"{num_nodes}",
+            "give ids of it",
         )
     return chosen.astype(np.int64)
 
 
 def _is_mask(chosen: npt.NDArray[Any], num_nodes: int) -> bool:
-    """Return whether an array is a mask: booleans, or a uint8 of zeros and ones for every node.
+    """Return whether an array is a mask: booleans, or a uint8 of zeros and ones for
+    every node.
 
     Raises:
         InputError: a uint8 is a mask and distinct ids alike.
     """
     if chosen.dtype == np.bool_:
         return True
-    if chosen.dtype != np.uint8 or chosen.shape != (num_nodes,) or chosen.max(initial=0) > 1:
+    if (
+        chosen.dtype != np.uint8
+        or chosen.shape != (num_nodes,)
+        or chosen.max(initial=0) > 1
+    ):
         return False
     distinct_ids = len(distinct(chosen)) == len(chosen)
     if distinct_ids and int(chosen.max(initial=0)) < num_nodes:  # of one node or two
@@ -126,7 +168,8 @@ def _is_mask(chosen: npt.NDArray[Any], num_nodes: int) -> bool:
 
 
 def memory_bytes(memory: str | int | None, feature_bytes: int) -> int | None:
-    """Return the bytes of `8GiB`, of a plain number, or of `0.25x` of the feature table; None for None and `none`.
+    """Return the bytes of `8GiB`, of a plain number, or of `0.25x` of the feature
+    table; None for None and `none`.
 
     Raises:
         InputError: `memory` is not a size above zero.
@@ -139,22 +182,31 @@ def memory_bytes(memory: str | int | None, feature_bytes: int) -> int | None:
         try:
             size = int(float(memory[:-1]) * feature_bytes)
         except (ValueError, OverflowError):
-            raise InputError(f"memory is {memory!r}", "write a size like 8GiB, or a share like 0.25x") from None
+            raise InputError(
+                f"memory is {memory!r}", "write a size like 8GiB, or a share like 0.25x"
+            ) from None
     else:
-        size = parse_memory_bytes(memory.removeprefix("+") if isinstance(memory, str) else memory, share=True)
+        size = parse_memory_bytes(
+            memory.removeprefix("+") if isinstance(memory, str) else memory, share=True
+        )
     require(size > 0, f"memory is {memory!r}", "give more than nothing")
     return size
 
 
 def device_bytes(device: str, device_memory: str | int | None) -> int | None:
-    """Return the bytes of device memory of a loader; None given on a GPU: half of its free memory.
+    """Return the bytes of device memory of a loader; None given on a GPU: half of its
+    free memory.
 
     Raises:
         InputError: `device_memory` is no size, or is given for the processor.
         HostError: there is no such device.
     """
     if device == "cpu":
-        require(device_memory is None, "device_memory is given, and cpu has no memory of its own", "leave it out")
+        require(
+            device_memory is None,
+            "device_memory is given, and cpu has no memory of its own",
+            "leave it out",
+        )
         return None
     if device_memory is not None:
         return parse_memory_bytes(device_memory, "device_memory")
@@ -179,41 +231,66 @@ def check_options(system: type[System], options: Mapping[str, Any]) -> Options:
         if first["type"] == "extra_forbidden":
             known = list(info.options.model_fields)
             near = difflib.get_close_matches(name, known, n=1)
-            hint = f"did you mean {near[0]!r}?" if near else f"it has {', '.join(known)}"
+            hint = (
+                f"did you mean {near[0]!r}?" if near else f"it has {', '.join(known)}"
+            )
             raise InputError(f"{info.name} has no option {name!r}", hint) from error
         message = first["msg"].removeprefix("Value error, ")
         raise InputError(
-            f"{info.name}: option {name}: {message}, but is {first['input']!r}", f"see `outcore systems {info.name}`"
+            f"{info.name}: option {name}: {message}, but is {first['input']!r}",
+            f"see `outcore systems {info.name}`",
         ) from error
 
 
-def check_usable(system: type[System], options: Options, device: str, faithful: bool) -> None:
-    """Refuse a system that a user's own loop cannot use, or that is unfaithful without consent.
+def check_usable(
+    system: type[System], options: Options, device: str, faithful: bool
+) -> None:
+    """Refuse a system that a user's own loop cannot use, or that is unfaithful without
+    consent.
 
     Raises:
         InputError: gives the reason and an alternative.
     """
     name = system.info.name
-    require(not device.startswith("emulated"), f"device is {device!r}, which computes nothing", "use cpu or cuda")
+    require(
+        not device.startswith("emulated"),
+        f"device is {device!r}, which computes nothing",
+        "use cpu or cuda",
+    )
     kind = device.partition(":")[0]
     if kind in ("cpu", "cuda") and kind not in system.info.devices:
-        raise InputError(f"{name} does not run on {kind}", f"use {', '.join(set(system.info.devices) - {'emulated'})}")
-    said = "hands out rows that hold one model's first layer already, which a model of your own would apply again"
+        raise InputError(
+            f"{name} does not run on {kind}",
+            f"use {', '.join(set(system.info.devices) - {'emulated'})}",
+        )
+    said = (
+        "hands out rows that hold one model's first layer already, which a model of "
+        "your own would apply again"
+    )
     require(not system.aggregated, f"{name} {said}", f"use {name.removesuffix('+pp')}")
     if faithful and not system.is_faithful(options):
-        said = "samples in its own way: its mini-batches are not the workload's, and accuracy may be lower"
+        said = (
+            "samples in its own way: its mini-batches are not the workload's, and "
+            "accuracy may be lower"
+        )
         fix = "use another system"
         if system.info.faithful:
             said = "with these options trains on other mini-batches than the workload's"
             fix = "leave them at their defaults"
-        raise InputError(f"{name} {said}", f"{fix}, or say faithful=False to take its own")
+        raise InputError(
+            f"{name} {said}", f"{fix}, or say faithful=False to take its own"
+        )
 
 
-def bounds_of(workload: Workload, folder: Path, progress: Progress = silent) -> BatchBounds:
-    """Find the largest mini-batch's sizes by sampling an epoch; keep them in `folder`, and for this process's planners.
+def bounds_of(
+    workload: Workload, folder: Path, progress: Progress = silent
+) -> BatchBounds:
+    """Find the largest mini-batch's sizes by sampling an epoch; keep them in `folder`,
+    and for this process's planners.
 
-    The harness samples every epoch of a run, but a user's loop has no last epoch: the bound is at least the mean plus
-    five standard deviations, to which the systems add their own margin.
+    The harness samples every epoch of a run, but a user's loop has no last epoch: the
+    bound is at least the mean plus five standard deviations, to which the systems add
+    their own margin.
     """
     epochs = -(-_SEEN // make_seed_plan(workload).num_batches)
 
@@ -221,7 +298,9 @@ def bounds_of(workload: Workload, folder: Path, progress: Progress = silent) -> 
         labels = workload.dataset.memmap("labels")
         advise_random(labels)
         sampler = make_sampler(workload, labels=labels)
-        found = largest_batch(workload, epochs=epochs, sampler=sampler, progress=progress)
+        found = largest_batch(
+            workload, epochs=epochs, sampler=sampler, progress=progress
+        )
         return _widened(found, workload).plain()
 
     key = identity(workload, layers=workload.model.layers, format=1)
@@ -240,4 +319,6 @@ def _widened(exact: BatchBounds, workload: Workload) -> BatchBounds:
     growth = max(1.0, likely / max(1, exact.max_nodes))
     grown = exact.max_edges, exact.max_nbytes, exact.scratch_bytes
     edges, nbytes, scratch = (math.ceil(size * growth) for size in grown)
-    return replace(exact, max_nodes=most, max_edges=edges, max_nbytes=nbytes, scratch_bytes=scratch)
+    return replace(
+        exact, max_nodes=most, max_edges=edges, max_nbytes=nbytes, scratch_bytes=scratch
+    )

@@ -1,4 +1,5 @@
-"""`mariusgnn`: partitions buffered in memory; sampling only among them (MariusGNN, node classification)."""
+"""`mariusgnn`: partitions buffered in memory; sampling only among them (MariusGNN, node
+classification)."""
 
 from systems.mariusgnn.system import MariusGnn as SYSTEM
 

@@ -1,4 +1,5 @@
-"""Parts of MariusGNN: a graph and rows among the partitions in memory, and mini-batches that are sampled there."""
+"""Parts of MariusGNN: a graph and rows among the partitions in memory, and mini-batches
+that are sampled there."""
 
 from __future__ import annotations
 
@@ -18,7 +19,13 @@ from systems.engine.io.reader import ReadStats, RowReader
 from systems.engine.io.topology import DatasetFiles, indptr_item, sampling_items
 from systems.engine.store import artefacts
 from systems.mariusgnn.buffer import PartitionBuffer
-from systems.mariusgnn.options import HELD_BYTES, NAME, REQUEST_BYTES, MariusOptions, depths
+from systems.mariusgnn.options import (
+    HELD_BYTES,
+    NAME,
+    REQUEST_BYTES,
+    MariusOptions,
+    depths,
+)
 from systems.mariusgnn.partition_writer import write_partitions
 from systems.mariusgnn.partitioned import Layout
 from systems.mariusgnn.sizes import buffered, max_edges, unit_bytes
@@ -39,7 +46,8 @@ _NAMES = ("max_nodes", "max_edges", "sampled_bytes", "scratch_bytes")
 
 @dataclass(eq=False)
 class BufferedPartitions(Topology):
-    """Graph and rows of the partitions in memory, which change between epochs and never within one.
+    """Graph and rows of the partitions in memory, which change between epochs and never
+    within one.
 
     Attributes:
         layout: places of all partitions and edge buckets in the prepared files.
@@ -65,7 +73,11 @@ class BufferedPartitions(Topology):
     @property
     def row_bytes(self) -> int:
         """Bytes of the rows in memory; 0 in a run that only samples."""
-        return 0 if self.site.sampling_only else self.capacity * self.layout.parts.slot_bytes
+        return (
+            0
+            if self.site.sampling_only
+            else self.capacity * self.layout.parts.slot_bytes
+        )
 
     @cached_property
     def _most_edges(self) -> int:
@@ -77,7 +89,8 @@ class BufferedPartitions(Topology):
         return unit_bytes(self.layout, self.capacity, self.site.budget.host)
 
     def needs(self) -> Sequence[Need | Follower]:
-        """List the graph among the buffered nodes, their rows, and the files of partitions and edge buckets."""
+        """List the graph among the buffered nodes, their rows, and the files of
+        partitions and edge buckets."""
         parts = self.layout.parts
         edge_bytes = parts.index_dtype.itemsize + 1
         return [
@@ -86,18 +99,22 @@ class BufferedPartitions(Topology):
             Need("buffered edges", self._most_edges * edge_bytes),
             Need("buffered node ids", 8 * self.capacity * parts.size),
             Need("read buffer", self._unit_bytes + self._reader_bytes()),
-            # Labels are read through the page cache, and training's peak differs from step to step: if the buffer took
-            # the last page of the cap, the kernel would kill the run.
+            # Labels are read through the page cache, and training's peak differs from
+            # step to step: if the buffer took the last page of the cap, the kernel
+            # would kill the run.
             Need("page cache", _PAGE_CACHE_BYTES),
             Need("buffered features", self.row_bytes, best=self.row_bytes),
             Need("partitions and edge buckets", self.layout.disk_bytes, "disk"),
         ]
 
     def _reader_bytes(self) -> int:
-        """Return the bytes of the readers' own buffers, which only take ends within a block."""
+        """Return the bytes of the readers' own buffers, which only take ends within a
+        block."""
         most = REQUEST_BYTES
         readers = [
-            RowReader.plan_bytes(data_offset=0, row_bytes=4096, depth=depth, max_request_bytes=most)
+            RowReader.plan_bytes(
+                data_offset=0, row_bytes=4096, depth=depth, max_request_bytes=most
+            )
             for depth in depths(self.options)
         ]
         return sum(readers)
@@ -111,14 +128,19 @@ class BufferedPartitions(Topology):
         site = self.site
         DatasetFiles(site.workload, ["indices", "features", "labels"]).check()
         disk = site.budget.disk
-        made = artefacts.prepare(site.runtime.artefacts, NAME, self.key, self._write, disk_budget=disk)
+        made = artefacts.prepare(
+            site.runtime.artefacts, NAME, self.key, self._write, disk_budget=disk
+        )
         self.prepared.append(made)
 
     def _write(self, folder: Any) -> dict[str, int]:
-        # The buffers are not allocated yet, so their planned memory is free for writing.
+        # The buffers are not allocated yet, so their planned memory is free for
+        # writing.
         site = self.site
         assert site.sizes is not None
-        memory = site.sizes.plan.total("host") - HELD_BYTES * site.workload.dataset.num_nodes
+        memory = (
+            site.sizes.plan.total("host") - HELD_BYTES * site.workload.dataset.num_nodes
+        )
         moved = write_partitions(
             site.workload,
             self.layout,
@@ -148,9 +170,12 @@ class BufferedPartitions(Topology):
 
     def partitions_of(self, epoch: int) -> list[int]:
         """Return the partitions in memory during an epoch, ascending."""
-        parts, seed = self.layout.parts, self.site.workload.seed
+        parts = self.layout.parts
+        seed = self.site.workload.seed
         ordering = self.options.ordering
-        return buffered(parts.count, parts.pinned, self.capacity, ordering, seed=seed, epoch=epoch)
+        return buffered(
+            parts.count, parts.pinned, self.capacity, ordering, seed=seed, epoch=epoch
+        )
 
     def load(self, epoch: int) -> ReadStats:
         """Read the partitions that an epoch needs and that are not in memory."""
@@ -178,33 +203,42 @@ class BufferedPartitions(Topology):
 
     def notes(self) -> dict[str, str]:
         """Return the number of partitions, and the share of the graph in memory."""
-        parts, counts = self.layout.parts, self.layout.counts
+        parts = self.layout.parts
+        counts = self.layout.counts
         now = np.array(self.partitions_of(0))
         edges = int(counts[np.ix_(now, now)].sum())
         share = 100 * edges / max(1, int(counts.sum()))
         return {
-            "partitions": f"{parts.count} of {parts.size} nodes, {parts.pinned} with training nodes",
+            "partitions": f"{parts.count} of {parts.size} nodes, {parts.pinned} "
+            "with training "
+            "nodes",
             "buffer": f"{self.capacity} partitions, {share:.1f} % of the edges",
             "ordering": self.options.ordering,
         }
 
     def close(self) -> None:
         """Close the files and free the buffer."""
-        buffer, self._buffer = self._buffer, None
+        buffer = self._buffer
+        self._buffer = None
         if buffer is not None:
             buffer.close()
 
 
 @dataclass(eq=False)
 class BufferedNeighbours(Sample):
-    """Mini-batches among the partitions in memory, which are loaded when an epoch begins."""
+    """Mini-batches among the partitions in memory, which are loaded when an epoch
+    begins."""
 
     topology: BufferedPartitions
-    _draw: Callable[..., SampledBatch] | None = field(init=False, repr=False, default=None)
+    _draw: Callable[..., SampledBatch] | None = field(
+        init=False, repr=False, default=None
+    )
 
     def bounds(self, workload: Workload) -> Bounds:
-        """Return bounds of mini-batches among the buffered nodes, from the bounds on the whole graph."""
-        bounds, graph = batch_bounds(workload), self.topology
+        """Return bounds of mini-batches among the buffered nodes, from the bounds on
+        the whole graph."""
+        bounds = batch_bounds(workload)
+        graph = self.topology
         parts = graph.layout.parts
         if graph.capacity >= parts.count:
             return bounds  # the same graph, so the same mini-batches
@@ -217,25 +251,34 @@ class BufferedNeighbours(Sample):
     def needs(self) -> Sequence[Need | Follower]:
         """List workspace, sampled mini-batches in flight and seed nodes."""
         waiting = self.waiting + self.site.in_flight
-        return fixed(sampling_items(self.site.bounds, workers=self.workers, waiting=waiting))
+        return fixed(
+            sampling_items(self.site.bounds, workers=self.workers, waiting=waiting)
+        )
 
     def start(self, epoch: int) -> ReadStats:
         """Load the epoch's partitions, and make a sampler of the graph among them."""
         stats = self.topology.load(epoch)
         graph = self.topology.graph()
-        sampler = make_sampler(self.site.workload, indptr=graph.indptr, indices=graph.indices, labels=graph.labels)
+        sampler = make_sampler(
+            self.site.workload,
+            indptr=graph.indptr,
+            indices=graph.indices,
+            labels=graph.labels,
+        )
         self._draw = sampler.sample
         return stats
 
     def draw(self, epoch: int, index: int, seeds: Ids) -> SampledBatch:
-        """Sample one mini-batch. Raises BudgetError where it is larger than its table."""
+        """Sample one mini-batch. Raises BudgetError where it is larger than its
+        table."""
         self.topology.check_files()
         assert self._draw is not None
         sampled = self._draw(epoch, index, seeds)
         most = self.site.bounds.max_nodes
         if sampled.num_nodes > most:
             raise BudgetError(
-                f"{NAME}: mini-batch {index} of epoch {epoch} has {sampled.num_nodes} nodes among the buffered ones, "
+                f"{NAME}: mini-batch {index} of epoch {epoch} has "
+                f"{sampled.num_nodes} nodes among the buffered ones, "
                 f"its table holds {most}",
                 f"raise batch_slack above {self.topology.options.batch_slack:g}",
             )
@@ -247,7 +290,8 @@ class BufferedNeighbours(Sample):
 
 
 def _reached(workload: Workload, nodes: int) -> int:
-    """Bound the nodes that a mini-batch reaches among `nodes`, by the fan-outs alone."""
+    """Bound the nodes that a mini-batch reaches among `nodes`, by the fan-outs
+    alone."""
     reached = most = workload.sampler.batch_size
     for fanout in workload.sampler.fanout:
         most *= fanout if fanout >= 0 else nodes
@@ -288,4 +332,9 @@ class BufferedRows(Rows):
     def gather(self, ids: Ids, out: npt.NDArray[np.generic]) -> None:
         """Copy rows to `out`."""
         buffer = self.graph.buffer
-        gather(buffer.features, buffer.row_of[ids], out, self.threads or self.site.runtime.cores)
+        gather(
+            buffer.features,
+            buffer.row_of[ids],
+            out,
+            self.threads or self.site.runtime.cores,
+        )

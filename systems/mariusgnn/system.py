@@ -1,9 +1,11 @@
-"""MariusGNN for node classification: train on the partitions in memory, change them between epochs.
+"""MariusGNN for node classification: train on the partitions in memory, change them
+between epochs.
 
-Before the first epoch the graph is cut into partitions and edge buckets (`systems/mariusgnn/partitioned.py`). Each
-epoch begins by filling the buffer (stage `data_prep`): partitions of training nodes stay, the others follow the
-ordering. Then nothing is read: mini-batches are sampled among the buffered nodes alone, which saves reads and costs
-accuracy (GNNDrive, Sections 2 and 5.4; DiskGNN, Section 7).
+Before the first epoch the graph is cut into partitions and edge buckets
+(`systems/mariusgnn/partitioned.py`). Each epoch begins by filling the buffer (stage
+`data_prep`): partitions of training nodes stay, the others follow the ordering. Then
+nothing is read: mini-batches are sampled among the buffered nodes alone, which saves
+reads and costs accuracy (GNNDrive, Sections 2 and 5.4; DiskGNN, Section 7).
 """
 
 from __future__ import annotations
@@ -43,39 +45,51 @@ class MariusGnn(PathSystem):
     options: MariusOptions
 
     def path(self) -> Path:
-        """Mini-batches and rows from the partitions in memory, as many as the budget holds; one of two tables."""
+        """Mini-batches and rows from the partitions in memory, as many as the budget
+        holds; one of two tables."""
         return self._path(self._capacity())
 
     def _path(self, capacity: int) -> Path:
         options = self.options
         graph = BufferedPartitions(
-            layout=self._layout, options=options, capacity=capacity, key=self._key, assign=self._assign
+            layout=self._layout,
+            options=options,
+            capacity=capacity,
+            key=self._key,
+            assign=self._assign,
         )
         return Path(
             sample=BufferedNeighbours(graph, self.workers, options.prefetch),
             rows=BufferedRows(graph=graph, threads=options.gather_threads),
             copy=Tables(),
-            fix="lower buffer, or leave it to the budget (0)" if options.buffer else "raise memory",
+            fix="lower buffer, or leave it to the budget (0)"
+            if options.buffer
+            else "raise memory",
         )
 
     def _capacity(self) -> int:
-        """Return the partitions in memory at once: as asked for, or the most that the budget holds.
+        """Return the partitions in memory at once: as asked for, or the most that the
+        budget holds.
 
         Raises:
             BudgetError: the buffer asked for leaves no partition to change.
         """
-        parts, wanted, host = self._parts, self.options.buffer, self.budget.host
+        parts = self._parts
+        wanted = self.options.buffer
+        host = self.budget.host
         least = min(parts.count, parts.pinned + 1)
         if wanted:
             capacity = min(wanted, parts.count)
             if capacity < least:
                 raise BudgetError(
-                    f"{NAME}: a buffer of {capacity} partitions is too small for the {parts.pinned} that hold training "
+                    f"{NAME}: a buffer of {capacity} partitions is too small for "
+                    f"the {parts.pinned} that hold training "
                     f"nodes and one more",
                     f"raise buffer to {least}",
                 )
             return capacity
-        # All partitions may fit where one fewer does not: their mini-batches need no slack.
+        # All partitions may fit where one fewer does not: their mini-batches need no
+        # slack.
         if host is None or self._host_bytes(parts.count) <= host:
             return parts.count
         fewer = range(least, parts.count)
@@ -90,25 +104,41 @@ class MariusGnn(PathSystem):
 
     @cached_property
     def _parts(self) -> Partitions:
-        return Partitions.of(self.workload, self.options.partitions or partitions_for(self.workload, self.budget))
+        return Partitions.of(
+            self.workload,
+            self.options.partitions or partitions_for(self.workload, self.budget),
+        )
 
     @cached_property
     def _key(self) -> dict[str, Any]:
         # Without the sampler: the same partitions serve all samplers.
-        workload, size = self.workload, self._parts.size
-        return {"dataset": workload.dataset.content, "seed": workload.seed, "size": size, "format": 2}
+        workload = self.workload
+        size = self._parts.size
+        return {
+            "dataset": workload.dataset.content,
+            "seed": workload.seed,
+            "size": size,
+            "format": 2,
+        }
 
     @cached_property
     def _layout(self) -> Layout:
-        """Layout of the partition files, which follows from the number of edges in each bucket, counted once."""
+        """Layout of the partition files, which follows from the number of edges in each
+        bucket, counted once."""
         found = artefacts.find(self.runtime.artefacts, NAME, self._key)
         if found is not None:
             return Layout(self._parts, np.load(found.path / COUNTS))
         key = repr(self._key)
-        if key not in _COUNTED:  # plans within other budgets of the same process ask again
+        if (
+            key not in _COUNTED
+        ):  # plans within other budgets of the same process ask again
             memory = min(_COUNT_BYTES, max(1 << 20, (self.budget.host or 1 << 62) // 4))
-            _COUNTED[key] = count_buckets(self.workload, self._parts, self._assign(), memory_bytes=memory)
+            _COUNTED[key] = count_buckets(
+                self.workload, self._parts, self._assign(), memory_bytes=memory
+            )
         return Layout(self._parts, _COUNTED[key])
 
     def _assign(self) -> npt.NDArray[np.uint8]:
-        return self._parts.assign(self.workload.dataset.load("train"), self.workload.seed)
+        return self._parts.assign(
+            self.workload.dataset.load("train"), self.workload.seed
+        )

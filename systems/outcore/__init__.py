@@ -1,4 +1,5 @@
-"""`outcore`: whole epochs sampled and extracted as external-memory permutations: sort, scan, distribute."""
+"""`outcore`: whole epochs sampled and extracted as external-memory permutations: sort,
+scan, distribute."""
 
 from systems.outcore.system import Outcore as SYSTEM
 

@@ -1,12 +1,15 @@
-"""Choice of a way: what stays in memory, by the disk's seconds of an epoch, from counts of two traced groups.
+"""Choice of a way: what stays in memory, by the disk's seconds of an epoch, from counts
+of two traced groups.
 
-Three ways are compared, each with the sizes that its plan allows. `passes` holds no part of the graph: all memory
-is for rows and buffers. `graph in memory` samples there, and Belady's rule keeps rows from group to group. `resident`
-samples from the graph in memory, too; the rows used most stay in memory, and the others are read alone.
+Three ways are compared, each with the sizes that its plan allows. `passes` holds no
+part of the graph: all memory is for rows and buffers. `graph in memory` samples there,
+and Belady's rule keeps rows from group to group. `resident` samples from the graph in
+memory, too; the rows used most stay in memory, and the others are read alone.
 
-The first traced group ranks the rows, and fills the slots of the two ways with groups. The second one is counted: the
-misses of each way, and from these its reads and writes of an epoch. Nothing is timed, so equal disk profiles give equal
-choices. Without measured rates a request costs as much as `NOMINAL` says.
+The first traced group ranks the rows, and fills the slots of the two ways with groups.
+The second one is counted: the misses of each way, and from these its reads and writes
+of an epoch. Nothing is timed, so equal disk profiles give equal choices. Without
+measured rates a request costs as much as `NOMINAL` says.
 """
 
 from __future__ import annotations
@@ -48,8 +51,10 @@ class Choice:
 
     Attributes:
         sizes: its sizes.
-        order: int64, the rows that stay in memory, hottest first; None: all rows in their order, or none.
-        seconds: predicted seconds of an epoch's reads and writes by way; empty where only one way fits.
+        order: int64, the rows that stay in memory, hottest first; None: all rows in
+            their order, or none.
+        seconds: predicted seconds of an epoch's reads and writes by way; empty where
+            only one way fits.
     """
 
     sizes: OutcoreSizes
@@ -75,10 +80,13 @@ def choose(ways: Sequence[OutcoreSizes], graph: Graph) -> Choice:
     whole = isinstance(last, ResidentSizes) and last.reads_nothing
     if whole and not last.device_slots:
         return Choice(last, None, {})
-    workload, threads = last.workload, last.threads
+    workload = last.workload
+    threads = last.threads
     count = min(_MOST_TRACED, *(sizes.group for sizes in ways))
     first = trace(graph, workload, Job(0, 0, count), threads)
-    order = rank(first, graph, last.num_nodes) if isinstance(last, ResidentSizes) else None
+    order = (
+        rank(first, graph, last.num_nodes) if isinstance(last, ResidentSizes) else None
+    )
     if whole:
         return Choice(last, order, {})
     second = trace(graph, workload, Job(1, 0, count), threads)
@@ -90,9 +98,11 @@ def choose(ways: Sequence[OutcoreSizes], graph: Graph) -> Choice:
 
 
 def rank(uses: Uses, graph: Graph, num_nodes: int) -> Ids:
-    """Return all nodes, int64 [num_nodes], those first that mini-batches are likely to use most.
+    """Return all nodes, int64 [num_nodes], those first that mini-batches are likely to
+    use most.
 
-    The score of a node is its number of uses in the trace, plus the uses that its share of the edges makes likely.
+    The score of a node is its number of uses in the trace, plus the uses that its share
+    of the edges makes likely.
     """
     scores = np.bincount(uses.nodes, minlength=num_nodes).astype(np.float32)
     degrees = np.zeros(num_nodes, dtype=np.int64)
@@ -104,7 +114,9 @@ def rank(uses: Uses, graph: Graph, num_nodes: int) -> Ids:
     return np.argsort(-scores, kind="stable")
 
 
-def _seconds(sizes: OutcoreSizes, first: Uses, second: Uses, order: Ids | None) -> float:
+def _seconds(
+    sizes: OutcoreSizes, first: Uses, second: Uses, order: Ids | None
+) -> float:
     """Predict the disk's seconds of one epoch."""
     if isinstance(sizes, ResidentSizes):
         assert order is not None
@@ -129,8 +141,10 @@ def _resident_seconds(sizes: ResidentSizes, uses: Uses, order: Ids) -> float:
 
 
 def _group_seconds(sizes: OutcoreSizes, first: Uses, second: Uses) -> float:
-    """Predict the seconds of all groups of an epoch, their samples written and read back."""
-    disk, traced = _rates(sizes), len(second.seeds)
+    """Predict the seconds of all groups of an epoch, their samples written and read
+    back."""
+    disk = _rates(sizes)
+    traced = len(second.seeds)
     planner = _native.SlotPlanner(sizes.slots, sizes.window, True, sizes.threads)
     for uses in (first, second):
         planner.plan(uses.nodes, uses.offsets, uses.seeds)

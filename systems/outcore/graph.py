@@ -1,4 +1,5 @@
-"""The graph in memory: the memory it takes, its sampler, and a traced group of mini-batches."""
+"""The graph in memory: the memory it takes, its sampler, and a traced group of
+mini-batches."""
 
 from __future__ import annotations
 
@@ -26,7 +27,8 @@ def graph_items(workload: Workload) -> tuple[PlanItem, ...]:
 
 
 def graph_bytes(workload: Workload) -> int:
-    """Return the bytes of `indptr` and `indices`, which a pass over the graph reads at most."""
+    """Return the bytes of `indptr` and `indices`, which a pass over the graph reads at
+    most."""
     return workload.dataset.topology_bytes + 8 * (workload.dataset.num_nodes + 1)
 
 
@@ -50,13 +52,20 @@ class Graph:
             DatasetError: a file is shorter than its array.
         """
         dataset = workload.dataset
-        indptr, indices, labels = dataset.load("indptr"), dataset.load("indices"), dataset.load("labels")
-        return cls(make_sampler(workload, indptr=indptr, indices=indices, labels=labels), indices)
+        indptr = dataset.load("indptr")
+        indices = dataset.load("indices")
+        labels = dataset.load("labels")
+        return cls(
+            make_sampler(workload, indptr=indptr, indices=indices, labels=labels),
+            indices,
+        )
 
 
 def trace(graph: Graph, workload: Workload, job: Job, threads: int) -> Uses:
     """Sample a group and keep only the rows that it uses."""
-    seeds = make_seed_plan(workload).batches(job.epoch)[job.first : job.first + job.count]
+    seeds = make_seed_plan(workload).batches(job.epoch)[
+        job.first : job.first + job.count
+    ]
 
     def nodes_of(number: int) -> npt.NDArray[np.uint32]:
         batch = graph.sampler.sample(job.epoch, job.first + number, seeds[number])

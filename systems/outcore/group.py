@@ -1,10 +1,13 @@
-"""Preparation of a group of mini-batches: sample them, plan slots for their rows, distribute the rows that miss.
+"""Preparation of a group of mini-batches: sample them, plan slots for their rows,
+distribute the rows that miss.
 
-A group is as many successive mini-batches of an epoch as memory allows, at most the whole epoch. The rows in the slots
-at its end are known, so the next group, of the next epoch too, is planned from them.
+A group is as many successive mini-batches of an epoch as memory allows, at most the
+whole epoch. The rows in the slots at its end are known, so the next group, of the next
+epoch too, is planned from them.
 
-A group is sampled right after the group before has its chunks: passes over the graph then have the device to
-themselves, and training reads while slots are planned, which needs no device.
+A group is sampled right after the group before has its chunks: passes over the graph
+then have the device to themselves, and training reads while slots are planned, which
+needs no device.
 """
 
 from __future__ import annotations
@@ -39,11 +42,14 @@ class Group(preparer.Group):
     """A group of `outcore`.
 
     Attributes:
-        reads: reads for sampling it; once it is prepared, those during its preparation, for this group or the next.
+        reads: reads for sampling it; once it is prepared, those during its preparation,
+            for this group or the next.
         hits, misses: uses whose row is in memory, and the others.
         carried: hits on rows that an earlier group left in their slots.
-        prediction: predicted seconds of each strategy; None where the device profile lacks rates.
-        gap_bytes: longest run of unwanted bytes of the table that is read to save a request.
+        prediction: predicted seconds of each strategy; None where the device profile
+            lacks rates.
+        gap_bytes: longest run of unwanted bytes of the table that is read to save a
+            request.
     """
 
     hits: int = 0
@@ -67,7 +73,8 @@ class Group(preparer.Group):
 
 
 class Preparer(preparer.Preparer[Group]):
-    """Preparer of successive groups; each is planned from the rows that the group before leaves in the slots.
+    """Preparer of successive groups; each is planned from the rows that the group
+    before leaves in the slots.
 
     Args:
         graph: sampler whose graph is in memory; None: as `sizes.external` says.
@@ -78,16 +85,27 @@ class Preparer(preparer.Preparer[Group]):
 
     sizes: OutcoreSizes
 
-    def __init__(self, sizes: OutcoreSizes, clock: StageClock, graph: NeighborSampler | None = None) -> None:
+    def __init__(
+        self,
+        sizes: OutcoreSizes,
+        clock: StageClock,
+        graph: NeighborSampler | None = None,
+    ) -> None:
         options = sizes.options
         self._graph = graph
-        super().__init__(sizes, clock, Group, options.gap_bytes or gap_bytes(sizes.runtime.disk))
+        super().__init__(
+            sizes, clock, Group, options.gap_bytes or gap_bytes(sizes.runtime.disk)
+        )
         self._slots: _native.SlotPlanner | None = None
         if sizes.slots:
-            self._slots = _native.SlotPlanner(sizes.slots, sizes.window, options.belady, sizes.threads)
+            self._slots = _native.SlotPlanner(
+                sizes.slots, sizes.window, options.belady, sizes.threads
+            )
         self._pins: Pins | None = None
         #: Groups that are sampled in the same passes: as many as there are hops.
-        self._together = len(sizes.workload.sampler.fanout) if options.shared_passes else 1
+        self._together = (
+            len(sizes.workload.sampler.fanout) if options.shared_passes else 1
+        )
         self._waiting: Group | None = None
 
     def _make_online(self) -> NeighborSampler:
@@ -97,14 +115,17 @@ class Preparer(preparer.Preparer[Group]):
         """Prepare a group; for one thread at a time, in the order of the groups.
 
         Args:
-            jobs: the group and the groups after it, as many as there are hops, which share passes over the graph.
+            jobs: the group and the groups after it, as many as there are hops, which
+                share passes over the graph.
             ahead: whether the next group is sampled at the end.
 
         Raises:
             DataIOError: a disk is full or fails; `close` removes what was written.
             InterruptedError: `stop` was called.
         """
-        start, group, sampled = time.monotonic(), self._waiting, list[Group]()
+        start = time.monotonic()
+        group = self._waiting
+        sampled = list[Group]()
         self._waiting = None
         if group is None or group.job != jobs[0]:
             group = self.sample(jobs[: self._together])
@@ -118,12 +139,17 @@ class Preparer(preparer.Preparer[Group]):
         for one in sampled:
             reads.add(one.reads)
             group.graph_written += one.index.nbytes
-        group.reads, group.prepared_s = reads, time.monotonic() - start
+        group.reads = reads
+        group.prepared_s = time.monotonic() - start
         return group
 
     def _place(self, group: Group) -> _native.SlotPlanner:
-        """Plan the slots of a group's rows, and choose how the rows that miss are read; return the plan."""
-        sizes, options, disk, uses = self.sizes, self.sizes.options, self.sizes.runtime.disk, group.used
+        """Plan the slots of a group's rows, and choose how the rows that miss are read;
+        return the plan."""
+        sizes = self.sizes
+        options = self.sizes.options
+        disk = self.sizes.runtime.disk
+        uses = group.used
         with self.clock.stage("inspect", group.job.first):
             try:
                 if options.replay and options.belady:
@@ -132,35 +158,48 @@ class Preparer(preparer.Preparer[Group]):
                         self._pins = choose(uses, sizes.slots, sizes.window)
                         group.pinned = len(self._pins)
                         self._slots = _native.SlotPlanner(
-                            sizes.slots - len(self._pins), sizes.window, True, sizes.threads
+                            sizes.slots - len(self._pins),
+                            sizes.window,
+                            True,
+                            sizes.threads,
                         )
                     uses = self._pins.without(uses)
                 planner = self._slots
                 assert planner is not None
                 planner.plan(uses.nodes, uses.offsets, uses.seeds)
             except ValueError as error:
-                raise BudgetError(f"{NAME}: {error}", "raise memory or lower window") from None
+                raise BudgetError(
+                    f"{NAME}: {error}", "raise memory or lower window"
+                ) from None
             group.misses = len(uses.nodes) - planner.hits
-            group.hits, group.carried = group.uses - group.misses, planner.carried
+            group.hits = group.uses - group.misses
+            group.carried = planner.carried
             found = group.prediction = predict(
                 disk,
                 uses=group.uses,
                 misses=group.misses,
                 row_bytes=sizes.row,
                 table_bytes=sizes.workload.dataset.feature_bytes,
-                block_bytes=max(sizes.block_bytes, 4096 if options.io_granularity == "4096" else 0),
+                block_bytes=max(
+                    sizes.block_bytes, 4096 if options.io_granularity == "4096" else 0
+                ),
                 sampled=planner.sampled_misses,
                 beside=group.reads.requests_by_size,
             )
-        group.gap_bytes = gap_bytes(disk) if found is None else found.table_pass.gap_bytes
+        group.gap_bytes = (
+            gap_bytes(disk) if found is None else found.table_pass.gap_bytes
+        )
         # A replay always distributes, since every epoch reads the chunks again.
-        cheaper = found is not None and not options.replay and found.single < found.distribute
+        cheaper = (
+            found is not None and not options.replay and found.single < found.distribute
+        )
         if options.packing == "off" or (options.packing == "auto" and cheaper):
             group.strategy = "single"
         return planner
 
     def _pack(self, group: Group, planner: _native.SlotPlanner) -> None:
-        """Write the address lists, and the rows that miss where they are distributed."""
+        """Write the address lists, and the rows that miss where they are
+        distributed."""
         group.rows = self._path("rows")
         writer = ChunkWriter(
             group.rows,
@@ -180,13 +219,21 @@ class Preparer(preparer.Preparer[Group]):
         finally:
             writer.close()
 
-    def _lists(self, group: Group, planner: _native.SlotPlanner, writer: ChunkWriter) -> None:
-        """Append the address lists of all mini-batches and the ids of each chunk's rows."""
-        packed, pins = group.strategy == "distribute", self._pins
+    def _lists(
+        self, group: Group, planner: _native.SlotPlanner, writer: ChunkWriter
+    ) -> None:
+        """Append the address lists of all mini-batches and the ids of each chunk's
+        rows."""
+        packed = group.strategy == "distribute"
+        pins = self._pins
 
-        def append(ids: Ids, to: npt.NDArray[np.int32], slots: npt.NDArray[np.int32]) -> None:
+        def append(
+            ids: Ids, to: npt.NDArray[np.int32], slots: npt.NDArray[np.int32]
+        ) -> None:
             arrays = {"slots": slots, "to": to}
-            writer.append(ids if packed else _NO_IDS, arrays if packed else {**arrays, "ids": ids})
+            writer.append(
+                ids if packed else _NO_IDS, arrays if packed else {**arrays, "ids": ids}
+            )
 
         if packed and pins is None:
             writer.append_planned(planner, group.job.count)
@@ -198,14 +245,16 @@ class Preparer(preparer.Preparer[Group]):
             ids, to = planner.misses(i)
             slots = planner.slots(i)
             if pins is not None:
-                slots, to = pins.slots_of(group.used.batch(i), slots), to + np.int32(len(pins))
+                slots = pins.slots_of(group.used.batch(i), slots)
+                to = to + np.int32(len(pins))
             append(ids, to, slots)
             if self._stopped:
                 raise InterruptedError("preparing was stopped")
         planner.clear()
 
     def rest(self) -> None:
-        """Free memory and close files after the last group, but keep the prepared groups."""
+        """Free memory and close files after the last group, but keep the prepared
+        groups."""
         if self._sampler is not None:
             self._sampler.close()
         self._sampler = self._slots = self._pins = None

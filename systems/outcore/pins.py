@@ -1,8 +1,10 @@
-"""Pinned rows: feature rows that keep their slots for a whole run that replays its first epoch.
+"""Pinned rows: feature rows that keep their slots for a whole run that replays its
+first epoch.
 
-Within an epoch Belady's rule keeps the rows that save most reads, but it begins with empty slots: every row is read at
-least once an epoch. Where all epochs are the same, a pinned row is read once in the run: the most used rows get slots
-of their own, as many as leave the fewest reads in all.
+Within an epoch Belady's rule keeps the rows that save most reads, but it begins with
+empty slots: every row is read at least once an epoch. Where all epochs are the same, a
+pinned row is read once in the run: the most used rows get slots of their own, as many
+as leave the fewest reads in all.
 """
 
 from __future__ import annotations
@@ -17,7 +19,8 @@ from systems.engine.passes.preparer import Uses
 
 Ids = npt.NDArray[np.int64]
 Nodes = npt.NDArray[np.uint32]
-# Shares of pinned rows that are tried, in the slots that the mini-batches under way leave free.
+# Shares of pinned rows that are tried, in the slots that the mini-batches under way
+# leave free.
 _SHARES = (0.0, 0.5, 0.75, 0.9, 1.0)
 
 
@@ -45,7 +48,9 @@ class Pins:
         """Return the uses of all rows that are not pinned."""
         if not len(self):
             return uses
-        kept, offsets, seeds = [], np.zeros_like(uses.offsets), np.zeros_like(uses.seeds)
+        kept = []
+        offsets = np.zeros_like(uses.offsets)
+        seeds = np.zeros_like(uses.seeds)
         for i in range(len(uses.seeds)):
             nodes = uses.batch(i)
             others = ~self._places(nodes)[1]
@@ -54,8 +59,11 @@ class Pins:
             offsets[i + 1] = offsets[i] + len(kept[-1])
         return Uses(np.concatenate(kept), offsets, seeds)
 
-    def slots_of(self, nodes: Nodes, others: npt.NDArray[np.int32]) -> npt.NDArray[np.int32]:
-        """Return each row's slot, int32 [len(nodes)]; `others` are the slots of rows not pinned, numbered from 0."""
+    def slots_of(
+        self, nodes: Nodes, others: npt.NDArray[np.int32]
+    ) -> npt.NDArray[np.int32]:
+        """Return each row's slot, int32 [len(nodes)]; `others` are the slots of rows
+        not pinned, numbered from 0."""
         if not len(self):
             return others
         places, pinned = self._places(nodes)
@@ -66,7 +74,8 @@ class Pins:
 
 
 def choose(uses: Uses, slots: int, window: int) -> Pins:
-    """Choose the rows to pin in a table of `slots` rows; none where Belady's rule alone reads fewer rows.
+    """Choose the rows to pin in a table of `slots` rows; none where Belady's rule alone
+    reads fewer rows.
 
     Raises:
         ValueError: the rows of `window` mini-batches do not fit the slots.
@@ -74,7 +83,11 @@ def choose(uses: Uses, slots: int, window: int) -> Pins:
     ids, counts = np.unique(uses.nodes, return_counts=True)
     order = np.argsort(-counts.astype(np.int32), kind="stable")
     del counts
-    under_way = uses.offsets[window:] - uses.offsets[:-window] if window < len(uses.offsets) else uses.offsets[-1:]
+    under_way = (
+        uses.offsets[window:] - uses.offsets[:-window]
+        if window < len(uses.offsets)
+        else uses.offsets[-1:]
+    )
     spare = max(0, slots - int(under_way.max()))
     best: Pins | None = None
     fewest = 0
@@ -88,6 +101,7 @@ def choose(uses: Uses, slots: int, window: int) -> Pins:
         misses = len(rest.nodes) - planner.hits
         del planner, rest  # frees their memory before the next pair is allocated
         if best is None or misses < fewest:
-            best, fewest = pins, misses
+            best = pins
+            fewest = misses
     assert best is not None
     return best

@@ -1,7 +1,9 @@
-"""Outcore: what fits stays in memory; the rest is sampled and extracted by passes, a group ahead of training.
+"""Outcore: what fits stays in memory; the rest is sampled and extracted by passes, a
+group ahead of training.
 
-`prepare` chooses one of three ways (`choice.py`): passes over graph and table; groups sampled from the graph in memory;
-or graph and rows in memory, where rows that miss are read alone (`resident.py`). The first two are this file's groups.
+`prepare` chooses one of three ways (`choice.py`): passes over graph and table; groups
+sampled from the graph in memory; or graph and rows in memory, where rows that miss are
+read alone (`resident.py`). The first two are this file's groups.
 """
 
 from __future__ import annotations
@@ -22,12 +24,28 @@ from systems.engine.passes.loader import GroupLoader
 from systems.engine.passes.sampling import Job
 from systems.engine.passes.system import GroupSystem
 from systems.forecast import PAGE, sequential
-from systems.interface import Batch, Counters, Facts, Forecast, Options, Plan, PlanItem, SystemInfo, Tier, Trace
+from systems.interface import (
+    Batch,
+    Counters,
+    Facts,
+    Forecast,
+    Options,
+    Plan,
+    PlanItem,
+    SystemInfo,
+    Tier,
+    Trace,
+)
 from systems.outcore.choice import Choice, choose, way_of
 from systems.outcore.cost import predict
 from systems.outcore.graph import Graph
 from systems.outcore.group import Group, Preparer
-from systems.outcore.planner import NAME, GraphInMemorySizes, OutcoreOptions, OutcoreSizes
+from systems.outcore.planner import (
+    NAME,
+    GraphInMemorySizes,
+    OutcoreOptions,
+    OutcoreSizes,
+)
 from systems.outcore.resident import Resident, ResidentSizes
 from workloads.errors import BudgetError
 
@@ -35,14 +53,17 @@ _TIERS: tuple[Tier, ...] = ("host", "device", "disk")
 
 
 class Outcore(GroupSystem[Group]):
-    """Outcore on the processor, where training reads the slots in host memory, and on devices with their own memory.
+    """Outcore on the processor, where training reads the slots in host memory, and on
+    devices with their own memory.
 
-    Groups are prepared within the epochs and written around the page cache, so `files` has nothing to evict.
+    Groups are prepared within the epochs and written around the page cache, so `files`
+    has nothing to evict.
     """
 
     info = SystemInfo(
         name=NAME,
-        summary="epochs sampled and extracted by sequential passes, rows kept by Belady's rule, the next one ahead",
+        summary="epochs sampled and extracted by sequential passes, rows kept by "
+        "Belady's rule, the next one ahead",
         options=OutcoreOptions,
         reads_by_device=True,
     )
@@ -55,7 +76,8 @@ class Outcore(GroupSystem[Group]):
 
     @classmethod
     def is_faithful(cls, options: Options) -> bool:
-        """Return False where all epochs replay the first one's samples instead of the workload's mini-batches."""
+        """Return False where all epochs replay the first one's samples instead of the
+        workload's mini-batches."""
         assert isinstance(options, OutcoreOptions)
         return not options.replay
 
@@ -65,18 +87,24 @@ class Outcore(GroupSystem[Group]):
 
     @cached_property
     def _ways(self) -> tuple[OutcoreSizes, ...]:
-        """Sizes of the ways that come into question; passes alone where an option sets a part of them."""
+        """Sizes of the ways that come into question; passes alone where an option sets
+        a part of them."""
         passes = OutcoreSizes(self)
         if self.budget.host is None or self.options.sets_passes:
             return (passes,)
         try:
             resident = ResidentSizes(self)
-            return (resident,) if resident.reads_nothing else (passes, GraphInMemorySizes(self), resident)
+            return (
+                (resident,)
+                if resident.reads_nothing
+                else (passes, GraphInMemorySizes(self), resident)
+            )
         except BudgetError:
             return (passes,)
 
     def plan(self) -> Plan:
-        """Return all buffers; where the way is chosen in preparation, one item holds what the largest takes beyond."""
+        """Return all buffers; where the way is chosen in preparation, one item holds
+        what the largest takes beyond."""
         plans = [sizes.plan for sizes in self._ways]
         if len(plans) == 1:
             return self._sizes.plan
@@ -89,16 +117,21 @@ class Outcore(GroupSystem[Group]):
         return Plan(tuple(items))
 
     def prepare(self) -> None:
-        """Choose a way, load what it keeps in memory and open the files; groups are prepared within the epochs."""
+        """Choose a way, load what it keeps in memory and open the files; groups are
+        prepared within the epochs."""
         options = self.options
-        self._kept, self._strategies = [], Counter[str]()
+        self._kept = []
+        self._strategies = Counter[str]()
         self._choose()
         if self._resident is not None:
             return
         if self.runtime.stages != "sample" and options.packing != "on":
             table = RowTable.of(self.workload.dataset)
             self._singles = RowReader(
-                table.path, **table.place, depth=options.io_depth, granularity=options.io_granularity
+                table.path,
+                **table.place,
+                depth=options.io_depth,
+                granularity=options.io_granularity,
             )
         super().prepare()
 
@@ -113,7 +146,9 @@ class Outcore(GroupSystem[Group]):
         give_back_free_memory()
         self._sizes = chosen.sizes
         if isinstance(chosen.sizes, ResidentSizes):
-            self._resident = Resident(chosen.sizes, self.clock, self._graph, chosen.order)
+            self._resident = Resident(
+                chosen.sizes, self.clock, self._graph, chosen.order
+            )
         elif not chosen.sizes.graph_in_memory:
             self._graph = None
 
@@ -127,7 +162,8 @@ class Outcore(GroupSystem[Group]):
         vars(self).pop("_sizes", None)
 
     def epoch(self, k: int) -> Iterator[Batch]:
-        """Return the mini-batches of epoch `k` in the seed plan's order; later groups are prepared meanwhile."""
+        """Return the mini-batches of epoch `k` in the seed plan's order; later groups
+        are prepared meanwhile."""
         if self._resident is None:
             return super().epoch(k)
         self._check_files()
@@ -138,19 +174,29 @@ class Outcore(GroupSystem[Group]):
         return None if self.options.replay else super()._make_trainer()
 
     def _make_preparer(self) -> Preparer:
-        return Preparer(self._sizes, self.clock, None if self._graph is None else self._graph.sampler)
+        return Preparer(
+            self._sizes,
+            self.clock,
+            None if self._graph is None else self._graph.sampler,
+        )
 
     def _later(self, job: Job) -> Iterator[Job]:
-        """Return the groups after `job`, over the ends of epochs; a replay samples epoch 0 only."""
+        """Return the groups after `job`, over the ends of epochs; a replay samples
+        epoch 0 only."""
         if self.options.replay:
             return (one for one in self._jobs(job.epoch) if one > job)
         return super()._later(job)
 
     def _batches(self, k: int, tally: Tally) -> Iterator[Batch]:
-        return self._replay(k, tally) if self.options.replay else super()._batches(k, tally)
+        return (
+            self._replay(k, tally)
+            if self.options.replay
+            else super()._batches(k, tally)
+        )
 
     def _replay(self, k: int, tally: Tally) -> Iterator[Batch]:
-        """Yield the mini-batches of epoch 0's groups; a plan from empty slots makes their chunks serve every epoch."""
+        """Yield the mini-batches of epoch 0's groups; a plan from empty slots makes
+        their chunks serve every epoch."""
         for job in self._jobs(0)[len(self._kept) :]:
             self._ask(job)
             self._kept.append(self._prepared())
@@ -179,7 +225,9 @@ class Outcore(GroupSystem[Group]):
         return group
 
     def _count(self, group: Group, tally: Tally) -> None:
-        tally.add(group.reads, groups=1, written=group.bytes_written, **group.observed())
+        tally.add(
+            group.reads, groups=1, written=group.bytes_written, **group.observed()
+        )
         tally.add(group.pack.reads)
 
     def _leave(self) -> None:
@@ -190,39 +238,59 @@ class Outcore(GroupSystem[Group]):
             self._close("_trainer")
 
     def counters(self) -> Counters:
-        """Return the last epoch's hits, misses and reads, with the reads that prepared later groups meanwhile."""
+        """Return the last epoch's hits, misses and reads, with the reads that prepared
+        later groups meanwhile."""
         if self._resident is not None:
             return self._resident.counters()
-        tally, dataset = self._tally, self.workload.dataset
+        tally = self._tally
+        dataset = self.workload.dataset
         if tally is None:
             return Counters()
-        rows, misses, on_device, groups = (tally[name] for name in ("rows", "misses", "on_device", "groups"))
-        drawn_bytes = tally["edges"] * (dataset.topology_bytes // max(1, dataset.num_edges))
+        rows, misses, on_device, groups = (
+            tally[name] for name in ("rows", "misses", "on_device", "groups")
+        )
+        drawn_bytes = tally["edges"] * (
+            dataset.topology_bytes // max(1, dataset.num_edges)
+        )
         # Mini-batches of a group draw the same neighbours from one read.
         neighbours_bytes = min(drawn_bytes, tally["graph_bytes_read"])
         return tally.counters(
-            self.options.io_depth if self.options.packing == "off" else self._sizes.pieces,
+            self.options.io_depth
+            if self.options.packing == "off"
+            else self._sizes.pieces,
             rows=rows,
             hits={"device": on_device, "host": rows - misses - on_device},
             misses=misses,  # distributed rows and rows read one by one
             bytes_useful=misses * self._sizes.row + neighbours_bytes,
             bytes_written=tally["written"],
-            observed=tally.observed("groups", *(self._last.observed() if groups and self._last is not None else ())),
+            observed=tally.observed(
+                "groups",
+                *(self._last.observed() if groups and self._last is not None else ()),
+            ),
         )
 
     def forecast(self, trace: Trace, host_bytes: int) -> Forecast:
-        """Forecast Belady's misses over an epoch and the passes over graph and features, by the cost model."""
+        """Forecast Belady's misses over an epoch and the passes over graph and
+        features, by the cost model."""
         last = self._ways[-1]
         if isinstance(last, ResidentSizes) and last.reads_nothing:
             return trace.resident()
-        sizes, disk = self._sizes, self.runtime.disk
+        sizes = self._sizes
+        disk = self.runtime.disk
         shared = self.options.shared_passes  # one pass serves hops of several groups
-        dataset, row, scale = trace.workload.dataset, trace.row_bytes, trace.scale
+        dataset = trace.workload.dataset
+        row = trace.row_bytes
+        scale = trace.scale
         missed = trace.row_misses("belady", sizes.slots)
         groups = -(-trace.num_batches // max(1, sizes.group))
         passes_each = 1 if shared else len(trace.workload.sampler.fanout)
-        pages, most = trace.pieces_by_hop(sizes.group), dataset.topology_bytes / PAGE + 1
-        touched = most * (1.0 - math.prod(1.0 - hop / most for hop in pages)) if shared else sum(pages)
+        pages = trace.pieces_by_hop(sizes.group)
+        most = dataset.topology_bytes / PAGE + 1
+        touched = (
+            most * (1.0 - math.prod(1.0 - hop / most for hop in pages))
+            if shared
+            else sum(pages)
+        )
         scanned = touched * PAGE + passes_each * 8.0 * dataset.num_nodes
         passes = 2 * trace.graph_bytes * trace.num_batches + groups * scanned
         # Each group has a pass of its own over the table.
@@ -235,40 +303,59 @@ class Outcore(GroupSystem[Group]):
             beside=sequential(passes / groups),
         )
         if found is not None and found.single < found.distribute:
-            reads = trace.read_of(missed * scale, disk.logical_block_bytes) | sequential(passes)
+            reads = trace.read_of(
+                missed * scale, disk.logical_block_bytes
+            ) | sequential(passes)
             how = "reads what it misses row by row"
         else:
-            table = found.table_pass.reads() if found is not None else sequential(dataset.feature_bytes)
+            table = (
+                found.table_pass.reads()
+                if found is not None
+                else sequential(dataset.feature_bytes)
+            )
             reads = sequential(passes + 2 * missed * scale * row)
             for size, count in table.items():
                 reads[size] = reads.get(size, 0.0) + groups * count
             how = "passes over graph and features"
-        # A row is stored in any free slot: the device's slots cross the bus when filled, the host's at every use.
+        # A row is stored in any free slot: the device's slots cross the bus when
+        # filled, the host's at every use.
         on_device = sizes.device_slots / max(1, sizes.slots)
         return Forecast(
             {size: count / scale for size, count in reads.items()},
-            f"{how}; keeps {trace.hit_rate(missed)} of the accesses (Belady over the epoch)",
+            f"{how}; keeps {trace.hit_rate(missed)} of the accesses (Belady over "
+            "the epoch)",
             rows_copied=(1.0 - on_device) * trace.accesses + on_device * missed,
         )
 
     def notes(self) -> dict[str, str]:
-        """Return the read mode, the chosen sizes and strategies, and the predicted and measured seconds."""
-        resident, chosen = self._resident, self._choice
+        """Return the read mode, the chosen sizes and strategies, and the predicted and
+        measured seconds."""
+        resident = self._resident
+        chosen = self._choice
         if self._trainer is None and resident is None:
             return {}
         how: dict[str, str] = {}
         if chosen is not None:
             how["way"] = way_of(chosen.sizes)
-            costs = [f"{name} {seconds:.3f}" for name, seconds in chosen.seconds.items()]
+            costs = [
+                f"{name} {seconds:.3f}" for name, seconds in chosen.seconds.items()
+            ]
             how["ways_s"] = ", ".join(costs) or "not compared"
         if resident is not None:
             return {**resident.facts().notes(), **how, **resident.notes()}
-        sizes, group = self._sizes, self._last
+        sizes = self._sizes
+        group = self._last
         found = {
             **super().notes(),
             **how,
-            "samples": "the first epoch's in all epochs: not faithful" if self.options.replay else "each epoch its own",
-            "sampling": "out of core" if sizes.external else "in memory" if sizes.graph_in_memory else "online",
+            "samples": "the first epoch's in all epochs: not faithful"
+            if self.options.replay
+            else "each epoch its own",
+            "sampling": "out of core"
+            if sizes.external
+            else "in memory"
+            if sizes.graph_in_memory
+            else "online",
             "group": str(sizes.group),
             "window": str(sizes.window),
             "slots": str(sizes.slots),
@@ -276,14 +363,24 @@ class Outcore(GroupSystem[Group]):
         if group is None:
             return found
         found |= {
-            "strategy": ", ".join(f"{name} {count}" for name, count in sorted(self._strategies.items())),
-            "last_group": f"{group.uses} uses, {group.hits} hits, {group.carried} of them from the group before",
+            "strategy": ", ".join(
+                f"{name} {count}" for name, count in sorted(self._strategies.items())
+            ),
+            "last_group": f"{group.uses} uses, {group.hits} hits, {group.carried} "
+            "of them from "
+            "the group before",
             "prepared_s": f"{group.prepared_s:.3f}",
             "passes": str(group.pack.passes),
         }
         if group.prediction is not None:
-            seconds = {name: value for name, value in vars(group.prediction).items() if isinstance(value, float)}
-            found["predicted_s"] = ", ".join(f"{name} {value:.3f}" for name, value in seconds.items())
+            seconds = {
+                name: value
+                for name, value in vars(group.prediction).items()
+                if isinstance(value, float)
+            }
+            found["predicted_s"] = ", ".join(
+                f"{name} {value:.3f}" for name, value in seconds.items()
+            )
             found["gap"] = f"{group.gap_bytes} bytes"
         return found
 
@@ -292,6 +389,7 @@ class Outcore(GroupSystem[Group]):
         return super().facts() if self._resident is None else self._resident.facts()
 
     def close(self) -> None:
-        """End the threads, close the files, free graph and rows and remove the prepared groups."""
+        """End the threads, close the files, free graph and rows and remove the prepared
+        groups."""
         super().close()
         self._release()

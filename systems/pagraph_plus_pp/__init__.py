@@ -1,4 +1,5 @@
-"""`pagraph+pp`: `pagraph` over first-layer aggregates (PaGraph, Section 5.1): wider rows, one hop less."""
+"""`pagraph+pp`: `pagraph` over first-layer aggregates (PaGraph, Section 5.1): wider
+rows, one hop less."""
 
 from __future__ import annotations
 
@@ -25,7 +26,8 @@ class PaGraphPP(PathSystem):
     info = SystemInfo(
         name="pagraph+pp",
         paper="pagraph",
-        summary="pagraph with the first layer aggregated beforehand over all neighbours",
+        summary="pagraph with the first layer aggregated beforehand over all "
+        "neighbours",
         faithful=False,
         options=PipelineOptions,
         artefact_share=1.0,
@@ -35,17 +37,27 @@ class PaGraphPP(PathSystem):
 
     @classmethod
     def oracle(cls, workload: Workload, options: Options) -> Expectation:
-        """Return the first hops of the workload's mini-batches, and every node's aggregate."""
+        """Return the first hops of the workload's mini-batches, and every node's
+        aggregate."""
         return first_layer_oracle(workload)
 
     def path(self) -> Path:
-        """Mini-batches without the first layer's hop, aggregates in host memory, the cache and a ring on the device."""
+        """Mini-batches without the first layer's hop, aggregates in host memory, the
+        cache and a ring on the device."""
         options = self.options
         graph = host_graph(options.host_store)
         return Path(
             sample=Neighbours(graph, self.workers, options.prefetch, first_hops=True),
-            tiers=[StaticDevice(order=Ranked(options.ranking), size=options.cache, reserve=options.reserve)],
-            rows=HostRows(FirstLayer(), store=options.host_store, threads=options.gather_threads),
+            tiers=[
+                StaticDevice(
+                    order=Ranked(options.ranking),
+                    size=options.cache,
+                    reserve=options.reserve,
+                )
+            ],
+            rows=HostRows(
+                FirstLayer(), store=options.host_store, threads=options.gather_threads
+            ),
             copy=Ring(ahead=options.ahead, buffers=options.buffers),
             fix=options.host_fix,
         )

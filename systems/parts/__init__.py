@@ -1,7 +1,9 @@
-"""Systems made of parts: a system is a `Path` of sample, caches, rows and copy, on the base `PathSystem`.
+"""Systems made of parts: a system is a `Path` of sample, caches, rows and copy, on the
+base `PathSystem`.
 
-Read `path.py` first, then one interface a kind of part: `topology`, `sample`, `cache`, `rows`, `copy`. Each kind has
-its implementations in `kinds`, a file each; `sizes` divides the memory among all.
+Read `path.py` first, then one interface a kind of part: `topology`, `sample`, `cache`,
+`rows`, `copy`. Each kind has its implementations in `kinds`, a file each; `sizes`
+divides the memory among all.
 """
 
 from systems.engine.loading.sized import SamplingOptions as SamplingOptions

@@ -18,15 +18,18 @@ Ids = npt.NDArray[np.int64]
 
 @dataclass(eq=False)
 class Cache(Part):
-    """A cache of rows in front of a copy's buffers, so that one alias list points into both.
+    """A cache of rows in front of a copy's buffers, so that one alias list points into
+    both.
 
-    The base looks each mini-batch up, reads the misses, and asks the copy for memory. A cache whose `late` is True is
-    filled once the first mini-batch has been trained, which shows how much memory training takes.
+    The base looks each mini-batch up, reads the misses, and asks the copy for memory. A
+    cache whose `late` is True is filled once the first mini-batch has been trained,
+    which shows how much memory training takes.
 
     Attributes:
         capacity: rows held now.
         late: whether the cache is still to be filled.
-        slot_of: int32 [N], the cache row of each node, -1 if not cached; None for an empty cache.
+        slot_of: int32 [N], the cache row of each node, -1 if not cached; None for an
+            empty cache.
     """
 
     capacity: int = field(init=False, default=0)

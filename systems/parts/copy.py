@@ -1,4 +1,5 @@
-"""The interface of a copy: the memory of mini-batches in flight, and how their rows reach the trainer."""
+"""The interface of a copy: the memory of mini-batches in flight, and how their rows
+reach the trainer."""
 
 from __future__ import annotations
 
@@ -38,12 +39,14 @@ class Load:
 
 @dataclass(eq=False)
 class Copy(Part):
-    """Way of the rows to the trainer. The base calls `take`, `room` and `settle` on a thread that extracts, then `move`
-    on the thread that transfers or, where `moves` is False, on the same one.
+    """Way of the rows to the trainer. The base calls `take`, `room` and `settle` on a
+    thread that extracts, then `move` on the thread that transfers or, where `moves` is
+    False, on the same one.
 
     Attributes:
         extractors: mini-batches extracted beside each other.
-        near: tier of cache hits in `Counters.hits`: `host`, or `device` where hits need no copy.
+        near: tier of cache hits in `Counters.hits`: `host`, or `device` where hits need
+            no copy.
         counts_loaded: whether misses count as bytes loaded.
     """
 
@@ -54,7 +57,8 @@ class Copy(Part):
     @property
     @abstractmethod
     def in_flight(self) -> int:
-        """Mini-batches between the queue of sampled ones and the end of training, for the plan."""
+        """Mini-batches between the queue of sampled ones and the end of training, for
+        the plan."""
 
     @property
     def moves(self) -> bool:
@@ -63,28 +67,35 @@ class Copy(Part):
 
     @property
     def buffer_bytes(self) -> int:
-        """Bytes of the buffers that lie behind a cache in one table; 0 without such a table."""
+        """Bytes of the buffers that lie behind a cache in one table; 0 without such a
+        table."""
         return 0
 
     @abstractmethod
     def front(self, rows: int) -> torch.Tensor:
-        """Allocate the buffers again with room for `rows` cached rows in front; return that room, [rows, dim]."""
+        """Allocate the buffers again with room for `rows` cached rows in front; return
+        that room, [rows, dim]."""
 
     @abstractmethod
     def start(self, pipe: Pipeline) -> None:
-        """Make the channels and rings of another run of mini-batches; they end with the pipeline."""
+        """Make the channels and rings of another run of mini-batches; they end with the
+        pipeline."""
 
     @abstractmethod
     def take(self) -> Any:
-        """Wait for the memory of the next mini-batch; called in the order of the mini-batches."""
+        """Wait for the memory of the next mini-batch; called in the order of the
+        mini-batches."""
 
     @abstractmethod
     def room(self, load: Load) -> torch.Tensor | None:
-        """Return host memory [m, dim] for the rows of the misses; None: the rows are lent, or not read."""
+        """Return host memory [m, dim] for the rows of the misses; None: the rows are
+        lent, or not read."""
 
     def settle(self, load: Load) -> None:
-        """Finish the extraction of a mini-batch whose rows were read, for example by copying cache hits beside them."""
+        """Finish the extraction of a mini-batch whose rows were read, for example by
+        copying cache hits beside them."""
 
     @abstractmethod
     def move(self, load: Load) -> Batch:
-        """Bring the rows to the device and return the batch, whose release gives the memory back."""
+        """Bring the rows to the device and return the batch, whose release gives the
+        memory back."""

@@ -1,4 +1,5 @@
-"""One table in device memory: cache rows in front, behind them the buffers of mini-batches in flight."""
+"""One table in device memory: cache rows in front, behind them the buffers of
+mini-batches in flight."""
 
 from __future__ import annotations
 
@@ -16,13 +17,15 @@ _FIX = "raise device memory, or lower device_buffers, batch size or fan-out"
 
 @dataclass(eq=False)
 class DeviceTable:
-    """Table into whose rows a mini-batch's node alias list points, so that no assembling copy is needed.
+    """Table into whose rows a mini-batch's node alias list points, so that no
+    assembling copy is needed.
 
     On the processor, host memory serves as device memory.
 
     Attributes:
         largest: most rows of a mini-batch that need a buffer.
-        wanted: buffers of that size; 0: two, or one where two take more than a quarter of the device.
+        wanted: buffers of that size; 0: two, or one where two take more than a quarter
+            of the device.
         cached: cache rows in front.
         table: [cached + buffer_rows, dim].
     """
@@ -56,11 +59,14 @@ class DeviceTable:
         return Need("device buffers", self.buffer_bytes, self.tier, fix=_FIX)
 
     def front(self, rows: int) -> torch.Tensor:
-        """Replace the table by one with `rows` cache rows in front; return those, [rows, dim]. No thread uses it."""
+        """Replace the table by one with `rows` cache rows in front; return those,
+        [rows, dim]. No thread uses it."""
         self.close()
         source = self.site.table
         total = rows + self.buffer_rows
-        self.table = self.site.accelerator.allocate(total, source.dim, torch_dtype(source.dtype))
+        self.table = self.site.accelerator.allocate(
+            total, source.dim, torch_dtype(source.dtype)
+        )
         self.cached = rows
         return self.table[:rows]
 
@@ -71,7 +77,8 @@ class DeviceTable:
 
     def close(self) -> None:
         """Free the table. May be called more than once."""
-        table, self.table = self.table, torch.empty(0)
+        table = self.table
+        self.table = torch.empty(0)
         self.cached = 0
         if table.numel():
             self.site.accelerator.free(table)

@@ -1,4 +1,5 @@
-"""The threads of a path: sample, extract, transfer, joined by bounded channels; the same for every system of parts."""
+"""The threads of a path: sample, extract, transfer, joined by bounded channels; the
+same for every system of parts."""
 
 from __future__ import annotations
 
@@ -24,13 +25,15 @@ from workloads.sampling.batch import SampledBatch
 class Loop:
     """One run over some of an epoch's mini-batches.
 
-    Samplers work in parallel and their mini-batches are put back in order. Extractors take the memory of their
-    mini-batches in order, since a later one must not hold what an earlier one waits for. Meanwhile the previous
-    mini-batch is transferred, and the one before it is trained.
+    Samplers work in parallel and their mini-batches are put back in order. Extractors
+    take the memory of their mini-batches in order, since a later one must not hold what
+    an earlier one waits for. Meanwhile the previous mini-batch is transferred, and the
+    one before it is trained.
 
     Attributes:
-        tally: counts of the epoch: `rows`, `loaded` (rows that the cache in front of the buffers misses), `misses`
-            (rows that no cache holds), hits by the name of a cache that changes, and reads.
+        tally: counts of the epoch: `rows`, `loaded` (rows that the cache in front of
+            the buffers misses), `misses` (rows that no cache holds), hits by the name
+            of a cache that changes, and reads.
         first: number of the first mini-batch.
         seeds: seed nodes of each, int64 [n].
         chain: the path's caches whose rows change.
@@ -46,7 +49,8 @@ class Loop:
     chain: Chain
 
     def batches(self) -> Iterator[Batch]:
-        """Yield the mini-batches in the seed plan's order; errors of any thread are raised here."""
+        """Yield the mini-batches in the seed plan's order; errors of any thread are
+        raised here."""
         self.tally.add(self.path.sample.start(self.epoch))
         if self.site.sampling_only:
             for sampled in self.pipe.results(self._sampled()):
@@ -66,11 +70,15 @@ class Loop:
         return sampled
 
     def _loaded(self, source: Channel[Any] | Iterable[Any]) -> Channel[Batch]:
-        """Start the threads that extract and transfer, and return the channel of finished mini-batches."""
-        pipe, copy = self.pipe, self.path.copy
+        """Start the threads that extract and transfer, and return the channel of
+        finished mini-batches."""
+        pipe = self.pipe
+        copy = self.path.copy
         ready: Channel[Batch] = pipe.channel(copy.extractors, ordered=True)
         if not copy.moves:
-            pipe.stage("extract", copy.extractors, self._extract_and_move, source, ready)
+            pipe.stage(
+                "extract", copy.extractors, self._extract_and_move, source, ready
+            )
             return ready
         extracted: Channel[Load] = pipe.channel(copy.extractors, ordered=True)
         pipe.stage("extract", copy.extractors, self._extract, source, extracted)
@@ -85,7 +93,8 @@ class Loop:
 
     def _extract(self, number: int, item: SampledBatch | Ids) -> Load:
         """Read the rows of one mini-batch that no cache holds."""
-        path, clock = self.path, self.site.clock
+        path = self.path
+        clock = self.site.clock
         place = self._take(number)
         sampled = item if isinstance(item, SampledBatch) else self._draw(number, item)
         check_size(sampled, self.site.bounds.max_nodes)
@@ -108,7 +117,9 @@ class Loop:
                 else:
                     load.rows, reads = path.rows.read(sampled, missing, room)
                 path.copy.settle(load)
-        self.tally.add(reads, rows=sampled.num_nodes, loaded=len(missing), misses=misses, **hits)
+        self.tally.add(
+            reads, rows=sampled.num_nodes, loaded=len(missing), misses=misses, **hits
+        )
         return load
 
     def _take(self, number: int) -> object:

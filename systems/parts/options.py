@@ -17,7 +17,8 @@ RankingName = ranking.Method
 
 
 def check_share(value: str) -> str:
-    """Validate an option that sizes a cache: `auto`, `0.25x` of the rows, or a size such as 32MiB.
+    """Validate an option that sizes a cache: `auto`, `0.25x` of the rows, or a size
+    such as 32MiB.
 
     Raises:
         ValueError: the value has none of these forms.
@@ -26,7 +27,9 @@ def check_share(value: str) -> str:
         try:
             wanted_rows(value, 1, 1)
         except (InputError, ValueError) as error:
-            raise ValueError(f"{error}; or write auto, or a share of all rows such as 0.25x") from None
+            raise ValueError(
+                f"{error}; or write auto, or a share of all rows such as 0.25x"
+            ) from None
     return value
 
 
@@ -44,11 +47,17 @@ class HostOptions(SamplingOptions):
     """Options of rows in host memory."""
 
     gather_threads: int = Field(
-        0, ge=0, le=1024, description="threads that gather one mini-batch; 0: the cores, or twice as many where mapped"
+        0,
+        ge=0,
+        le=1024,
+        description="threads that gather one mini-batch; 0: the cores, or twice as "
+        "many "
+        "where mapped",
     )
     host_store: HostStore = Field(
         "memory",
-        description="`memory`: graph and features are loaded, as the papers have it; `mapped`: both come through the "
+        description="`memory`: graph and features are loaded, as the papers have it; "
+        "`mapped`: both come through the "
         "page cache, for graphs larger than memory",
     )
 
@@ -56,7 +65,10 @@ class HostOptions(SamplingOptions):
     def host_fix(self) -> str:
         """Remedy for a plan that does not fit."""
         if self.host_store == "memory":
-            return "raise memory, or set host_store=mapped, which leaves graph and features to the page cache"
+            return (
+                "raise memory, or set host_store=mapped, which leaves graph and "
+                "features to the page cache"
+            )
         return "raise memory, or lower cache, batch size or fan-out"
 
 
@@ -65,36 +77,47 @@ class CacheOptions(HostOptions):
 
     cache: Annotated[str, AfterValidator(check_share)] = Field(
         "auto",
-        description="`auto`: device memory free after the first mini-batch, minus the reserve; a share of the rows, as "
+        description="`auto`: device memory free after the first mini-batch, minus the "
+        "reserve; a share of the rows, as "
         "0.25x; or a size such as 32MiB; 0x: none",
     )
     reserve: str = size(
-        "auto", description="device memory left free; `auto`: an eleventh, 1 GiB at most (the paper's 1 GB of 11 GB)"
+        "auto",
+        description="device memory left free; `auto`: an eleventh, 1 GiB at most (the "
+        "paper's 1 GB of 11 GB)",
     )
-    ranking: RankingName = Field("out-degree", description="which rows are cached: those of highest score")
+    ranking: RankingName = Field(
+        "out-degree", description="which rows are cached: those of highest score"
+    )
 
 
 class PipelineOptions(CacheOptions):
     """Options of PaGraph's pipeline."""
 
-    pipeline: bool = Field(True, description="load a mini-batch while others are trained (Section 3.3)")
+    pipeline: bool = Field(
+        True, description="load a mini-batch while others are trained (Section 3.3)"
+    )
     device_buffers: float = Field(
         0,
         ge=0,
         le=64,
-        description="largest mini-batches that the device holds beside the cache, at least one; 0: two, or one where "
+        description="largest mini-batches that the device holds beside the cache, "
+        "at least "
+        "one; 0: two, or one where "
         "two take more than a quarter of the device",
     )
 
     @property
     def ahead(self) -> int:
         """Mini-batches between the start of loading and the end of training."""
-        # One trained, one ready, one copied and two gathered; the ring of rows and the staging buffers limit them.
+        # One trained, one ready, one copied and two gathered; the ring of rows and the
+        # staging buffers limit them.
         return 5 if self.pipeline else 1
 
     @property
     def buffers(self) -> float:
-        """Largest mini-batches that the device holds beside the cache; 0: as many as useful."""
+        """Largest mini-batches that the device holds beside the cache; 0: as many as
+        useful."""
         return self.device_buffers if self.pipeline else 1
 
 
@@ -103,7 +126,9 @@ class SamplerOption(Options):
 
     sampler: Literal["outcore", "dgl"] = Field(
         "outcore",
-        description="`outcore`: the workload's mini-batches, drawn by our sampler; `dgl`: DGL's own neighbour sampler, "
+        description="`outcore`: the workload's mini-batches, drawn by our sampler; "
+        "`dgl`: "
+        "DGL's own neighbour sampler, "
         "whose draws are others: the run is then not faithful",
     )
 

@@ -1,4 +1,5 @@
-"""The base of all parts of a system, and the site at which they work: what a part may know of its run."""
+"""The base of all parts of a system, and the site at which they work: what a part may
+know of its run."""
 
 from __future__ import annotations
 
@@ -23,10 +24,13 @@ class Site:
     Attributes:
         name: name of the system, for errors.
         bounds: bounds of the mini-batches that the path's sample draws.
-        table: table of the rows that mini-batches are made of; its file may exist only after preparation.
-        in_flight: mini-batches between the start of their loading and the end of their training.
+        table: table of the rows that mini-batches are made of; its file may exist only
+            after preparation.
+        in_flight: mini-batches between the start of their loading and the end of their
+            training.
         maps_rows: whether the rows come through a memory map.
-        lends: whether the rows are handed over in memory of the row part, so that the copy needs none to read into.
+        lends: whether the rows are handed over in memory of the row part, so that the
+            copy needs none to read into.
         cached: whether the path has a cache.
         aggregated: whether the rows hold the first layer's aggregates.
         buffer_bytes: bytes of the copy's buffers that lie behind a cache.
@@ -65,7 +69,8 @@ class Site:
 
     @property
     def device_limit(self) -> int | None:
-        """Bytes of device memory for tables; None where host memory is the device, or it is unlimited."""
+        """Bytes of device memory for tables; None where host memory is the device, or
+        it is unlimited."""
         return device_limit(self.runtime, self.budget)
 
     @property
@@ -74,28 +79,33 @@ class Site:
         return self.bounds.max_nodes * self.table.row_bytes
 
     def granted(self, name: str) -> int:
-        """Return the bytes that a need of this name was given; 0 without such a need."""
+        """Return the bytes that a need of this name was given; 0 without such a
+        need."""
         assert self.sizes is not None
         return self.sizes.granted.get(name, 0)
 
 
 @dataclass(eq=False)
 class Part:
-    """A part of a system's data path: a policy or a way of reading. It starts no thread.
+    """A part of a system's data path: a policy or a way of reading. It starts no
+    thread.
 
-    The base calls, in this order: `check` and `needs` to plan; `prepare` on all parts, then `open` on all; before each
-    epoch `begin`; `close` at the end. A part with other parts inside lists them in `inner`.
+    The base calls, in this order: `check` and `needs` to plan; `prepare` on all parts,
+    then `open` on all; before each epoch `begin`; `close` at the end. A part with other
+    parts inside lists them in `inner`.
 
     Attributes:
         site: the run; set before the first call.
-        prepared: artefacts that the part made or found, listed among the system's files.
+        prepared: artefacts that the part made or found, listed among the system's
+            files.
     """
 
     site: Site = field(init=False, repr=False)
     prepared: list[Prepared] = field(init=False, repr=False, default_factory=list)
 
     def inner(self) -> Sequence[Part]:
-        """List the parts that this one is made of, in the order in which they are opened."""
+        """List the parts that this one is made of, in the order in which they are
+        opened."""
         return ()
 
     def check(self) -> None:
@@ -110,7 +120,8 @@ class Part:
         return {}
 
     def prepare(self) -> None:
-        """Do the offline work that is kept as an artefact, within the memory that no buffer takes yet."""
+        """Do the offline work that is kept as an artefact, within the memory that no
+        buffer takes yet."""
 
     def open(self) -> None:
         """Allocate buffers and open files, as planned."""
@@ -119,7 +130,8 @@ class Part:
         """Get ready for another epoch; counts restart."""
 
     def observed(self) -> dict[str, float]:
-        """Return counts of the epoch that the kernel or the order of threads decides."""
+        """Return counts of the epoch that the kernel or the order of threads
+        decides."""
         return {}
 
     def facts(self) -> dict[str, Any]:

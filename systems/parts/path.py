@@ -22,8 +22,9 @@ class Path:
         sample: which mini-batches, from which graph.
         rows: how missing rows are read.
         copy: how rows reach the trainer.
-        tiers: caches that are looked up first, the nearest to the trainer first: at most one that is filled once and
-            lies in front of the copy's buffers, then those whose rows change.
+        tiers: caches that are looked up first, the nearest to the trainer first: at
+            most one that is filled once and lies in front of the copy's buffers, then
+            those whose rows change.
         fix: remedy for a plan that does not fit, as a command.
     """
 
@@ -45,12 +46,18 @@ class Path:
         return [tier for tier in self.tiers if isinstance(tier, ChangingCache)]
 
     def parts(self, *, sampling_only: bool = False) -> list[Part]:
-        """List the parts, and inside them theirs, each once and in the order of preparation: rows are ranked first."""
-        outer = [self.sample] if sampling_only else [self.sample, *self.tiers, self.rows, self.copy]
+        """List the parts, and inside them theirs, each once and in the order of
+        preparation: rows are ranked first."""
+        outer = (
+            [self.sample]
+            if sampling_only
+            else [self.sample, *self.tiers, self.rows, self.copy]
+        )
         return list(dict.fromkeys(part for one in outer for part in _inside(one)))
 
     def join(self, site: Site) -> None:
-        """Give every part its site, and the site what its parts need to know of each other."""
+        """Give every part its site, and the site what its parts need to know of each
+        other."""
         self._check(site.name)
         for part in self.parts():
             part.site = site
@@ -67,11 +74,22 @@ class Path:
         """Refuse tiers that cannot stand behind each other. Raises InputError."""
         static = len(self.tiers) - len(self.changing)
         message = f"{name} has {static} caches that are filled once"
-        require(static <= 1 and (not static or self.cache is not None), message, "give at most one, as the first tier")
+        require(
+            static <= 1 and (not static or self.cache is not None),
+            message,
+            "give at most one, as the first tier",
+        )
         names = [tier.name for tier in self.changing]
-        require(len(set(names)) == len(names), f"{name} has two tiers named {names[:1]}", "name them apart")
+        require(
+            len(set(names)) == len(names),
+            f"{name} has two tiers named {names[:1]}",
+            "name them apart",
+        )
         rows = type(self.rows).__name__
-        message = f"{name}: a cache that changes needs rows read one by one, which {rows} does not"
+        message = (
+            f"{name}: a cache that changes needs rows read one by one, which {rows} "
+            "does not"
+        )
         require(not names or self.rows.reads_places, message, "use rows=DirectRows(…)")
 
 

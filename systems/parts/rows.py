@@ -27,9 +27,11 @@ class Rows(Part):
 
     Attributes:
         source: file of the rows: the feature table unless preparation makes another.
-        lends: whether `read` returns memory of the part's own instead of filling the caller's.
+        lends: whether `read` returns memory of the part's own instead of filling the
+            caller's.
         assembles: whether `assemble` has to be called before each `read`.
-        reads: whether `read` has anything to do; False where the device reads the rows itself.
+        reads: whether `read` has anything to do; False where the device reads the rows
+            itself.
         reads_places: whether `read_places` is supported, which caches that change need.
     """
 
@@ -46,7 +48,8 @@ class Rows(Part):
 
     @property
     def tier(self) -> str:
-        """Tier of the rows in `Counters.hits`; empty: they are read from disk, and count as misses."""
+        """Tier of the rows in `Counters.hits`; empty: they are read from disk, and
+        count as misses."""
         return ""
 
     @property
@@ -64,10 +67,12 @@ class Rows(Part):
         return (self.source,)
 
     def start(self, first: int, seeds: Sequence[Ids]) -> None:
-        """Get ready to read for mini-batches `first` and on, with these seed nodes; no thread reads meanwhile."""
+        """Get ready to read for mini-batches `first` and on, with these seed nodes; no
+        thread reads meanwhile."""
 
     def assemble(self, sampled: SampledBatch, ids: Ids) -> None:
-        """Convert a mini-batch for the read that follows; timed as the stage `assemble`."""
+        """Convert a mini-batch for the read that follows; timed as the stage
+        `assemble`."""
 
     @abstractmethod
     def read(
@@ -79,30 +84,38 @@ class Rows(Part):
             out: host memory [m, dim] to be filled; None where the part lends its own.
 
         Returns:
-            the rows [m, dim], valid until the next call of this thread where they are lent, and the counts of the reads
-            that the part submitted.
+            the rows [m, dim], valid until the next call of this thread where they are
+            lent, and the counts of the reads that the part submitted.
 
         Raises:
-            DataIOError: the file is damaged or its device failed; names path and offset.
+            DataIOError: the file is damaged or its device failed; names path and
+                offset.
         """
 
     def read_places(self, ids: Ids, out: torch.Tensor, places: Ids) -> ReadStats | None:
-        """Read rows `ids` (int64 [m]) to the rows `places` (int64 [m]) of `out`, host memory; errors as of `read`."""
-        raise NotImplementedError(f"{type(self).__name__} reads whole mini-batches only")
+        """Read rows `ids` (int64 [m]) to the rows `places` (int64 [m]) of `out`, host
+        memory; errors as of `read`."""
+        raise NotImplementedError(
+            f"{type(self).__name__} reads whole mini-batches only"
+        )
 
     @abstractmethod
     def gather(self, ids: Ids, out: npt.NDArray[np.generic]) -> None:
-        """Copy rows `ids` (int64 [n]) to the first rows of `out` [>= n, dim], to fill a cache."""
+        """Copy rows `ids` (int64 [n]) to the first rows of `out` [>= n, dim], to fill a
+        cache."""
 
     def reads_of(self, trace: Trace, missed: float) -> Reads:
         """Return the reads of `missed` rows, each by itself."""
         return trace.read_of(missed, self.site.runtime.disk.logical_block_bytes)
 
-    def forecast(self, trace: Trace, cached_bytes: int, page_cache_bytes: int) -> Forecast | None:
+    def forecast(
+        self, trace: Trace, cached_bytes: int, page_cache_bytes: int
+    ) -> Forecast | None:
         """Forecast the reads of a trace; None: there is no forecast.
 
         Args:
             cached_bytes: bytes of the path's cache.
-            page_cache_bytes: bytes that the page cache may use: those planned for it, and those that no buffer takes.
+            page_cache_bytes: bytes that the page cache may use: those planned for it,
+                and those that no buffer takes.
         """
         return None

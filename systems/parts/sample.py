@@ -22,7 +22,8 @@ Ids = npt.NDArray[np.int64]
 
 @dataclass(eq=False)
 class Sample(Part):
-    """Mini-batches of a path. The base runs `draw` on `workers` threads and puts the results back in order.
+    """Mini-batches of a path. The base runs `draw` on `workers` threads and puts the
+    results back in order.
 
     Attributes:
         inline: whether the thread that extracts rows draws too, a mini-batch at a time.
@@ -50,7 +51,8 @@ class Sample(Part):
         """Return the bounds of the mini-batches that `draw` returns."""
 
     def more_workers(self) -> int:
-        """Return the workers that the sample would rather have once a plan fits; 0: no more."""
+        """Return the workers that the sample would rather have once a plan fits; 0: no
+        more."""
         return 0
 
     def start(self, epoch: int) -> ReadStats | None:
@@ -63,7 +65,8 @@ class Sample(Part):
 
     @abstractmethod
     def draw(self, epoch: int, index: int, seeds: Ids) -> SampledBatch:
-        """Sample mini-batch `index` of an epoch from its seed nodes (int64 [n]). Any worker may call it at any time.
+        """Sample mini-batch `index` of an epoch from its seed nodes (int64 [n]). Any
+        worker may call it at any time.
 
         Raises:
             DataIOError: a file of the graph is damaged.

@@ -26,13 +26,15 @@ class Need:
         bytes: least bytes, without which the part cannot work.
         tier: memory that holds the buffer.
         best: bytes beyond which more is useless; 0: the size is fixed.
-        step: bytes by which the buffer grows; each a table of its own, in whole pages of the device, unless `align`
-            joins them to one.
+        step: bytes by which the buffer grows; each a table of its own, in whole pages
+            of the device, unless `align` joins them to one.
         reserve: bytes of the tier that stay free beside the buffer.
-        share: bytes that the buffer may take of those left once every part has its least; None left: unlimited.
+        share: bytes that the buffer may take of those left once every part has its
+            least; None left: unlimited.
         align: multiple to which the planned bytes are rounded up.
         fix: remedy if the buffer does not fit; empty: the system's.
-        phase: phase of an epoch that holds the buffer; empty: all. Buffers of different phases share their memory.
+        phase: phase of an epoch that holds the buffer; empty: all. Buffers of different
+            phases share their memory.
     """
 
     name: str
@@ -54,11 +56,14 @@ class Need:
 
 @dataclass(frozen=True)
 class Follower:
-    """A buffer whose size follows from the buffers planned before it, such as the map of a cache that got bytes.
+    """A buffer whose size follows from the buffers planned before it, such as the map
+    of a cache that got bytes.
 
     Attributes:
-        bytes: returns the size, given those of all needs and of the followers before this one.
-        cuts: name of a need that gives way where the follower does not fit; empty: none.
+        bytes: returns the size, given those of all needs and of the followers before
+            this one.
+        cuts: name of a need that gives way where the follower does not fit; empty:
+            none.
         phase: as for `Need`.
     """
 
@@ -74,8 +79,9 @@ class Sizes:
     """A divided budget.
 
     Attributes:
-        plan: all buffers, or those of the phase that takes most host memory: first those of one size, then those that
-            grow, then the followers, each in the order of the needs.
+        plan: all buffers, or those of the phase that takes most host memory: first
+            those of one size, then those that grow, then the followers, each in the
+            order of the needs.
         granted: bytes of each need, before they were rounded up.
     """
 
@@ -88,8 +94,11 @@ def fixed(items: Iterable[PlanItem]) -> list[Need]:
     return [Need(item.name, item.bytes, item.tier) for item in items]
 
 
-def divide(system: str, needs: Sequence[Need | Follower], budget: MemoryBudget, fix: str) -> Sizes:
-    """Give every need its least bytes, then let the needs grow in their order, then add the followers.
+def divide(
+    system: str, needs: Sequence[Need | Follower], budget: MemoryBudget, fix: str
+) -> Sizes:
+    """Give every need its least bytes, then let the needs grow in their order, then add
+    the followers.
 
     Args:
         system: name of the system, for errors.
@@ -97,7 +106,8 @@ def divide(system: str, needs: Sequence[Need | Follower], budget: MemoryBudget, 
         fix: remedy if a buffer does not fit.
 
     Raises:
-        BudgetError: names the first buffer that does not fit, the bytes left for it, and the buffers before it.
+        BudgetError: names the first buffer that does not fit, the bytes left for it,
+            and the buffers before it.
     """
     needs = sorted(needs, key=_rank)
     own = [need for need in needs if isinstance(need, Need)]
@@ -115,7 +125,8 @@ def divide(system: str, needs: Sequence[Need | Follower], budget: MemoryBudget, 
 
 
 def left_of(budget: MemoryBudget, needs: Sequence[Need], phase: str = "") -> int | None:
-    """Return the bytes of the host budget beside the least sizes of these needs, below 0 if they do not fit.
+    """Return the bytes of the host budget beside the least sizes of these needs, below
+    0 if they do not fit.
 
     Args:
         phase: leave out the buffers of other phases.
@@ -125,7 +136,11 @@ def left_of(budget: MemoryBudget, needs: Sequence[Need], phase: str = "") -> int
     """
     if budget.host is None:
         return None
-    taken = [need.bytes for need in needs if need.tier == "host" and need.phase in ("", phase)]
+    taken = [
+        need.bytes
+        for need in needs
+        if need.tier == "host" and need.phase in ("", phase)
+    ]
     return budget.host - sum(taken)
 
 
@@ -134,7 +149,8 @@ def _host_bytes(plan: Plan) -> int:
 
 
 def _phases(needs: Sequence[Need | Follower]) -> list[str]:
-    """List the phases of these needs; one without a name where all buffers are held throughout."""
+    """List the phases of these needs; one without a name where all buffers are held
+    throughout."""
     names = dict.fromkeys(need.phase for need in needs if need.phase)
     return list(names) or [""]
 
@@ -162,15 +178,20 @@ def _cost(nbytes: int, tier: Tier) -> int:
     return padded(nbytes) if tier == "device" else nbytes
 
 
-def _left(need: Need, needs: Sequence[Need], granted: dict[str, int], budget: MemoryBudget) -> int | None:
-    """Return the bytes of a need's tier that no need has yet in any phase that holds it; None: unlimited."""
+def _left(
+    need: Need, needs: Sequence[Need], granted: dict[str, int], budget: MemoryBudget
+) -> int | None:
+    """Return the bytes of a need's tier that no need has yet in any phase that holds
+    it; None: unlimited."""
     limit = limit_of(budget, need.tier)
     if limit is None:
         return None
     same_tier = [other for other in needs if other.tier == need.tier]
     taken = []
     for phase in [need.phase] if need.phase else _phases(needs):
-        costs = [_cost(granted[other.name], need.tier) for other in _held(same_tier, phase)]
+        costs = [
+            _cost(granted[other.name], need.tier) for other in _held(same_tier, phase)
+        ]
         taken.append(sum(costs))
     return limit - max(taken)
 
@@ -214,7 +235,11 @@ def _held(needs: Sequence[Need | Follower], phase: str) -> list[Need | Follower]
 
 
 def _require(
-    system: str, needs: Sequence[Need | Follower], sizes: dict[str, int], budget: MemoryBudget, fix: str
+    system: str,
+    needs: Sequence[Need | Follower],
+    sizes: dict[str, int],
+    budget: MemoryBudget,
+    fix: str,
 ) -> list[Plan]:
     """Return the plan of each phase. Raises BudgetError where one does not fit."""
     plans = [_plan(_held(needs, phase), sizes) for phase in _phases(needs)]
@@ -223,8 +248,15 @@ def _require(
     return plans
 
 
-def _require_phase(system: str, needs: Sequence[Need | Follower], plan: Plan, budget: MemoryBudget, fix: str) -> None:
-    """Refuse a plan with a buffer that does not fit beside those before it. Raises BudgetError."""
+def _require_phase(
+    system: str,
+    needs: Sequence[Need | Follower],
+    plan: Plan,
+    budget: MemoryBudget,
+    fix: str,
+) -> None:
+    """Refuse a plan with a buffer that does not fit beside those before it. Raises
+    BudgetError."""
     by_name = {need.name: need for need in needs}
     left = {tier: limit_of(budget, tier) for tier in ("host", "device", "disk")}
     for number, item in enumerate(plan.items):

@@ -1,4 +1,5 @@
-"""The files that a path reads: the dataset's own, or those that preparation makes of it."""
+"""The files that a path reads: the dataset's own, or those that preparation makes of
+it."""
 
 from __future__ import annotations
 
@@ -17,10 +18,12 @@ Ids = npt.NDArray[np.int64]
 
 @dataclass(eq=False)
 class Source(Part):
-    """The dataset as it is. Other sources prepare files of their own: aggregates of rows, a reordered dataset.
+    """The dataset as it is. Other sources prepare files of their own: aggregates of
+    rows, a reordered dataset.
 
     Attributes:
-        aggregated: whether the rows hold the first layer's aggregates instead of features.
+        aggregated: whether the rows hold the first layer's aggregates instead of
+            features.
     """
 
     aggregated: ClassVar[bool] = False
@@ -37,5 +40,6 @@ class Source(Part):
 
     @property
     def names(self) -> Ids | None:
-        """The workload's ids of the dataset's nodes, int64 [N]; None: they are the same."""
+        """The workload's ids of the dataset's nodes, int64 [N]; None: they are the
+        same."""
         return None

@@ -1,4 +1,5 @@
-"""The base of systems made of parts: planning, preparation, epochs and counters of a path."""
+"""The base of systems made of parts: planning, preparation, epochs and counters of a
+path."""
 
 from __future__ import annotations
 
@@ -12,7 +13,17 @@ from systems.engine.io.row_reads import RowTable
 from systems.engine.io.tally import Tally
 from systems.engine.loading.pipeline import Pipeline
 from systems.engine.loading.sized import SamplingOptions
-from systems.interface import Batch, Counters, Facts, Forecast, MemoryBudget, Options, Plan, System, Trace
+from systems.interface import (
+    Batch,
+    Counters,
+    Facts,
+    Forecast,
+    MemoryBudget,
+    Options,
+    Plan,
+    System,
+    Trace,
+)
 from systems.parts.loop import Loop
 from systems.parts.options import HostOptions, dgl_samples
 from systems.parts.part import Part, Site
@@ -26,7 +37,8 @@ from workloads.sampling.make import make_seed_plan
 
 @dataclass(frozen=True)
 class Planned:
-    """A path with its site, its parts, their sizes, and the chain of its caches that change."""
+    """A path with its site, its parts, their sizes, and the chain of its caches that
+    change."""
 
     path: Path
     site: Site
@@ -36,10 +48,11 @@ class Planned:
 
 
 class PathSystem(System):
-    """System whose data path is a list of parts: a concrete one writes `path` and nothing else.
+    """System whose data path is a list of parts: a concrete one writes `path` and
+    nothing else.
 
-    The base owns threads, tables, stages, plan, counters and errors. `path` is called anew for each candidate of the
-    options left at `auto`, so it only makes parts.
+    The base owns threads, tables, stages, plan, counters and errors. `path` is called
+    anew for each candidate of the options left at `auto`, so it only makes parts.
     """
 
     _planned: Planned | None = None
@@ -48,22 +61,26 @@ class PathSystem(System):
 
     @abstractmethod
     def path(self) -> Path:
-        """Return the system's path under `self.options`; nothing is allocated or read."""
+        """Return the system's path under `self.options`; nothing is allocated or
+        read."""
 
     @property
     def workers(self) -> int:
-        """Threads that sample, a mini-batch each: the option's, or one for each core."""
+        """Threads that sample, a mini-batch each: the option's, or one for each
+        core."""
         options: SamplingOptions = self.options  # type: ignore[assignment]
         return options.sampling_workers or self.runtime.cores
 
     @classmethod
     def is_faithful(cls, options: Options) -> bool:
-        """Return whether the workload's sampler draws the mini-batches, and the system keeps them."""
+        """Return whether the workload's sampler draws the mini-batches, and the system
+        keeps them."""
         return cls.info.faithful and not dgl_samples(options)
 
     @classmethod
     def loads_everything(cls, options: Options) -> bool:
-        """Return whether the whole table is loaded into host memory: where `host_store` is `memory`."""
+        """Return whether the whole table is loaded into host memory: where `host_store`
+        is `memory`."""
         return isinstance(options, HostOptions) and options.host_store == "memory"
 
     def planned(self) -> Planned:
@@ -97,12 +114,22 @@ class PathSystem(System):
     def fixed_bytes(self, path: Path) -> int:
         """Return the host bytes of a path's buffers that have one size."""
         site = self._joined(path)
-        needs = [need for part in path.parts(sampling_only=site.sampling_only) for need in part.needs()]
-        sizes = [need.bytes for need in needs if isinstance(need, Need) and need.tier == "host" and not need.grows]
+        needs = [
+            need
+            for part in path.parts(sampling_only=site.sampling_only)
+            for need in part.needs()
+        ]
+        sizes = [
+            need.bytes
+            for need in needs
+            if isinstance(need, Need) and need.tier == "host" and not need.grows
+        ]
         return sum(sizes)
 
     def _joined(self, path: Path) -> Site:
-        site = Site(self.info.name, self.workload, self.runtime, self.budget, self.clock)
+        site = Site(
+            self.info.name, self.workload, self.runtime, self.budget, self.clock
+        )
         path.join(site)
         return site
 
@@ -124,19 +151,22 @@ class PathSystem(System):
         return self.planned().sizes.plan
 
     def chosen(self) -> dict[str, int | str]:
-        """Return the values of options left at `auto`: those that fit, and those that the parts decide."""
+        """Return the values of options left at `auto`: those that fit, and those that
+        the parts decide."""
         found = super().chosen()
         for part in self.planned().parts:
             found.update(part.chosen())
         return found
 
     def prepare(self) -> None:
-        """Prepare the parts' artefacts, then open the parts; a cache may be filled after the first mini-batch."""
+        """Prepare the parts' artefacts, then open the parts; a cache may be filled
+        after the first mini-batch."""
         self.plan()
         planned = self.planned()
         self._tally = Tally()
         if not planned.site.sampling_only:
-            # Also where an artefact made of the features is reused: a damaged dataset is reported, not trained on.
+            # Also where an artefact made of the features is reused: a damaged dataset
+            # is reported, not trained on.
             RowTable.of(self.workload.dataset).check()
         for part in planned.parts:
             part.prepared.clear()
@@ -149,7 +179,8 @@ class PathSystem(System):
         self._is_open = True
 
     def _fill(self, planned: Planned, *, late: bool) -> None:
-        """Fill the cache and make room for it in front of the copy's buffers, unless that comes later."""
+        """Fill the cache and make room for it in front of the copy's buffers, unless
+        that comes later."""
         path = planned.path
         cache = path.cache
         if cache is None or cache.late != late:
@@ -163,7 +194,8 @@ class PathSystem(System):
         cache.fill(chosen, front, path.rows)
 
     def epoch(self, k: int) -> Iterator[Batch]:
-        """Yield the mini-batches of epoch `k`, in the seed plan's order; errors of any thread are raised here."""
+        """Yield the mini-batches of epoch `k`, in the seed plan's order; errors of any
+        thread are raised here."""
         if not self._is_open:
             raise RuntimeError("prepare() comes before epoch()")
         self._tally.restart()
@@ -187,16 +219,28 @@ class PathSystem(System):
         planned = self.planned()
         with Pipeline(self.info.name) as pipe:
             self._pipeline = pipe
-            loop = Loop(planned.path, planned.site, self._tally, pipe, k, first, seeds, planned.chain)
+            loop = Loop(
+                planned.path,
+                planned.site,
+                self._tally,
+                pipe,
+                k,
+                first,
+                seeds,
+                planned.chain,
+            )
             yield from loop.batches()
 
     def counters(self) -> Counters:
-        """Return rows, hits, misses and reads as the base counted them, and the counts that parts observed."""
+        """Return rows, hits, misses and reads as the base counted them, and the counts
+        that parts observed."""
         if not self._is_open:
             return Counters()
         planned = self.planned()
-        path, tally = planned.path, self._tally
-        missed, loaded = tally["misses"], tally["loaded"]
+        path = planned.path
+        tally = self._tally
+        missed = tally["misses"]
+        loaded = tally["loaded"]
         hits: dict[str, int] = {}
         if path.cache is not None or path.copy.near == "device":
             hits[path.copy.near] = tally["rows"] - loaded
@@ -212,7 +256,9 @@ class PathSystem(System):
             rows=tally["rows"],
             hits=hits,
             misses=0 if path.rows.tier else missed,
-            bytes_loaded=loaded * planned.site.table.row_bytes if path.copy.counts_loaded else 0,
+            bytes_loaded=loaded * planned.site.table.row_bytes
+            if path.copy.counts_loaded
+            else 0,
             observed=observed,
         )
 
@@ -245,13 +291,16 @@ class PathSystem(System):
         page_cache_bytes = self.unplanned_bytes() + self.plan().bytes_of(PAGE_CACHE)
         if path.changing:
             in_memory = path.sample.topology.in_memory
-            return self.planned().chain.forecast(trace, None if in_memory else page_cache_bytes)
+            return self.planned().chain.forecast(
+                trace, None if in_memory else page_cache_bytes
+            )
         cached_bytes = sum(cache.nbytes for cache in path.tiers)
         return path.rows.forecast(trace, cached_bytes, page_cache_bytes)
 
     def close(self) -> None:
         """End the threads, then close the parts, the last one first."""
-        pipeline, self._pipeline = self._pipeline, None
+        pipeline = self._pipeline
+        self._pipeline = None
         if pipeline is not None:
             pipeline.close()
         self._is_open = False

@@ -23,7 +23,8 @@ class Graph(NamedTuple):
         indptr: int64 [N + 1].
         indices: [E], in-neighbours.
         labels: int64 [N].
-        cached: address table and lists of the neighbour lists in memory, as for `NeighborSampler`.
+        cached: address table and lists of the neighbour lists in memory, as for
+            `NeighborSampler`.
     """
 
     indptr: npt.NDArray[np.int64]
@@ -52,14 +53,17 @@ class Topology(Part):
 
     @abstractmethod
     def graph(self) -> Graph:
-        """Return the arrays of the graph, loaded or mapped; called once, after `open`."""
+        """Return the arrays of the graph, loaded or mapped; called once, after
+        `open`."""
 
     def count(self, sampled: SampledBatch) -> None:
         """Count a mini-batch that was drawn from this graph; any thread may call."""
 
     def check_files(self) -> None:
-        """Check before a mini-batch that mapped files are whole; a map beyond a file's end kills the process.
+        """Check before a mini-batch that mapped files are whole; a map beyond a file's
+        end kills the process.
 
         Raises:
-            DataIOError: a file is missing or shorter than its map; names path and offset.
+            DataIOError: a file is missing or shorter than its map; names path and
+                offset.
         """

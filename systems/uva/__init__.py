@@ -1,6 +1,8 @@
-"""`uva`: features in host memory, which the device reads by zero-copy; no feature row in device memory.
+"""`uva`: features in host memory, which the device reads by zero-copy; no feature row
+in device memory.
 
-The baseline of Data Tiering (Min et al., KDD 2022): every row crosses the bus when a kernel reads it.
+The baseline of Data Tiering (Min et al., KDD 2022): every row crosses the bus when a
+kernel reads it.
 """
 
 from __future__ import annotations
@@ -16,7 +18,8 @@ class Uva(PathSystem):
     info = SystemInfo(
         name="uva",
         paper="data-tiering",
-        summary="features in host memory, read by the device without copies (zero-copy)",
+        summary="features in host memory, read by the device without copies "
+        "(zero-copy)",
         options=HostOptions,
     )
     options: HostOptions
@@ -25,7 +28,9 @@ class Uva(PathSystem):
         """Graph and rows in host memory, read by the device itself."""
         options = self.options
         graph = host_graph(options.host_store)
-        rows = HostRows(store=options.host_store, threads=options.gather_threads, by_device=True)
+        rows = HostRows(
+            store=options.host_store, threads=options.gather_threads, by_device=True
+        )
         return Path(
             sample=Neighbours(graph, self.workers, options.prefetch),
             rows=rows,

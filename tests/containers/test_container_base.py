@@ -28,14 +28,18 @@ pytestmark = [
     pytest.mark.usefixtures("engine_alone"),
     needs_root,
     pytest.mark.slow("containers", "harness/isolation", "scripts/setup", seconds=140),
-    pytest.mark.skipif(shutil.which("debootstrap") is None, reason="debootstrap is not installed"),
+    pytest.mark.skipif(
+        shutil.which("debootstrap") is None, reason="debootstrap is not installed"
+    ),
     pytest.mark.skipif(shutil.which("docker") is None, reason="no docker command here"),
 ]
 
 
 @pytest.fixture(scope="module")
 def base() -> Iterator[str]:
-    done = subprocess.run([SCRIPT, BASE], capture_output=True, text=True, check=False, timeout=280)
+    done = subprocess.run(
+        [SCRIPT, BASE], capture_output=True, text=True, check=False, timeout=280
+    )
     if done.returncode == 3:
         pytest.skip(f"no base image can be made here: {done.stderr[-300:]}")
     assert done.returncode == 0, done.stderr
@@ -43,10 +47,17 @@ def base() -> Iterator[str]:
     connect().images.remove(BASE, force=True)
 
 
-def test_a_base_without_a_registry_holds_capped_containers(base: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_base_without_a_registry_holds_capped_containers(
+    base: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     client = connect()
-    labels = f"org.outcore.layout=image org.outcore.python=/usr/bin/python3 org.outcore.source={source_digest()}"
-    client.images.build(fileobj=io.BytesIO(f"FROM {base}\nLABEL {labels}\n".encode()), tag=FULL, rm=True)
+    labels = (
+        "org.outcore.layout=image org.outcore.python=/usr/bin/python3 "
+        f"org.outcore.source={source_digest()}"
+    )
+    client.images.build(
+        fileobj=io.BytesIO(f"FROM {base}\nLABEL {labels}\n".encode()), tag=FULL, rm=True
+    )
     monkeypatch.setenv("OUTCORE_IMAGE", FULL)
     _trial.cache_clear()
     try:

@@ -1,4 +1,5 @@
-"""Events from a worker are bounded and checked before use: any code in any image may send them."""
+"""Events from a worker are bounded and checked before use: any code in any image may
+send them."""
 
 from __future__ import annotations
 
@@ -72,8 +73,11 @@ def said(pipe: tuple[EventReader, int], *lines: bytes) -> list[Event]:
 
 def test_an_event_arrives_as_it_was_sent(pipe: tuple[EventReader, int]) -> None:
     data = json.dumps(EPOCH).encode() + b"\n"
-    first, second = said(pipe, b'{"event": "gate", "at": "floor"}\n' + data[:20], data[20:])
-    assert isinstance(first, Gate) and first.at == "floor"
+    first, second = said(
+        pipe, b'{"event": "gate", "at": "floor"}\n' + data[:20], data[20:]
+    )
+    assert isinstance(first, Gate)
+    assert first.at == "floor"
     got = second.model_dump()
     assert {key: got[key] for key in EPOCH} == EPOCH
 
@@ -90,11 +94,15 @@ def test_an_event_arrives_as_it_was_sent(pipe: tuple[EventReader, int]) -> None:
         json.dumps({**EPOCH, "end": float("inf")}).encode() + b"\n",
         json.dumps({**EPOCH, "epoch": "one"}).encode() + b"\n",
         b'{"event": "batches", "epoch": 0, "rows": [[1, 2]]}\n',
-        b'{"event": "spans", "epoch": 0, "rows": ' + json.dumps([["a", 0, "t", 0, 1]] * 2001).encode() + b"}\n",
+        b'{"event": "spans", "epoch": 0, "rows": '
+        + json.dumps([["a", 0, "t", 0, 1]] * 2001).encode()
+        + b"}\n",
         b'\xff\xfe{"event": "gate", "at": "floor"}\n',
     ],
 )
-def test_what_is_no_event_is_refused(pipe: tuple[EventReader, int], line: bytes) -> None:
+def test_what_is_no_event_is_refused(
+    pipe: tuple[EventReader, int], line: bytes
+) -> None:
     with pytest.raises(ProtocolError, match="no event"):
         for at in range(0, len(line), 4096):
             said(pipe, line[at : at + 4096])
@@ -106,7 +114,9 @@ def test_a_line_without_end_is_cut_off(pipe: tuple[EventReader, int]) -> None:
             said(pipe, b"x" * (1 << 16))
 
 
-def test_a_stream_without_end_is_cut_off(pipe: tuple[EventReader, int], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_stream_without_end_is_cut_off(
+    pipe: tuple[EventReader, int], monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(protocol, "MAX_STREAM_BYTES", 10_000)
     with pytest.raises(ProtocolError, match="bytes of events"):
         for _ in range(1000):
@@ -121,13 +131,19 @@ def event(words: str) -> Event:
     if name == "epoch" and epoch.isdigit():
         return EpochDone.model_validate({**EPOCH, "epoch": int(epoch)})
     if name == "preparation":
-        return Prepared(seconds=1.0, bytes_read=0, bytes_written=0, reused=False, files=[])
-    return {"plan": Planned(items=[]), "done": Done(notes={})}.get(words) or Gate(at=words)
+        return Prepared(
+            seconds=1.0, bytes_read=0, bytes_written=0, reused=False, files=[]
+        )
+    return {"plan": Planned(items=[]), "done": Done(notes={})}.get(words) or Gate(
+        at=words
+    )
 
 
 RUN = ["floor", "plan", "preparation", "prepared"]
 RUN += [
-    f"{words.format(k)}" for k in range(2) for words in ("epoch {} start", "epoch {} end", "batches {}", "epoch {}")
+    f"{words.format(k)}"
+    for k in range(2)
+    for words in ("epoch {} start", "epoch {} end", "batches {}", "epoch {}")
 ]
 TRAINING = ["floor", "log", "before step", "step again", "after step", "done"]
 LOADING = ["imports", "module", "libraries", "floor"]
@@ -143,20 +159,54 @@ FLOOR = ["imports", "floor", "before step", "step again", "after step", "done"]
         ("run", RUN[1:], "event 'plan' in the turn of gate 'floor'"),
         ("run", [*RUN[:1], *RUN[2:]], "event 'prepared' in the turn of event 'plan'"),
         ("run", [*RUN[:2], *RUN], "gate 'floor' in the turn of event 'prepared'"),
-        ("run", [*RUN[:4], "prepared"], "gate 'prepared' in the turn of gate 'epoch 0 start'"),
-        ("run", [*RUN[:6], "epoch 0 end"], "gate 'epoch 0 end' in the turn of event 'epoch' of epoch 0"),
+        (
+            "run",
+            [*RUN[:4], "prepared"],
+            "gate 'prepared' in the turn of gate 'epoch 0 start'",
+        ),
+        (
+            "run",
+            [*RUN[:6], "epoch 0 end"],
+            "gate 'epoch 0 end' in the turn of event 'epoch' of epoch 0",
+        ),
         ("run", [*RUN[:5], "epoch 0"], "in the turn of gate 'epoch 0 end'"),
-        ("run", [*RUN[:6], "batches 1"], "event 'batches' of epoch 1 in the turn of event 'epoch' of epoch 0"),
-        ("run", [*RUN[:6], "epoch 1 start"], "gate 'epoch 1 start' in the turn of event 'epoch' of epoch 0"),
-        ("run", [*RUN[:-1], "done"], "event 'done' in the turn of event 'epoch' of epoch 1"),
-        ("run", [*RUN[:4], "epoch \u0660 start"], "in the turn of gate 'epoch 0 start'"),
+        (
+            "run",
+            [*RUN[:6], "batches 1"],
+            "event 'batches' of epoch 1 in the turn of event 'epoch' of epoch 0",
+        ),
+        (
+            "run",
+            [*RUN[:6], "epoch 1 start"],
+            "gate 'epoch 1 start' in the turn of event 'epoch' of epoch 0",
+        ),
+        (
+            "run",
+            [*RUN[:-1], "done"],
+            "event 'done' in the turn of event 'epoch' of epoch 1",
+        ),
+        (
+            "run",
+            [*RUN[:4], "epoch \u0660 start"],
+            "in the turn of gate 'epoch 0 start'",
+        ),
         ("training", TRAINING[1:], "gate 'log' in the turn of gate 'floor'"),
         ("training", [*LOADING, "done"], "gate 'imports' in the turn of gate 'floor'"),
-        ("calibrate", [*LOADING, *TRAINING[2:]], "gate 'before step' in the turn of event 'done'"),
-        ("calibrate", [*LOADING[:-1], "done"], "event 'done' in the turn of gate 'floor'"),
+        (
+            "calibrate",
+            [*LOADING, *TRAINING[2:]],
+            "gate 'before step' in the turn of event 'done'",
+        ),
+        (
+            "calibrate",
+            [*LOADING[:-1], "done"],
+            "event 'done' in the turn of gate 'floor'",
+        ),
     ],
 )
-def test_events_come_in_one_order_each_once(mode: Mode, words: list[str], said: str) -> None:
+def test_events_come_in_one_order_each_once(
+    mode: Mode, words: list[str], said: str
+) -> None:
     order = Order(mode, 2)
     with pytest.raises(ProtocolError, match=said) if said else nullcontext():
         for one in map(event, words):
@@ -170,9 +220,17 @@ def test_events_come_in_one_order_each_once(mode: Mode, words: list[str], said: 
         ("run", [*RUN, "done"], ""),
         ("calibrate", FLOOR, ""),
         ("calibrate", ["floor", "before step", "after step", "done"], ""),
-        ("calibrate", FLOOR[:2] + FLOOR[3:], "gate 'step again' in the turn of gate 'before step'"),
+        (
+            "calibrate",
+            FLOOR[:2] + FLOOR[3:],
+            "gate 'step again' in the turn of gate 'before step'",
+        ),
         ("calibrate", FLOOR[-1:], "event 'done' in the turn of gate 'floor'"),
-        ("calibrate", [*FLOOR[:2], "imports"], "gate 'imports' in the turn of gate 'before step'"),
+        (
+            "calibrate",
+            [*FLOOR[:2], "imports"],
+            "gate 'imports' in the turn of gate 'before step'",
+        ),
     ],
 )
 def test_a_foreign_worker_calibrates_at_once_and_may_have_no_gate_of_its_floor(
@@ -185,7 +243,12 @@ def test_a_foreign_worker_calibrates_at_once_and_may_have_no_gate_of_its_floor(
 
 
 def test_the_schema_for_authors_lists_every_event() -> None:
-    done = subprocess.run([sys.executable, "-m", "harness.wire.protocol"], capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        [sys.executable, "-m", "harness.wire.protocol"],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
     printed = json.loads(done.stdout)
     kinds = {
         definition["properties"]["event"]["const"]

@@ -1,4 +1,5 @@
-"""A system in its own image: the example runs and equals the system that it wraps; labels of images are checked."""
+"""A system in its own image: the example runs and equals the system that it wraps;
+labels of images are checked."""
 
 from __future__ import annotations
 
@@ -63,33 +64,54 @@ def run(series: Series, system: str, **changes: object) -> Record:
             **changes,
         }
     )
-    wanted = resolve(PlannedRun(system, settings), series.data_root, series.isolation.name)
+    wanted = resolve(
+        PlannedRun(system, settings), series.data_root, series.isolation.name
+    )
     record = execute(series, wanted, Dataset.open(series.data_root / "tiny"))
     assert left_behind(series) == []
     return record
 
 
 @pytest.mark.slow(
-    "containers", "harness/isolation/docker", "harness/run/launch.py", "harness/worker/main.py", seconds=50
+    "containers",
+    "harness/isolation/docker",
+    "harness/run/launch.py",
+    "harness/worker/main.py",
+    seconds=50,
 )
-def test_the_example_equals_the_system_that_it_wraps(series: Series, example: str) -> None:
+def test_the_example_equals_the_system_that_it_wraps(
+    series: Series, example: str
+) -> None:
     theirs = run(series, example, options={"extractors": 2}, keep_order=True)
     ours = run(series, "gnndrive", options={"extractors": 2}, keep_order=True)
     assert theirs.status == ours.status == "ok", (theirs.reason, ours.reason)
     for mine, other in zip(theirs.epochs, ours.epochs, strict=True):
-        assert mine.digest == other.digest and mine.feature_digest == other.feature_digest
-        assert mine.counters["rows"] == other.counters["rows"] and mine.batches == other.batches
+        assert mine.digest == other.digest
+        assert mine.feature_digest == other.feature_digest
+        assert mine.counters["rows"] == other.counters["rows"]
+        assert mine.batches == other.batches
         assert mine.loss == pytest.approx(other.loss, rel=1e-4)
-        assert set(mine.stages_s) == set(other.stages_s) and mine.device_bytes is not None
-    assert theirs.memory.floor_bytes > 50 << 20 and theirs.memory.plan
+        assert set(mine.stages_s) == set(other.stages_s)
+        assert mine.device_bytes is not None
+    assert theirs.memory.floor_bytes > 50 << 20
+    assert theirs.memory.plan
     rules = {rule.name: rule.ok for rule in theirs.verdict_rules}
     assert rules["digests_equal_the_workload"]
 
 
-@pytest.mark.slow("containers", "harness/isolation/docker", "harness/run/launch.py", "harness/worker/main.py")
-def test_training_times_of_an_image_are_never_taken_for_ours(series: Series, example: str, tmp_path: Path) -> None:
+@pytest.mark.slow(
+    "containers",
+    "harness/isolation/docker",
+    "harness/run/launch.py",
+    "harness/worker/main.py",
+)
+def test_training_times_of_an_image_are_never_taken_for_ours(
+    series: Series, example: str, tmp_path: Path
+) -> None:
     counts = []
-    with Series(tmp_path / "results", series.data_root, isolation="docker") as own:  # with no times yet
+    with Series(
+        tmp_path / "results", series.data_root, isolation="docker"
+    ) as own:  # with no times yet
         for system, memory in ((example, "+64MiB"), ("in-memory", "none")):
             assert run(own, system, memory=memory).status == "ok"
             kept = (own.results_root / "cache").glob("training-*.json")
@@ -97,12 +119,25 @@ def test_training_times_of_an_image_are_never_taken_for_ours(series: Series, exa
     assert counts == [[2], [1, 2]]
 
 
-@pytest.mark.slow("containers", "harness/isolation/docker", "harness/foreign", "harness/cli/run.py", seconds=30)
-def test_an_option_of_an_image_is_checked_like_any(example: str, tmp_path: Path) -> None:
+@pytest.mark.slow(
+    "containers",
+    "harness/isolation/docker",
+    "harness/foreign",
+    "harness/cli/run.py",
+    seconds=30,
+)
+def test_an_option_of_an_image_is_checked_like_any(
+    example: str, tmp_path: Path
+) -> None:
     info = system_info(example)
-    assert info.name == "example" and info.faithful and info.devices == ("cpu",)
+    assert info.name == "example"
+    assert info.faithful
+    assert info.devices == ("cpu",)
     make_tiny(tmp_path / "data" / "tiny")
-    for option, said in (("extractor=2", "did you mean 'extractors'"), ("extractors=many", "valid integer")):
+    for option, said in (
+        ("extractor=2", "did you mean 'extractors'"),
+        ("extractors=many", "valid integer"),
+    ):
         done = outcore(
             "run",
             example,
@@ -115,10 +150,14 @@ def test_an_option_of_an_image_is_checked_like_any(example: str, tmp_path: Path)
             data=tmp_path / "data",
             results=tmp_path / "results",
         )
-        assert done.returncode == 2 and said in done.stderr and "Traceback" not in done.stderr
+        assert done.returncode == 2
+        assert said in done.stderr
+        assert "Traceback" not in done.stderr
 
 
-@pytest.mark.slow("containers", "harness/isolation/docker", "harness/foreign", "harness/cli/run.py")
+@pytest.mark.slow(
+    "containers", "harness/isolation/docker", "harness/foreign", "harness/cli/run.py"
+)
 def test_an_image_needs_the_backend_for_images(example: str, tmp_path: Path) -> None:
     make_tiny(tmp_path / "data" / "tiny")
     done = outcore(
@@ -135,7 +174,8 @@ def test_an_image_needs_the_backend_for_images(example: str, tmp_path: Path) -> 
         data=tmp_path / "data",
         results=tmp_path / "results",
     )
-    assert "--isolation docker" in done.stderr + done.stdout and "Traceback" not in done.stderr
+    assert "--isolation docker" in done.stderr + done.stdout
+    assert "Traceback" not in done.stderr
 
 
 @pytest.mark.parametrize(
@@ -143,15 +183,27 @@ def test_an_image_needs_the_backend_for_images(example: str, tmp_path: Path) -> 
     [
         ([], "no labels org.outcore.worker"),
         (["LABEL org.outcore.worker='[]x'"], "is not JSON"),
-        (['LABEL org.outcore.worker=\'["w"]\' org.outcore.system=\'{"name": "x", "fast": true}\''], "fast: Extra"),
-        (["LABEL org.outcore.worker='[\"w\"]' org.outcore.system='{\"name\": 3}'"], "name: Input should be"),
+        (
+            [
+                "LABEL org.outcore.worker='[\"w\"]' "
+                'org.outcore.system=\'{"name": "x", "fast": true}\''
+            ],
+            "fast: Extra",
+        ),
+        (
+            ["LABEL org.outcore.worker='[\"w\"]' org.outcore.system='{\"name\": 3}'"],
+            "name: Input should be",
+        ),
     ],
 )
 def test_labels_that_are_wrong_are_named(labels: list[str], said: str) -> None:
     client = connect()
     name = "outcore-test-labels:1"
     client.api.import_image_from_data(
-        one_file(), repository=name.split(":")[0], tag="1", changes=["LABEL org.outcore.layout=host", *labels]
+        one_file(),
+        repository=name.split(":")[0],
+        tag="1",
+        changes=["LABEL org.outcore.layout=host", *labels],
     )
     try:
         with pytest.raises(InputError, match=said):
@@ -160,20 +212,29 @@ def test_labels_that_are_wrong_are_named(labels: list[str], said: str) -> None:
         client.images.remove(name, force=True)
 
 
-@pytest.mark.slow("containers", "harness/isolation/docker", "harness/run/calibrate.py", seconds=25)
+@pytest.mark.slow(
+    "containers", "harness/isolation/docker", "harness/run/calibrate.py", seconds=25
+)
 def test_a_worker_that_cannot_start_fails_its_run(series: Series) -> None:
     client = connect()
     base = find(client, HOST_IMAGE).name
-    file = f'FROM {base}\nLABEL org.outcore.worker=\'["/nowhere"]\' org.outcore.system=\'{{"name": "broken"}}\'\n'
-    client.images.build(fileobj=io.BytesIO(file.encode()), tag="outcore-test-broken:1", rm=True)
+    file = (
+        f"FROM {base}\nLABEL org.outcore.worker='[\"/nowhere\"]' "
+        f'org.outcore.system=\'{{"name": "broken"}}\'\n'
+    )
+    client.images.build(
+        fileobj=io.BytesIO(file.encode()), tag="outcore-test-broken:1", rm=True
+    )
     try:
         record = run(series, "image:outcore-test-broken:1")
     finally:
         client.images.remove("outcore-test-broken:1", force=True)
-    assert record.status in ("failed", "unsupported") and "calibration failed" in record.reason
+    assert record.status in ("failed", "unsupported")
+    assert "calibration failed" in record.reason
     assert "/nowhere" in record.reason
 
 
 def test_names_of_images_are_told_from_names_of_classes() -> None:
     assert image_of("image:one/two:3") == "one/two:3"
-    assert image_of("gnndrive") is None and image_of("package.module:Class") is None
+    assert image_of("gnndrive") is None
+    assert image_of("package.module:Class") is None

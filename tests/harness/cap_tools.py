@@ -1,4 +1,5 @@
-"""Helpers for tests of caps: backends that work here, small programs to run inside, files on a real disk."""
+"""Helpers for tests of caps: backends that work here, small programs to run inside,
+files on a real disk."""
 
 from __future__ import annotations
 
@@ -20,19 +21,29 @@ from harness.isolation.files import read_text
 MIB = 1 << 20
 REPOSITORY = Path(__file__).resolve().parents[2]
 CAPPING = [backend for backend in (Cgroup2, Cgroup1) if backend.available().ok]
-_WHY = "; ".join(f"{backend.name}: {backend.available().reason}" for backend in (Cgroup2, Cgroup1))
-needs_cap = pytest.mark.skipif(not CAPPING, reason=f"no memory cgroup can be made here ({_WHY})")
-needs_io = pytest.mark.skipif(
-    not any(backend.available().io_limits for backend in CAPPING), reason="no cgroup here can limit a device"
+_WHY = "; ".join(
+    f"{backend.name}: {backend.available().reason}" for backend in (Cgroup2, Cgroup1)
 )
-needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="needs root to become another user")
+needs_cap = pytest.mark.skipif(
+    not CAPPING, reason=f"no memory cgroup can be made here ({_WHY})"
+)
+needs_io = pytest.mark.skipif(
+    not any(backend.available().io_limits for backend in CAPPING),
+    reason="no cgroup here can limit a device",
+)
+needs_root = pytest.mark.skipif(
+    os.geteuid() != 0, reason="needs root to become another user"
+)
 
 
 def on_disk() -> Iterator[Path]:
-    """Yield a folder on a disk; /tmp may be in memory, which has no page cache of a device."""
+    """Yield a folder on a disk; /tmp may be in memory, which has no page cache of a
+    device."""
     for base in (os.environ.get("OUTCORE_TEST_DISK"), "/var/tmp", str(REPOSITORY)):
         if base and Path(base).is_dir():
-            with tempfile.TemporaryDirectory(prefix="outcore-test-", dir=base) as folder:
+            with tempfile.TemporaryDirectory(
+                prefix="outcore-test-", dir=base
+            ) as folder:
                 yield Path(folder)
             return
 
@@ -42,15 +53,23 @@ def python(code: str, *arguments: str) -> list[str]:
     return [sys.executable, "-S", "-E", "-c", code, *arguments]
 
 
-def run_in(cap: Cap, code: str, *arguments: str, timeout: float = 60) -> subprocess.CompletedProcess[str]:
+def run_in(
+    cap: Cap, code: str, *arguments: str, timeout: float = 60
+) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        cap.command(python(code, *arguments)), capture_output=True, text=True, timeout=timeout, check=False
+        cap.command(python(code, *arguments)),
+        capture_output=True,
+        text=True,
+        timeout=timeout,
+        check=False,
     )
 
 
 def start_in(cap: Cap, code: str, *arguments: str) -> subprocess.Popen[str]:
     """Start a program and wait for its first line."""
-    child = subprocess.Popen(cap.command(python(code, *arguments)), stdout=subprocess.PIPE, text=True)
+    child = subprocess.Popen(
+        cap.command(python(code, *arguments)), stdout=subprocess.PIPE, text=True
+    )
     assert child.stdout is not None
     assert child.stdout.readline()
     return child
@@ -69,7 +88,8 @@ def cold_file(folder: Path, size: int) -> Path:
 
 
 def holds_within(seconds: float, condition: Callable[[], object]) -> bool:
-    """Ask again and again until the condition holds; return whether it did within the seconds."""
+    """Ask again and again until the condition holds; return whether it did within the
+    seconds."""
     deadline = time.monotonic() + seconds
     while not condition():
         if time.monotonic() > deadline:

@@ -1,4 +1,5 @@
-"""Made-up records of the cells and studies that a claim declares, with numbers chosen by a test."""
+"""Made-up records of the cells and studies that a claim declares, with numbers chosen
+by a test."""
 
 from __future__ import annotations
 
@@ -21,7 +22,17 @@ from harness.studies.base import studies
 from tests.harness.study_records import made_study
 from workloads.units import parse_bytes
 
-STAGES = ("sample", "ask", "inspect", "extract", "transfer", "train", "switch", "cache_update", "data_prep")
+STAGES = (
+    "sample",
+    "ask",
+    "inspect",
+    "extract",
+    "transfer",
+    "train",
+    "switch",
+    "cache_update",
+    "data_prep",
+)
 # A change of one made-up record.
 Change = Callable[[Plain], None]
 Results = Callable[[Plain], Plain]
@@ -52,9 +63,14 @@ class MadeUp:
                 self._recipes.update(experiment.datasets)
         return self._nothing.cells(claim)
 
-    def judge(self, claim: Claim, change: Change, results: Results | None = None) -> Judged:
-        """Judge the claim with a run for every declared cell, changed by `change`, and `results` for every study."""
-        records = [self.record(number, cell) for number, cell in enumerate(self.cells(claim))]
+    def judge(
+        self, claim: Claim, change: Change, results: Results | None = None
+    ) -> Judged:
+        """Judge the claim with a run for every declared cell, changed by `change`, and
+        `results` for every study."""
+        records = [
+            self.record(number, cell) for number, cell in enumerate(self.cells(claim))
+        ]
         for record in records:
             change(record)
         made = [] if results is None else self._studies(claim, results)
@@ -63,13 +79,18 @@ class MadeUp:
     def _studies(self, claim: Claim, results: Results) -> list[StudyRecord]:
         made = []
         for need in catalogue()[claim.figure].studies(self.plain):
-            params = studies()[need.study].params.model_validate(need.params).model_dump(mode="json")
+            params = (
+                studies()[need.study]
+                .params.model_validate(need.params)
+                .model_dump(mode="json")
+            )
             made.append(made_study(need.study, results(params), **params))
         return made
 
     def record(self, number: int, cell: PlannedRun) -> Plain:
         """Make the record of a cell's run; `number` is part of its id."""
-        settings, name = cell.settings, str(cell.settings.dataset)
+        settings = cell.settings
+        name = str(cell.settings.dataset)
         dim = int(self._recipes[name].get("dim", 128))
         dataset = {
             "name": name,
@@ -79,8 +100,14 @@ class MadeUp:
             "dim": dim,
             "dtype": "float32",
         }
-        shared = settings.model_dump(include=set(RunConfig.model_fields) - {"dataset", "options", "layers"})
-        memory = None if settings.device_memory is None else parse_bytes(settings.device_memory)
+        shared = settings.model_dump(
+            include=set(RunConfig.model_fields) - {"dataset", "options", "layers"}
+        )
+        memory = (
+            None
+            if settings.device_memory is None
+            else parse_bytes(settings.device_memory)
+        )
         config = RunConfig.model_validate(
             {
                 **shared,
@@ -112,8 +139,15 @@ class MadeUp:
 
 
 def scale(record: Plain, seconds: float) -> None:
-    """Set the seconds of the record's epochs, with stages, bytes and packing in proportion; preparation takes 1 s."""
-    cost = {"once_s": 1.0, "first_s": 0.0, "each_s": 0.0, "mean_epoch_s": seconds, "fresh_epoch_s": seconds}
+    """Set the seconds of the record's epochs, with stages, bytes and packing in
+    proportion; preparation takes 1 s."""
+    cost = {
+        "once_s": 1.0,
+        "first_s": 0.0,
+        "each_s": 0.0,
+        "mean_epoch_s": seconds,
+        "fresh_epoch_s": seconds,
+    }
     record["summary"].update(cost)
     record["epochs"] = [
         {

@@ -1,4 +1,5 @@
-"""Stub drivers of GPUs that are not there, built from `tests/native/stub_*.cpp` and loaded by child processes."""
+"""Stub drivers of GPUs that are not there, built from `tests/native/stub_*.cpp` and
+loaded by child processes."""
 
 from __future__ import annotations
 
@@ -29,13 +30,20 @@ def slice_uuid(device: int, number: int) -> str:
 
 @dataclass(frozen=True)
 class Drivers:
-    """Folder of the built libraries, and the environment of a process that loads them."""
+    """Folder of the built libraries, and the environment of a process that loads
+    them."""
 
     folder: Path
     log: Path
 
     def environment(
-        self, *, devices: int = 1, order: str = "", cut: int | None = None, fail: str = "", visible: str | None = None
+        self,
+        *,
+        devices: int = 1,
+        order: str = "",
+        cut: int | None = None,
+        fail: str = "",
+        visible: str | None = None,
     ) -> dict[str, str]:
         """Return variables for a child process.
 
@@ -46,17 +54,38 @@ class Drivers:
             fail: functions that fail, with their codes, as `cuInit=100,nvmlInit=9`.
             visible: value of CUDA_VISIBLE_DEVICES.
         """
-        found = {"LD_LIBRARY_PATH": str(self.folder), "STUB_DEVICES": str(devices), "STUB_LOG": str(self.log)}
+        found = {
+            "LD_LIBRARY_PATH": str(self.folder),
+            "STUB_DEVICES": str(devices),
+            "STUB_LOG": str(self.log),
+        }
         found |= {} if cut is None else {"STUB_MIG": str(cut)}
-        found |= {name: value for name, value in (("STUB_FAIL", fail), ("STUB_ORDER", order)) if value}
+        found |= {
+            name: value
+            for name, value in (("STUB_FAIL", fail), ("STUB_ORDER", order))
+            if value
+        }
         return found | ({} if visible is None else {"CUDA_VISIBLE_DEVICES": visible})
 
-    def python(self, code: str, *arguments: str, **how: object) -> subprocess.CompletedProcess[str]:
+    def python(
+        self, code: str, *arguments: str, **how: object
+    ) -> subprocess.CompletedProcess[str]:
         """Run a Python program over the stub drivers, `how` as for `environment`."""
-        variables = {name: value for name, value in os.environ.items() if name != "CUDA_VISIBLE_DEVICES"}
-        variables |= {"PYTHONPATH": os.pathsep.join(sys.path), **self.environment(**how)}  # type: ignore[arg-type]
+        variables = {
+            name: value
+            for name, value in os.environ.items()
+            if name != "CUDA_VISIBLE_DEVICES"
+        }
+        variables |= {
+            "PYTHONPATH": os.pathsep.join(sys.path),
+            **self.environment(**how),
+        }  # type: ignore[arg-type]
         return subprocess.run(
-            [sys.executable, "-c", code, *arguments], env=variables, capture_output=True, text=True, timeout=120
+            [sys.executable, "-c", code, *arguments],
+            env=variables,
+            capture_output=True,
+            text=True,
+            timeout=120,
         )
 
     def calls(self) -> list[tuple[str, int]]:
@@ -71,8 +100,20 @@ def built_drivers(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
     def build(folder: Path) -> None:
         for library, source in LIBRARIES.items():
-            command = [COMPILER, "-std=c++20", "-O1", "-shared", "-fPIC", "-Wall", "-Wextra", "-Werror"]
-            subprocess.run([*command, "-o", str(folder / library), str(SOURCES / source)], check=True)
+            command = [
+                COMPILER,
+                "-std=c++20",
+                "-O1",
+                "-shared",
+                "-fPIC",
+                "-Wall",
+                "-Wextra",
+                "-Werror",
+            ]
+            subprocess.run(
+                [*command, "-o", str(folder / library), str(SOURCES / source)],
+                check=True,
+            )
 
     return made_once(tmp_path_factory, "drivers", build)
 

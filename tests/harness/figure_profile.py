@@ -1,4 +1,5 @@
-"""A bench profile that plans the runs that `make_record` makes, stored beside a test's records."""
+"""A bench profile that plans the runs that `make_record` makes, stored beside a test's
+records."""
 
 from __future__ import annotations
 
@@ -34,7 +35,14 @@ def profile(
         short: settings of the gallery's runs; `accuracy` those of its accuracy runs.
         axes: values of each axis of the gallery.
     """
-    recipe = {"kind": "rmat", "nodes": "2M", "edges": "40M", "dim": 128, "dtype": "float32", "seed": 1}
+    recipe = {
+        "kind": "rmat",
+        "nodes": "2M",
+        "edges": "40M",
+        "dim": 128,
+        "dtype": "float32",
+        "seed": 1,
+    }
     shared = {
         "dataset": NAME,
         "memory": "+64MiB",
@@ -50,7 +58,10 @@ def profile(
             "name": "test",
             "datasets": {NAME: recipe, f"{NAME}-d768": {**recipe, "dim": 768}},
             "run": shared,
-            "systems": list(systems or ["pyg+", "ginex", "gnndrive", "diskgnn", "outcore", "in-memory"]),
+            "systems": list(
+                systems
+                or ["pyg+", "ginex", "gnndrive", "diskgnn", "outcore", "in-memory"]
+            ),
             "gallery": {"run": dict(short), "grid": axes, "accuracy": dict(accuracy)},
         }
     )
@@ -62,8 +73,11 @@ def keep_profile(root: Path, **changes: Any) -> None:
     keep(root, parse_experiment(profile(**changes)))
 
 
-def cells(root: Path, over: Mapping[Any, dict[str, Any]], *systems: str, least: int = 2) -> Cells:
-    """Return the cells that a figure of these systems over an axis draws from the records under a root."""
+def cells(
+    root: Path, over: Mapping[Any, dict[str, Any]], *systems: str, least: int = 2
+) -> Cells:
+    """Return the cells that a figure of these systems over an axis draws from the
+    records under a root."""
 
     def plan(content: dict[str, Any]) -> Plan:
         return grid(content, systems or ["pyg+", "gnndrive"], over)

@@ -1,4 +1,5 @@
-"""`gnndrive` whose rank 1 is killed in the middle of an extraction, as by the kernel."""
+"""`gnndrive` whose rank 1 is killed in the middle of an extraction, as by the
+kernel."""
 
 from __future__ import annotations
 
@@ -18,17 +19,22 @@ from systems.interface import SystemInfo
 class KilledRankOptions(GnnDriveOptions):
     """GNNDrive's options, and when rank 1 is killed."""
 
-    killed_at: int = Field(0, description="first mini-batch whose extraction rank 1 does not survive")
+    killed_at: int = Field(
+        0, description="first mini-batch whose extraction rank 1 does not survive"
+    )
 
 
 class KilledRank(GnnDrive):
     """GNNDrive whose rank 1 is killed."""
 
-    info: ClassVar[SystemInfo] = replace(GnnDrive.info, name="killed-rank", options=KilledRankOptions)
+    info: ClassVar[SystemInfo] = replace(
+        GnnDrive.info, name="killed-rank", options=KilledRankOptions
+    )
 
     def _make_extractor(self) -> Extractor:
         extractor = super()._make_extractor()
-        load, options = extractor.load, self.options
+        load = extractor.load
+        options = self.options
         assert isinstance(options, KilledRankOptions)
 
         def dying(nodes, slots, batch):  # type: ignore[no-untyped-def]

@@ -1,4 +1,5 @@
-"""A system for tests that fails as a broken one would: exhausts memory, hangs, kills itself, sends nonsense."""
+"""A system for tests that fails as a broken one would: exhausts memory, hangs, kills
+itself, sends nonsense."""
 
 from __future__ import annotations
 
@@ -16,12 +17,31 @@ import numpy as np
 import torch
 from pydantic import Field
 
-from systems.interface import Batch, Counters, Options, Plan, PlanItem, System, SystemInfo
+from systems.interface import (
+    Batch,
+    Counters,
+    Options,
+    Plan,
+    PlanItem,
+    System,
+    SystemInfo,
+)
 from workloads.errors import DataIOError
 from workloads.sampling.make import make_sampler, make_seed_plan
 
 Behaviour = Literal[
-    "good", "hog", "hang", "sigkill", "bug", "nonsense", "flood", "budget", "io", "exit", "no-memory", "hide"
+    "good",
+    "hog",
+    "hang",
+    "sigkill",
+    "bug",
+    "nonsense",
+    "flood",
+    "budget",
+    "io",
+    "exit",
+    "no-memory",
+    "hide",
 ]
 
 
@@ -30,12 +50,17 @@ class MisbehavingOptions(Options):
 
     behaviour: Behaviour = Field("good", description="what to do in the measured epoch")
     rank: int = Field(-1, ge=-1, description="only this rank misbehaves; -1: all")
-    prepare_seconds: float = Field(0.0, ge=0, description="sleep this long in preparation, and say so")
-    extract_seconds: float = Field(0.0, ge=0, description="sleep this long in each batch's extract stage")
+    prepare_seconds: float = Field(
+        0.0, ge=0, description="sleep this long in preparation, and say so"
+    )
+    extract_seconds: float = Field(
+        0.0, ge=0, description="sleep this long in each batch's extract stage"
+    )
 
 
 class Misbehaving(System):
-    """System that loads all features and yields every mini-batch; it misbehaves in epoch 1 as its options say."""
+    """System that loads all features and yields every mini-batch; it misbehaves in
+    epoch 1 as its options say."""
 
     info: ClassVar[SystemInfo] = SystemInfo(
         name="misbehaving",
@@ -50,13 +75,26 @@ class Misbehaving(System):
 
     def plan(self) -> Plan:
         """Plan the features, or more than any budget."""
-        nbytes = 1 << 50 if self.options.behaviour == "budget" else self.workload.dataset.feature_bytes
-        return Plan((PlanItem("features", nbytes),)).require(self.info.name, self.budget, "raise memory")
+        nbytes = (
+            1 << 50
+            if self.options.behaviour == "budget"
+            else self.workload.dataset.feature_bytes
+        )
+        return Plan((PlanItem("features", nbytes),)).require(
+            self.info.name, self.budget, "raise memory"
+        )
 
     def prepare(self) -> None:
-        """Load all features; ranks print at the interpreter's end whether they are still in their group."""
+        """Load all features; ranks print at the interpreter's end whether they are
+        still in their group."""
         if self.runtime.world > 1:
-            atexit.register(lambda: print("still in the group:", torch.distributed.is_initialized(), file=sys.stderr))
+            atexit.register(
+                lambda: print(
+                    "still in the group:",
+                    torch.distributed.is_initialized(),
+                    file=sys.stderr,
+                )
+            )
         for step in range(20 if self.options.prepare_seconds else 0):
             self.runtime.progress("sleeping", step / 20)
             time.sleep(self.options.prepare_seconds / 20)
@@ -101,12 +139,14 @@ class Misbehaving(System):
         elif behaviour == "exit":
             os._exit(0)
         elif behaviour == "no-memory":
-            # An address space too small for the next allocation, as `ulimit -v` or a container sets it.
+            # An address space too small for the next allocation, as `ulimit -v` or a
+            # container sets it.
             raise MemoryError("cannot allocate")
 
     @staticmethod
     def _talk(data: bytes) -> None:
-        """Write to every pipe that is open for writing: one of them goes to the orchestrator."""
+        """Write to every pipe that is open for writing: one of them goes to the
+        orchestrator."""
         for link in list(Path("/proc/self/fd").iterdir()):
             try:
                 if int(link.name) > 2 and link.is_fifo():

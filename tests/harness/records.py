@@ -10,7 +10,15 @@ import numpy as np
 import pandas as pd
 
 from harness.judge.metrics import summarised_anew
-from harness.records.record import DatasetConfig, EpochRecord, Record, RuleOutcome, RunConfig, Summary, spread
+from harness.records.record import (
+    DatasetConfig,
+    EpochRecord,
+    Record,
+    RuleOutcome,
+    RunConfig,
+    Summary,
+    spread,
+)
 from harness.results.store import write_run
 
 _COUNT = itertools.count()
@@ -27,7 +35,8 @@ def make_record(
     dataset: str = "",
     **config: Any,
 ) -> Record:
-    """Make a record with one warm-up epoch and one measured epoch for each of `seconds`."""
+    """Make a record with one warm-up epoch and one measured epoch for each of
+    `seconds`."""
     number = next(_COUNT)
     settings: dict[str, Any] = {
         "memory": "+67108864",
@@ -69,7 +78,13 @@ def make_record(
         for k, value in enumerate([max(seconds), *seconds] if seconds else [])
     ]
     points = [
-        {"block_bytes": b, "depth": 64, "iops": i, "bytes_per_s": b * i, "pattern": "random"}
+        {
+            "block_bytes": b,
+            "depth": 64,
+            "iops": i,
+            "bytes_per_s": b * i,
+            "pattern": "random",
+        }
         for b, i in ((512, 39_000.0), (4096, 39_000.0), (65536, 2_900.0))
     ]
     bare = [{**point, "bytes_per_s": 2 * point["bytes_per_s"]} for point in points]
@@ -82,8 +97,16 @@ def make_record(
         config=resolved,
         epochs=epochs,
         disk={"limited": {"points": points}, "bare": {"points": bare}},
-        verdict_rules=[RuleOutcome(rule="10", name="disk_class_was_enforced", ok=verdict != "CAVEATS")],
-        summary=Summary(epoch_s=spread(seconds) if seconds else None, engine_efficiency=0.9, distance_to_limit=0.4),
+        verdict_rules=[
+            RuleOutcome(
+                rule="10", name="disk_class_was_enforced", ok=verdict != "CAVEATS"
+            )
+        ],
+        summary=Summary(
+            epoch_s=spread(seconds) if seconds else None,
+            engine_efficiency=0.9,
+            distance_to_limit=0.4,
+        ),
         **{"class": "storage-bound"},
     )
     made.summary = summarised_anew(made)
@@ -99,11 +122,19 @@ def telemetry_of(record: Record) -> pd.DataFrame:
         epoch[t >= entry.start_s] = entry.epoch
     wave = 50 + 40 * np.sin(t)
     return pd.DataFrame(
-        {"t": t, "epoch": epoch, "cpu_percent": wave, "gpu_percent": 100 - wave, "iowait_percent": wave / 2}
+        {
+            "t": t,
+            "epoch": epoch,
+            "cpu_percent": wave,
+            "gpu_percent": 100 - wave,
+            "iowait_percent": wave / 2,
+        }
     )
 
 
 def save(root: Path, *records: Record) -> None:
     """Write records with telemetry under a results root."""
     for record in records:
-        write_run(root, record, {"telemetry": telemetry_of(record)} if record.epochs else {})
+        write_run(
+            root, record, {"telemetry": telemetry_of(record)} if record.epochs else {}
+        )

@@ -1,4 +1,5 @@
-"""Results roots for tests of the report: runs with telemetry and stages, and a run whose every text is hostile."""
+"""Results roots for tests of the report: runs with telemetry and stages, and a run
+whose every text is hostile."""
 
 from __future__ import annotations
 
@@ -16,10 +17,16 @@ from harness.results.store import write_run
 from tests.harness.records import make_record, telemetry_of
 from tests.support import made_once
 
-EVIL = "</script><script>window.hostile=1</script><img src=x onerror='window.hostile=1'>\"'&{{7*7}}"
+EVIL = (
+    "</script><script>window.hostile=1</script><img src=x "
+    "onerror='window.hostile=1'>\"'&{{7*7}}"
+)
 # Without the slash, for the name of a folder.
 EVIL_NAME = "<img src=x onerror='window.hostile=1'>&\"%41"
-HOSTS = ({"cpu": {"model": "one", "usable": 2}}, {"cpu": {"model": "other", "usable": 64}})
+HOSTS = (
+    {"cpu": {"model": "one", "usable": 2}},
+    {"cpu": {"model": "other", "usable": 64}},
+)
 
 
 def changed(record: Record, **updates: Any) -> Record:
@@ -28,17 +35,29 @@ def changed(record: Record, **updates: Any) -> Record:
 
 
 def stages_of(record: Record, batches: int = 20) -> pd.DataFrame:
-    """Return spans of sample, extract and train for each mini-batch of each epoch, and of a device lane."""
+    """Return spans of sample, extract and train for each mini-batch of each epoch, and
+    of a device lane."""
     rows = []
     for epoch in record.epochs:
         step = epoch.seconds / (batches + 2)
         for batch in range(batches):
             begin = epoch.start_s + batch * step
             rows += [
-                (epoch.epoch, batch, stage, f"{stage}-0", begin + k * step, begin + (k + 0.9) * step)
-                for k, stage in enumerate(("sample", "extract", "train", "lane:compute"))
+                (
+                    epoch.epoch,
+                    batch,
+                    stage,
+                    f"{stage}-0",
+                    begin + k * step,
+                    begin + (k + 0.9) * step,
+                )
+                for k, stage in enumerate(
+                    ("sample", "extract", "train", "lane:compute")
+                )
             ]
-    return pd.DataFrame(rows, columns=["epoch", "batch", "stage", "thread", "start", "end"])
+    return pd.DataFrame(
+        rows, columns=["epoch", "batch", "stage", "thread", "start", "end"]
+    )
 
 
 def full_telemetry(record: Record) -> pd.DataFrame:
@@ -57,7 +76,11 @@ def full_telemetry(record: Record) -> pd.DataFrame:
 def keep(root: Path, *records: Record, log: str = "") -> None:
     """Write records with telemetry, stages and a worker's log."""
     for record in records:
-        tables = {"telemetry": full_telemetry(record), "stages": stages_of(record)} if record.epochs else {}
+        tables = (
+            {"telemetry": full_telemetry(record), "stages": stages_of(record)}
+            if record.epochs
+            else {}
+        )
         file = root / "worker.log"
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text(log or f"worker of {record.run_id}\n")
@@ -88,43 +111,95 @@ def hostile() -> Record:
         reason=EVIL,
         caveats=[EVIL],
         notes={EVIL: EVIL},
-        environment={EVIL: {EVIL: EVIL}, "cpu": {"model": EVIL}, "code": {"commit": EVIL}},
+        environment={
+            EVIL: {EVIL: EVIL},
+            "cpu": {"model": EVIL},
+            "code": {"commit": EVIL},
+        },
         verdict_rules=[RuleOutcome(rule=EVIL, name=EVIL, ok=False, detail=EVIL)],
         started_at=EVIL,
-        memory=record.memory.model_copy(update={"plan": [PlannedBuffer(name=EVIL, bytes=1)]}),
-        epochs=[epoch.model_copy(update={"stages_s": {EVIL: 1.0}, "digest": EVIL}) for epoch in record.epochs],
-        summary=record.summary.model_copy(update={"stages_s": {EVIL: 1.0}, "extra": {EVIL: EVIL}}),
+        memory=record.memory.model_copy(
+            update={"plan": [PlannedBuffer(name=EVIL, bytes=1)]}
+        ),
+        epochs=[
+            epoch.model_copy(update={"stages_s": {EVIL: 1.0}, "digest": EVIL})
+            for epoch in record.epochs
+        ],
+        summary=record.summary.model_copy(
+            update={"stages_s": {EVIL: 1.0}, "extra": {EVIL: EVIL}}
+        ),
     )
 
 
 def fill(root: Path) -> None:
-    """Write runs of three systems at three caps, two hosts and two devices; one is OOM, one invalid, one hostile."""
+    """Write runs of three systems at three caps, two hosts and two devices; one is OOM,
+    one invalid, one hostile."""
     for memory in (32, 64, 128):
         for system, base in (("pyg+", 40.0), ("ginex", 30.0), ("gnndrive", 24.0)):
             times = [base * noise * (64 / memory) ** 0.5 for noise in (1.0, 1.02, 1.04)]
             for round_ in (0, 1):
-                record = make_record(system, times, memory=f"+{memory * 2**20}", round=round_, experiment="quick")
+                record = make_record(
+                    system,
+                    times,
+                    memory=f"+{memory * 2**20}",
+                    round=round_,
+                    experiment="quick",
+                )
                 plan = [
                     PlannedBuffer(name="feature buffer", bytes=48 * 2**20),
                     PlannedBuffer(name="indptr", bytes=2**20),
                 ]
-                held = record.memory.model_copy(update={"plan": plan, "cap_bytes": 200 * 2**20, "peak_bytes": 2**27})
-                summary = record.summary.model_copy(update={"stages_s": {"sample": 0.5, "extract": base * 0.9}})
-                own = {"inspect": 1.0, "switch": 0.1, "cache_update": 0.1} if system == "ginex" else {}
-                epochs = [epoch.model_copy(update={"stages_s": {**epoch.stages_s, **own}}) for epoch in record.epochs]
-                keep(root, changed(record, memory=held, summary=summary, epochs=epochs, environment=HOSTS[0]))
+                held = record.memory.model_copy(
+                    update={"plan": plan, "cap_bytes": 200 * 2**20, "peak_bytes": 2**27}
+                )
+                summary = record.summary.model_copy(
+                    update={"stages_s": {"sample": 0.5, "extract": base * 0.9}}
+                )
+                own = (
+                    {"inspect": 1.0, "switch": 0.1, "cache_update": 0.1}
+                    if system == "ginex"
+                    else {}
+                )
+                epochs = [
+                    epoch.model_copy(update={"stages_s": {**epoch.stages_s, **own}})
+                    for epoch in record.epochs
+                ]
+                keep(
+                    root,
+                    changed(
+                        record,
+                        memory=held,
+                        summary=summary,
+                        epochs=epochs,
+                        environment=HOSTS[0],
+                    ),
+                )
     keep(
         root,
-        changed(make_record("in-memory", [], status="oom", experiment="quick"), reason="oom", environment=HOSTS[0]),
+        changed(
+            make_record("in-memory", [], status="oom", experiment="quick"),
+            reason="oom",
+            environment=HOSTS[0],
+        ),
     )
-    keep(root, changed(make_record("diskgnn", [1.0], verdict="INVALID"), environment=HOSTS[0]))
+    keep(
+        root,
+        changed(make_record("diskgnn", [1.0], verdict="INVALID"), environment=HOSTS[0]),
+    )
     keep(root, changed(make_record("gnndrive", [3.0, 3.1]), environment=HOSTS[1]))
-    keep(root, changed(make_record("gnndrive", [90.0], device="cpu", device_memory_bytes=None), environment=HOSTS[0]))
+    keep(
+        root,
+        changed(
+            make_record("gnndrive", [90.0], device="cpu", device_memory_bytes=None),
+            environment=HOSTS[0],
+        ),
+    )
     keep(root, hostile(), log=EVIL + "\n")
 
 
 def filled_root(factory: pytest.TempPathFactory) -> Path:
-    """Return a results root with `fill` and its report; made once for all tests, which only read it."""
+    """Return a results root with `fill` and its report; made once for all tests, which
+    only read it."""
 
     def make(root: Path) -> None:
         fill(root)

@@ -1,4 +1,5 @@
-"""Helpers for tests of runs: configurations, the command, shared caches, and a search for what runs leave behind."""
+"""Helpers for tests of runs: configurations, the command, shared caches, and a search
+for what runs leave behind."""
 
 from __future__ import annotations
 
@@ -42,14 +43,21 @@ SETTINGS: dict[str, Any] = {
 }
 
 
-def config(series: Series, system: str = MISBEHAVING, round_: int = 0, **changes: Any) -> RunConfig:
+def config(
+    series: Series, system: str = MISBEHAVING, round_: int = 0, **changes: Any
+) -> RunConfig:
     """Return a resolved configuration over the tiny dataset."""
     settings = RunSettings.model_validate({**SETTINGS, **changes})
-    return resolve(PlannedRun(system, settings, round=round_), series.data_root, series.isolation.name)
+    return resolve(
+        PlannedRun(system, settings, round=round_),
+        series.data_root,
+        series.isolation.name,
+    )
 
 
 def share_cache(results: Path, factory: pytest.TempPathFactory) -> None:
-    """Share device profiles and calibrations, so that they are measured once a session, not once a root or process."""
+    """Share device profiles and calibrations, so that they are measured once a session,
+    not once a root or process."""
     shared = made_once(factory, "shared-cache", _profile)
     for profile in shared.glob("profile-*.json"):
         with suppress(FileNotFoundError):  # a run of another process beat it
@@ -59,7 +67,8 @@ def share_cache(results: Path, factory: pytest.TempPathFactory) -> None:
 
 
 def _profile(shared: Path) -> None:
-    """Measure the device for two seconds only: it is never quiet while tests run in parallel."""
+    """Measure the device for two seconds only: it is never quiet while tests run in
+    parallel."""
     file = shared / "profiled"
     file.write_bytes(os.urandom(64 << 20))
     profile_briefly(file, shared)
@@ -67,7 +76,8 @@ def _profile(shared: Path) -> None:
 
 
 def profile_briefly(file: Path, cache: Path) -> None:
-    """Measure the device under a file in a moment, and keep the profile for the series of a test."""
+    """Measure the device under a file in a moment, and keep the profile for the series
+    of a test."""
     with suppress(HostError), patch("harness.ssd.profile.WAITS_S", ()):
         quick_profile(file, cache=cache, seconds=0.1)
     for profile in cache.glob("profile-*.json"):
@@ -75,7 +85,8 @@ def profile_briefly(file: Path, cache: Path) -> None:
 
 
 def _keep(profile: Path) -> None:
-    """Mark a profile as measured just now and undisturbed; otherwise every test would measure it again."""
+    """Mark a profile as measured just now and undisturbed; otherwise every test would
+    measure it again."""
     content = json.loads(profile.read_text())
     content["measured_at"] = time.time()
     for point in (*content["points"], *(content.get("first_read") or ())):
@@ -85,7 +96,9 @@ def _keep(profile: Path) -> None:
     fresh.replace(profile)
 
 
-def outcore(*arguments: str, data: Path, results: Path, **more: Any) -> subprocess.CompletedProcess[str]:
+def outcore(
+    *arguments: str, data: Path, results: Path, **more: Any
+) -> subprocess.CompletedProcess[str]:
     """Run the command as a user does."""
     return subprocess.run(
         command(*arguments),
@@ -98,11 +111,20 @@ def outcore(*arguments: str, data: Path, results: Path, **more: Any) -> subproce
     )
 
 
-def outcore_here(*arguments: str, data: Path, results: Path) -> subprocess.CompletedProcess[str]:
+def outcore_here(
+    *arguments: str, data: Path, results: Path
+) -> subprocess.CompletedProcess[str]:
     """Run the command in this process, which saves seconds of imports."""
-    out, err = io.StringIO(), io.StringIO()
-    ours = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGHUP)}
-    with patch.dict(os.environ, environment(data, results)), redirect_stdout(out), redirect_stderr(err):
+    out = io.StringIO()
+    err = io.StringIO()
+    ours = {
+        number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGHUP)
+    }
+    with (
+        patch.dict(os.environ, environment(data, results)),
+        redirect_stdout(out),
+        redirect_stderr(err),
+    ):
         try:
             main(arguments)
         except SystemExit as ended:
@@ -119,8 +141,14 @@ def command(*arguments: str) -> list[str]:
 
 
 def environment(data: Path, results: Path) -> dict[str, str]:
-    """Return the environment in which the command finds data, results and the tests' own systems."""
-    return {**os.environ, "OUTCORE_DATA": str(data), "OUTCORE_RESULTS": str(results), "PYTHONPATH": str(REPOSITORY)}
+    """Return the environment in which the command finds data, results and the tests'
+    own systems."""
+    return {
+        **os.environ,
+        "OUTCORE_DATA": str(data),
+        "OUTCORE_RESULTS": str(results),
+        "PYTHONPATH": str(REPOSITORY),
+    }
 
 
 def caps_of(run_id_part: str = "") -> list[str]:
@@ -131,13 +159,18 @@ def caps_of(run_id_part: str = "") -> list[str]:
             continue
         for base in hierarchy.bases():
             folder = base / "outcore"
-            found += [path.name for path in folder.glob("run_*") if run_id_part in path.name] if folder.is_dir() else []
+            found += (
+                [path.name for path in folder.glob("run_*") if run_id_part in path.name]
+                if folder.is_dir()
+                else []
+            )
     return found
 
 
 def workers_of(results_or_data: Path, *, holders: bool = True) -> list[int]:
-    """Return ids of workers whose command line or environment names a folder of this test, and with `holders` of the
-    holders too; the holder of an open series lives until the series is closed."""
+    """Return ids of workers whose command line or environment names a folder of this
+    test, and with `holders` of the holders too; the holder of an open series lives
+    until the series is closed."""
     found = []
     for entry in Path("/proc").iterdir():
         if not entry.name.isdigit():
@@ -158,4 +191,6 @@ def left_behind(series: Series) -> list[str]:
     """Return scratch folders and half-written runs that should be gone."""
     scratch = [path.name for path in series.scratch_root.iterdir()]
     runs = series.results_root / "runs"
-    return scratch + ([path.name for path in runs.glob(".partial-*")] if runs.is_dir() else [])
+    return scratch + (
+        [path.name for path in runs.glob(".partial-*")] if runs.is_dir() else []
+    )

@@ -18,7 +18,9 @@ def made_study(name: str, result: dict[str, Any], **params: Any) -> StudyRecord:
     return StudyRecord(
         study=name,
         version=study.version,
-        key=hashlib.sha256(json.dumps([name, full], sort_keys=True).encode()).hexdigest()[:16],
+        key=hashlib.sha256(
+            json.dumps([name, full], sort_keys=True).encode()
+        ).hexdigest()[:16],
         params=full,
         dataset=None,
         started_at="2026-01-01T00:00:00.000+00:00",
@@ -34,9 +36,17 @@ def put_study(root: Path, name: str, result: dict[str, Any], **params: Any) -> N
 
 
 def fio_grid(factor: float = 1.0) -> dict[str, Any]:
-    """Make a result of the study `fio-grid`, for a disk of 40,000 random reads a second, times `factor`."""
+    """Make a result of the study `fio-grid`, for a disk of 40,000 random reads a
+    second, times `factor`."""
 
-    def point(engine: str, direct: bool, threads: int, depth: int, block: int = 512, **more: Any) -> dict[str, Any]:
+    def point(
+        engine: str,
+        direct: bool,
+        threads: int,
+        depth: int,
+        block: int = 512,
+        **more: Any,
+    ) -> dict[str, Any]:
         flight = threads * depth
         iops = factor * (1.0 if direct else 0.8) * min(40_000.0, 9_000.0 * flight)
         return {
@@ -61,4 +71,9 @@ def fio_grid(factor: float = 1.0) -> dict[str, Any]:
     points += [point("async", True, 1, 256, block) for block in (4096, 65536)]
     points.append(point("async", True, 1, 16, 2**20, pattern="sequential"))
     device = {"model": "made", "name": "sdx", "file_system": "ext4"}
-    return {"points": points, "asynchronous": "io_uring", "device": device, "file_bytes": 2**31}
+    return {
+        "points": points,
+        "asynchronous": "io_uring",
+        "device": device,
+        "file_bytes": 2**31,
+    }

@@ -1,4 +1,5 @@
-"""Test accuracy is that of the trained model on the dataset's test nodes, and only of models that were trained."""
+"""Test accuracy is that of the trained model on the dataset's test nodes, and only of
+models that were trained."""
 
 from __future__ import annotations
 
@@ -28,11 +29,17 @@ def accuracy_now(workload: Workload, trainer: Trainer, nodes: int) -> float:
 
 
 def test_accuracy_is_the_models_on_the_test_nodes(tiny_dataset: Dataset) -> None:
-    """The expected accuracy comes from one mini-batch of all test nodes, scored by hand."""
+    """The expected accuracy comes from one mini-batch of all test nodes, scored by
+    hand."""
     spec = ModelSpec(layers=2, hidden=16, learning_rate=0.01)
-    workload = Workload(tiny_dataset, SamplerSpec(fanout=(-1, -1), batch_size=5000), spec)
-    trainer = Trainer(spec, tiny_dataset.dim, tiny_dataset.num_classes, make_accelerator("cpu"))
-    sampler, features = make_sampler(workload), torch.from_numpy(np.asarray(tiny_dataset.load("features")))
+    workload = Workload(
+        tiny_dataset, SamplerSpec(fanout=(-1, -1), batch_size=5000), spec
+    )
+    trainer = Trainer(
+        spec, tiny_dataset.dim, tiny_dataset.num_classes, make_accelerator("cpu")
+    )
+    sampler = make_sampler(workload)
+    features = torch.from_numpy(np.asarray(tiny_dataset.load("features")))
     for epoch in range(5):
         for index, seeds in enumerate(make_seed_plan(workload).batches(epoch)):
             batch = sampler.sample(epoch, index, seeds)
@@ -47,12 +54,18 @@ def test_accuracy_is_the_models_on_the_test_nodes(tiny_dataset: Dataset) -> None
     assert 0 < right.mean() < 1
 
 
-def test_each_epochs_model_is_judged_as_it_was_and_the_last_one_stays(tiny_dataset: Dataset, tmp_path: Path) -> None:
+def test_each_epochs_model_is_judged_as_it_was_and_the_last_one_stays(
+    tiny_dataset: Dataset, tmp_path: Path
+) -> None:
     spec = ModelSpec(layers=2, hidden=16, learning_rate=0.01)
     workload = Workload(tiny_dataset, SamplerSpec(fanout=(5, 5), batch_size=50), spec)
-    trainer = Trainer(spec, tiny_dataset.dim, tiny_dataset.num_classes, make_accelerator("cpu"))
-    sampler, features = make_sampler(workload), torch.from_numpy(np.asarray(tiny_dataset.load("features")))
-    models, seen = Snapshots(tmp_path, trainer), []
+    trainer = Trainer(
+        spec, tiny_dataset.dim, tiny_dataset.num_classes, make_accelerator("cpu")
+    )
+    sampler = make_sampler(workload)
+    features = torch.from_numpy(np.asarray(tiny_dataset.load("features")))
+    models = Snapshots(tmp_path, trainer)
+    seen = []
     for epoch in range(3):
         for index, seeds in enumerate(make_seed_plan(workload).batches(epoch)):
             batch = sampler.sample(epoch, index, seeds)
@@ -64,14 +77,23 @@ def test_each_epochs_model_is_judged_as_it_was_and_the_last_one_stays(tiny_datas
     assert seen[0] < seen[-1]
 
 
-def test_a_model_that_was_never_kept_has_no_accuracies(tiny_dataset: Dataset, tmp_path: Path) -> None:
+def test_a_model_that_was_never_kept_has_no_accuracies(
+    tiny_dataset: Dataset, tmp_path: Path
+) -> None:
     spec = ModelSpec(layers=2, hidden=16)
     workload = Workload(tiny_dataset, SamplerSpec(fanout=(5, 5), batch_size=50), spec)
-    trainer = Trainer(spec, tiny_dataset.dim, tiny_dataset.num_classes, make_accelerator("cpu"))
+    trainer = Trainer(
+        spec, tiny_dataset.dim, tiny_dataset.num_classes, make_accelerator("cpu")
+    )
     assert Snapshots(tmp_path, trainer).accuracies(workload, 10) == []
 
 
-@pytest.mark.parametrize("setting", [{"stages": "sample"}, {"device": "emulated:a10g", "device_memory": "1GiB"}])
+@pytest.mark.parametrize(
+    "setting",
+    [{"stages": "sample"}, {"device": "emulated:a10g", "device_memory": "1GiB"}],
+)
 def test_accuracy_needs_real_training(setting: dict[str, str]) -> None:
     with pytest.raises(InputError, match="nothing is really trained"):
-        check_settings(RunSettings.model_validate({"dataset": "d", "test_nodes": 10, **setting}))
+        check_settings(
+            RunSettings.model_validate({"dataset": "d", "test_nodes": 10, **setting})
+        )

@@ -1,4 +1,5 @@
-"""Accuracy runs: their settings in profiles, and time to accuracy from their records."""
+"""Accuracy runs: their settings in profiles, and time to accuracy from their
+records."""
 
 from __future__ import annotations
 
@@ -27,8 +28,21 @@ from workloads.errors import InputError
 
 
 def trained(system: str, seconds: float, accuracy: list[float], **more: Any) -> Any:
-    run = {"device": "cpu", "device_memory_bytes": None, "memory": "+56MiB", "test_nodes": 4000, **more}
-    run |= {"dataset": GENERATED, "fanout": [10, 5], "layers": 2, "batch_size": 100, "hidden": 64, "epochs": 10}
+    run = {
+        "device": "cpu",
+        "device_memory_bytes": None,
+        "memory": "+56MiB",
+        "test_nodes": 4000,
+        **more,
+    }
+    run |= {
+        "dataset": GENERATED,
+        "fanout": [10, 5],
+        "layers": 2,
+        "batch_size": 100,
+        "hidden": 64,
+        "epochs": 10,
+    }
     made = make_record(system, [seconds] * (len(accuracy) - 1), **run)
     for epoch, share in zip(made.epochs, accuracy, strict=True):
         epoch.test_accuracy = share
@@ -48,7 +62,9 @@ def test_time_to_accuracy_counts_every_epoch_until_it_was_reached() -> None:
 
 
 def test_the_final_accuracy_is_of_the_last_epochs() -> None:
-    assert final_accuracy(trained("a", 1.0, [0.1, 0.6, 0.7, 0.8]).to_json()) == pytest.approx(0.7)
+    assert final_accuracy(
+        trained("a", 1.0, [0.1, 0.6, 0.7, 0.8]).to_json()
+    ) == pytest.approx(0.7)
 
 
 def test_a_run_that_was_not_judged_has_no_curve() -> None:
@@ -60,17 +76,25 @@ def test_a_run_that_was_not_judged_has_no_curve() -> None:
 
 
 def test_the_common_target_is_within_reach_of_all() -> None:
-    records = [trained("a", 1.0, [0.5, 0.8]).to_json(), trained("b", 1.0, [0.5, 0.9, 0.7]).to_json()]
+    records = [
+        trained("a", 1.0, [0.5, 0.8]).to_json(),
+        trained("b", 1.0, [0.5, 0.9, 0.7]).to_json(),
+    ]
     target = common_target(records)
     assert target == pytest.approx(0.79)
     assert all(at_target(record, target) is not None for record in records)
 
 
-def test_without_a_base_graph_the_dataset_is_generated(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_a_base_graph_the_dataset_is_generated(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.delenv(BASE_VARIABLE, raising=False)
     profile = accuracy_profile(load_experiment("quick").model_dump())
     assert list(profile["datasets"]) == [GENERATED]
-    assert origin({"config": {"dataset": {"name": GENERATED}}}) == "generated graph and labels"
+    assert (
+        origin({"config": {"dataset": {"name": GENERATED}}})
+        == "generated graph and labels"
+    )
 
 
 def test_the_base_graph_comes_from_the_environment_or_the_profile(
@@ -79,7 +103,10 @@ def test_the_base_graph_comes_from_the_environment_or_the_profile(
     plain = load_experiment("quick").model_dump()
     plain["gallery"]["accuracy"] = {"base": "somewhere/books.npz", "expand": 4}
     monkeypatch.delenv(BASE_VARIABLE, raising=False)
-    assert accuracy_profile(plain)["datasets"]["accuracy-books-x4"]["base"] == "somewhere/books.npz"
+    assert (
+        accuracy_profile(plain)["datasets"]["accuracy-books-x4"]["base"]
+        == "somewhere/books.npz"
+    )
     monkeypatch.setenv(BASE_VARIABLE, str(tmp_path / "films.npz"))
     changed = accuracy_profile(plain, model="gat")
     assert changed["run"]["dataset"] == "accuracy-films-x4"
@@ -88,7 +115,11 @@ def test_the_base_graph_comes_from_the_environment_or_the_profile(
 
 def test_an_accuracy_profile_is_a_valid_experiment_that_judges_every_epoch() -> None:
     for name in ("smoke", "quick", "standard", "paper"):
-        content = {**accuracy_profile(load_experiment(name).model_dump()), "systems": ["gnndrive"], "gallery": {}}
+        content = {
+            **accuracy_profile(load_experiment(name).model_dump()),
+            "systems": ["gnndrive"],
+            "gallery": {},
+        }
         (cell,) = cells(parse_experiment(content))
         assert cell.settings.test_nodes > 0
         assert cell.settings.epochs == 10
@@ -110,7 +141,11 @@ def test_one_budget_for_all_and_in_memory_without(tmp_path: Path) -> None:
     keep_profile(tmp_path)
     found = load_evidence(tmp_path).cells("diskgnn-fig8", all_of_them, least=1)
     memory = zip(found.runs["system"], found.runs["config.memory"], strict=True)
-    assert sorted(memory) == [("gnndrive", "+56MiB"), ("in-memory", "none"), ("pyg+", "+56MiB")]
+    assert sorted(memory) == [
+        ("gnndrive", "+56MiB"),
+        ("in-memory", "none"),
+        ("pyg+", "+56MiB"),
+    ]
 
 
 def all_of_them(profile: dict[str, Any]) -> Plan:

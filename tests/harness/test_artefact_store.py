@@ -1,4 +1,5 @@
-"""Artefacts are listed with their last use and removed by age or size, never one that a run uses or makes."""
+"""Artefacts are listed with their last use and removed by age or size, never one that a
+run uses or makes."""
 
 from __future__ import annotations
 
@@ -38,7 +39,12 @@ def aged(folder: Path, seconds: float) -> None:
 def data(tmp_path: Path) -> Path:
     """Make three artefacts, last used 300, 200 and 100 seconds ago."""
     for number, system in enumerate(("diskgnn", "mariusgnn", "diskgnn")):
-        aged(prepare(root_of(tmp_path, system), "packed", {"n": number}, make(100_000)).path, 300 - 100 * number)
+        aged(
+            prepare(
+                root_of(tmp_path, system), "packed", {"n": number}, make(100_000)
+            ).path,
+            300 - 100 * number,
+        )
     return tmp_path
 
 
@@ -50,11 +56,15 @@ def test_artefacts_are_listed_by_last_use(data: Path) -> None:
     again = prepare(root_of(data), "packed", {"n": 0}, make(1))
     assert again.reused
     last = list_artefacts(Places.below(data).artefacts)[-1]
-    assert last.path == again.path and time.time() - last.last_used < 10, "reuse updates the last use"
+    assert last.path == again.path and time.time() - last.last_used < 10, (
+        "reuse updates the last use"
+    )
     assert list_artefacts(data / "nowhere") == []
 
 
-def test_what_was_left_beside_finished_artefacts_is_removed_unless_a_run_may_be_making_it(data: Path) -> None:
+def test_what_was_left_beside_finished_artefacts_is_removed_unless_a_run_may_be_making_it(
+    data: Path,
+) -> None:
     root = root_of(data)
     finished = sorted(root.glob("packed-*"))
     (root / "mine.bin").write_bytes(b"x")
@@ -64,34 +74,54 @@ def test_what_was_left_beside_finished_artefacts_is_removed_unless_a_run_may_be_
         remove_unfinished(root)
         assert (root / "mine.bin").exists()
     remove_unfinished(root)
-    assert sorted(path for path in root.iterdir() if not path.name.startswith(".")) == finished
+    assert (
+        sorted(path for path in root.iterdir() if not path.name.startswith("."))
+        == finished
+    )
     assert data.exists()
 
 
-def test_a_process_tells_what_it_took_over_from_an_earlier_one_and_not_what_it_made(data: Path) -> None:
+def test_a_process_tells_what_it_took_over_from_an_earlier_one_and_not_what_it_made(
+    data: Path,
+) -> None:
     code = (
-        "import sys; from pathlib import Path; from systems.engine.store.artefacts import prepare, reused\n"
+        "import sys; from pathlib import Path; from systems.engine.store.artefacts "
+        "import prepare, reused\n"
         "root, make = Path(sys.argv[1]), lambda folder: None\n"
         "for n in (0, 1, 1): prepare(root, 'packed', {'n': n}, make)\n"
-        "print([path.name for path in reused()], all(cost.seconds > 0 for cost in reused().values()))"
+        "print([path.name for path in reused()], all(cost.seconds > 0 for cost in "
+        "reused().values()))"
     )
     done = subprocess.run(
-        [sys.executable, "-c", code, str(root_of(data))], capture_output=True, text=True, check=True
+        [sys.executable, "-c", code, str(root_of(data))],
+        capture_output=True,
+        text=True,
+        check=True,
     ).stdout
-    assert done.strip() == f"{[prepare(root_of(data), 'packed', {'n': 0}, make(1)).path.name]} True"
+    assert (
+        done.strip()
+        == f"{[prepare(root_of(data), 'packed', {'n': 0}, make(1)).path.name]} True"
+    )
 
 
-def test_artefacts_are_reused_under_their_setting_and_by_their_code_alone(data: Path) -> None:
+def test_artefacts_are_reused_under_their_setting_and_by_their_code_alone(
+    data: Path,
+) -> None:
     def made(memory: str, code: str) -> Prepared:
         with mock.patch.dict(artefacts._UNDER):
             artefacts.work_under({"memory": memory}, code)
             return prepare(root_of(data), "packed", {"n": 0}, make(1))
 
-    small, large = made("+64MiB", "a"), made("+128MiB", "a")
-    assert not (small.reused or large.reused) and small.path != large.path
-    assert made("+64MiB", "a").reused and made("+128MiB", "a").reused
+    small = made("+64MiB", "a")
+    large = made("+128MiB", "a")
+    assert not (small.reused or large.reused)
+    assert small.path != large.path
+    assert made("+64MiB", "a").reused
+    assert made("+128MiB", "a").reused
     other = made("+64MiB", "b")
-    assert not other.reused and other.path == small.path, "no folder of former code is left"
+    assert not other.reused and other.path == small.path, (
+        "no folder of former code is left"
+    )
     assert not made("+64MiB", "a").reused
 
 
@@ -108,7 +138,8 @@ def test_the_oldest_go_by_age_or_by_size(data: Path) -> None:
 
 
 def test_nothing_of_a_system_that_is_running_is_removed(data: Path) -> None:
-    ready, done = os.pipe(), os.pipe()
+    ready = os.pipe()
+    done = os.pipe()
     pid = os.fork()
     if pid == 0:
         with in_use(root_of(data)):
@@ -124,7 +155,9 @@ def test_nothing_of_a_system_that_is_running_is_removed(data: Path) -> None:
     assert list_artefacts(Places.below(data).artefacts) == []
 
 
-def test_remains_of_a_killed_preparation_go_those_of_a_living_one_stay(tmp_path: Path) -> None:
+def test_remains_of_a_killed_preparation_go_those_of_a_living_one_stay(
+    tmp_path: Path,
+) -> None:
     ready = os.pipe()
 
     def half(folder: Path) -> None:
@@ -142,6 +175,7 @@ def test_remains_of_a_killed_preparation_go_those_of_a_living_one_stay(tmp_path:
     os.kill(pid, signal.SIGKILL)
     os.waitpid(pid, 0)
     found = list_artefacts(Places.below(tmp_path).artefacts)
-    assert [info.path for info in found] == partial and not found[0].complete
+    assert [info.path for info in found] == partial
+    assert not found[0].complete
     assert remove_artefacts(stale(found)) == found
     assert not partial[0].exists()

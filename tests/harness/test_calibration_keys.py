@@ -1,4 +1,5 @@
-"""What is kept of a calibration belongs to the code that was calibrated, wherever that code lies."""
+"""What is kept of a calibration belongs to the code that was calibrated, wherever that
+code lies."""
 
 from __future__ import annotations
 
@@ -29,7 +30,8 @@ class Mine(Misbehaving):
 
 @pytest.fixture()
 def edit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
-    """Return a function that writes the module beside a system, as an edit between two runs does."""
+    """Return a function that writes the module beside a system, as an edit between two
+    runs does."""
     monkeypatch.syspath_prepend(tmp_path)
     (tmp_path / "somebodys.py").write_text(_SYSTEM)
 
@@ -45,7 +47,9 @@ def edit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], Non
 
 
 def _series(tmp_path: Path) -> Any:
-    return SimpleNamespace(cache=Cache(tmp_path / "cache"), isolation=SimpleNamespace(describe=dict))
+    return SimpleNamespace(
+        cache=Cache(tmp_path / "cache"), isolation=SimpleNamespace(describe=dict)
+    )
 
 
 def test_the_floor_of_a_system_from_elsewhere_is_measured_again_after_an_edit_of_what_it_imports(
@@ -53,7 +57,11 @@ def test_the_floor_of_a_system_from_elsewhere_is_measured_again_after_an_edit_of
 ) -> None:
     config = make_record("somebodys:Mine", []).config
     keys = []
-    for text in ("EXTRA = 1\n", "EXTRA = 1  # a comment\n", "import tkinter\nEXTRA = 1\n"):
+    for text in (
+        "EXTRA = 1\n",
+        "EXTRA = 1  # a comment\n",
+        "import tkinter\nEXTRA = 1\n",
+    ):
         edit(text)
         keys.append(calibrate.memory_key(_series(tmp_path), config))
     assert keys[0] == keys[1] != keys[2]
@@ -63,10 +71,19 @@ def test_mini_batches_of_a_sampler_from_elsewhere_are_drawn_again_after_an_edit(
     tmp_path: Path, edit: Callable[[str], None], tiny_dataset: Dataset
 ) -> None:
     config = make_record("gnndrive", [], sampler="beside:SAMPLER").config
-    workload = Workload(tiny_dataset, SamplerSpec(fanout=(3, 3), batch_size=40), ModelSpec(layers=2))
-    cache, found = Cache(tmp_path / "cache"), []
+    workload = Workload(
+        tiny_dataset, SamplerSpec(fanout=(3, 3), batch_size=40), ModelSpec(layers=2)
+    )
+    cache = Cache(tmp_path / "cache")
+    found = []
     for number in (1, 2):
         edit(f"EXTRA = {number}\n")
         calibrate.batch_bounds(config, workload, cache)
-        found.append((TraceFacts(workload, config, cache)._own, len(list(cache.folder.glob("bounds-*")))))
-    assert found[0][0] != found[1][0] and [count for _, count in found] == [1, 2]
+        found.append(
+            (
+                TraceFacts(workload, config, cache)._own,
+                len(list(cache.folder.glob("bounds-*"))),
+            )
+        )
+    assert found[0][0] != found[1][0]
+    assert [count for _, count in found] == [1, 2]

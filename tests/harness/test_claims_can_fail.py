@@ -22,7 +22,8 @@ MADE: dict[str, MadeUp] = {}
 
 
 def made(device: str = "") -> MadeUp:
-    """Return the planner for a device, made once: planning a figure's cells takes a while."""
+    """Return the planner for a device, made once: planning a figure's cells takes a
+    while."""
     return MADE.setdefault(device, MadeUp(profile(device)))
 
 
@@ -38,7 +39,11 @@ def good(claim: Claim) -> float:
 
 def bad(claim: Claim) -> float:
     """Return a number a little beyond the nearest one that refutes the claim."""
-    refuting = [number for number in possible(claim.unit) if verdict_of(claim, number) == "not reproduced"]
+    refuting = [
+        number
+        for number in possible(claim.unit)
+        if verdict_of(claim, number) == "not reproduced"
+    ]
     if claim.unit == "%" and claim.neutral == "0":
         refuting = [number for number in refuting if number < 100]
     nearest = sorted(refuting, key=lambda number: abs(number - good(claim)))
@@ -47,7 +52,9 @@ def bad(claim: Claim) -> float:
 
 #: System of the side whose quantity is divided by the other side's, by claim.
 BASELINES = {
-    **dict.fromkeys(("gd-01", "gd-05", "gd-10", "gd-11", "gd-18", "gd-24", "gx-01", "gx-02"), "pyg+"),
+    **dict.fromkeys(
+        ("gd-01", "gd-05", "gd-10", "gd-11", "gd-18", "gd-24", "gx-01", "gx-02"), "pyg+"
+    ),
     **dict.fromkeys(("gd-02", "gd-06", "gd-25"), "ginex"),
     **dict.fromkeys(("gd-03", "gd-04", "dg-03", "dg-25"), "mariusgnn"),
     **dict.fromkeys(("gx-03", "gx-04"), "ali+pg"),
@@ -83,7 +90,12 @@ SHARES = {
     "pg-13": ("extract", "train"),
 }
 #: System whose accuracy is claimed.
-ACCURACY = {"gd-26": "gnndrive", "dg-08": "diskgnn", "dg-09": "diskgnn", "pg-12": "pagraph"}
+ACCURACY = {
+    "gd-26": "gnndrive",
+    "dg-08": "diskgnn",
+    "dg-09": "diskgnn",
+    "pg-12": "pagraph",
+}
 
 
 def _ratio(claim: Claim, value: float) -> Change:
@@ -98,7 +110,9 @@ def _ratio(claim: Claim, value: float) -> Change:
         if claim.id in BASELINES:
             return bool(config["system"] == BASELINES[claim.id])
         values = {**config, **config["options"], "dim": config["dataset"]["dim"]}
-        return all(values.get(name) == wanted for name, wanted in VARIANTS[claim.id].items())
+        return all(
+            values.get(name) == wanted for name, wanted in VARIANTS[claim.id].items()
+        )
 
     return _config(is_baseline, factor)
 
@@ -115,7 +129,9 @@ def _share(part: str, rest: str, value: float) -> Change:
 def _accuracy(system: str, value: float) -> Change:
     def change(record: Plain) -> None:
         for epoch in record["epochs"]:
-            epoch["test_accuracy"] = 0.5 + (value / 100 if record["system"] == system else 0.0)
+            epoch["test_accuracy"] = 0.5 + (
+                value / 100 if record["system"] == system else 0.0
+            )
 
     return change
 
@@ -141,17 +157,32 @@ def _reorder(value: float) -> Change:
 
 FUNCTIONS: dict[str, Callable[[float], Change]] = {
     "dg-23": _preprocess,
-    "gx-13": lambda value: _config(lambda c: c["dataset"]["dim"] == 768 and c["system"] == "pyg+", value),
-    "gx-14": lambda value: _config(lambda c: c["memory"] == "+64MiB" and c["system"] == "pyg+", value),
+    "gx-13": lambda value: _config(
+        lambda c: c["dataset"]["dim"] == 768 and c["system"] == "pyg+", value
+    ),
+    "gx-14": lambda value: _config(
+        lambda c: c["memory"] == "+64MiB" and c["system"] == "pyg+", value
+    ),
     "dt-10": _reorder,
 }
 
 
-def _coverage(weighted: float, reverse: float, degree: float) -> Callable[[Plain], Plain]:
+def _coverage(
+    weighted: float, reverse: float, degree: float
+) -> Callable[[Plain], Plain]:
     def results(params: Plain) -> Plain:
-        found = {"weighted-reverse-pagerank": weighted, "reverse-pagerank": reverse, "degree": degree}
+        found = {
+            "weighted-reverse-pagerank": weighted,
+            "reverse-pagerank": reverse,
+            "degree": degree,
+        }
         shares = params["shares"]
-        return {"shares": shares, "coverage": {name: [cover / 100] * len(shares) for name, cover in found.items()}}
+        return {
+            "shares": shares,
+            "coverage": {
+                name: [cover / 100] * len(shares) for name, cover in found.items()
+            },
+        }
 
     return results
 
@@ -159,21 +190,37 @@ def _coverage(weighted: float, reverse: float, degree: float) -> Callable[[Plain
 def _search(seconds: float, amplification: float) -> Callable[[Plain], Plain]:
     best = {"seconds": 1.0, "amplification": 1.0}
     tried = {"seconds": seconds, "amplification": amplification}
-    return lambda params: {"cases": [{"limit": 0.5, "heuristic": best, "brute_force": tried}]}
+    return lambda params: {
+        "cases": [{"limit": 0.5, "heuristic": best, "brute_force": tried}]
+    }
 
 
 def _fio(fast: float, buffered: float) -> Callable[[Plain], Plain]:
     def point(engine: str, direct: bool, rate: float) -> Plain:
-        return {"block_bytes": 512, "direct": direct, "engine": engine, "depth": 64, "threads": 1, "bytes_per_s": rate}
+        return {
+            "block_bytes": 512,
+            "direct": direct,
+            "engine": engine,
+            "depth": 64,
+            "threads": 1,
+            "bytes_per_s": rate,
+        }
 
-    points = [point("async", True, fast), point("async", False, buffered), point("sync", True, 1.0)]
+    points = [
+        point("async", True, fast),
+        point("async", False, buffered),
+        point("sync", True, 1.0),
+    ]
     return lambda params: {"points": points}
 
 
 def _space(value: float) -> Callable[[Plain], Plain]:
     def results(params: Plain) -> Plain:
         long = 100.0 * (value if len(params["fanout"]) == 3 else 1.0)
-        points = [{"memory_share": share, "packed_x": value, "packed_bytes": long} for share in params["memory_shares"]]
+        points = [
+            {"memory_share": share, "packed_x": value, "packed_bytes": long}
+            for share in params["memory_shares"]
+        ]
         return {"points": points, "accesses": 1}
 
     return results
@@ -183,12 +230,22 @@ def _policies(params: Plain, value: float) -> Plain:
     shares = params["shares"]
 
     def policy(name: str, misses: float) -> Plain:
-        return {"policy": name, "misses": [misses] * len(shares), "fills": [0] * len(shares)}
+        return {
+            "policy": name,
+            "misses": [misses] * len(shares),
+            "fills": [0] * len(shares),
+        }
 
-    return {"accesses": 1000, "shares": shares, "policies": [policy("belady", 100 * value), policy("degree", 100)]}
+    return {
+        "accesses": 1000,
+        "shares": shares,
+        "policies": [policy("belady", 100 * value), policy("degree", 100)],
+    }
 
 
-def _partitions(value: float, shared: float, redundant: float = 0.0) -> Callable[[Plain], Plain]:
+def _partitions(
+    value: float, shared: float, redundant: float = 0.0
+) -> Callable[[Plain], Plain]:
     entries = [
         {
             "count": count,
@@ -205,7 +262,10 @@ def _device_hits(ours: float, others: float) -> Callable[[Plain], Plain]:
     def results(params: Plain) -> Plain:
         count = len(params["shares"])
         found = {"PaGraph": ours, "AliGraph": others, "random": others / 2}
-        return {"shares": params["shares"], "hit_ratio": {name: [hit / 100] * count for name, hit in found.items()}}
+        return {
+            "shares": params["shares"],
+            "hit_ratio": {name: [hit / 100] * count for name, hit in found.items()},
+        }
 
     return results
 
@@ -247,25 +307,36 @@ def change_of(claim: Claim, value: float) -> Change:
     return _ratio(claim, value)
 
 
-@pytest.mark.parametrize("id_", [id_ for id_ in RUNNABLE if id_ not in ("gx-05", "gx-06")])
+@pytest.mark.parametrize(
+    "id_", [id_ for id_ in RUNNABLE if id_ not in ("gx-05", "gx-06")]
+)
 def test_every_claim_can_hold_and_can_fail(id_: str) -> None:
     claim = claims()[id_]
     for value, verdict in ((good(claim), "reproduced"), (bad(claim), "not reproduced")):
         results = STUDIES[id_](value) if id_ in STUDIES else None
         change = nothing if id_ in STUDIES else change_of(claim, value)
         judged = made("cuda" if claim.emulated else "").judge(claim, change, results)
-        assert judged.measured == pytest.approx(value, rel=1e-6, abs=1e-6), judged.reason
+        assert judged.measured == pytest.approx(value, rel=1e-6, abs=1e-6), (
+            judged.reason
+        )
         assert judged.verdict == verdict, (value, judged.reason)
         assert judged.found is not None
-        assert all(" " in study for study in judged.found.studies), "a study is named with its key"
+        assert all(" " in study for study in judged.found.studies), (
+            "a study is named with its key"
+        )
 
 
-@pytest.mark.parametrize("id_", [claim.id for claim in claims().values() if claim.emulated])
+@pytest.mark.parametrize(
+    "id_", [claim.id for claim in claims().values() if claim.emulated]
+)
 def test_what_an_emulator_decides_is_emulated_whatever_the_number(id_: str) -> None:
     claim = claims()[id_]
     for value in (good(claim), bad(claim)):
         judged = made().judge(claim, change_of(claim, value))
-        assert (judged.verdict, judged.measured) == ("emulated", pytest.approx(value, rel=1e-6))
+        assert (judged.verdict, judged.measured) == (
+            "emulated",
+            pytest.approx(value, rel=1e-6),
+        )
         assert "coefficients" in judged.reason
 
 
@@ -287,7 +358,13 @@ def _closed() -> Iterator[None]:
     ],
 )
 def test_stalls_and_page_cache_misses_of_pyg_can_fail(
-    _closed: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, id_: str, faults: float, busy: float, verdict: str
+    _closed: None,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    id_: str,
+    faults: float,
+    busy: float,
+    verdict: str,
 ) -> None:
     from tests.harness import tier_records
 
@@ -298,7 +375,8 @@ def test_stalls_and_page_cache_misses_of_pyg_can_fail(
 
 
 def _fill_fig4(root: Path, faults: float) -> Plain:
-    """Write a run of pyg+ of ten mini-batches with `faults` major faults for each page read; return its profile."""
+    """Write a run of pyg+ of ten mini-batches with `faults` major faults for each page
+    read; return its profile."""
     from tests.harness.records import make_record
     from tests.harness.study_records import put_study
     from tests.harness.tier_records import BATCHES, save_run
@@ -306,7 +384,9 @@ def _fill_fig4(root: Path, faults: float) -> Plain:
     plain = profile()
     plain["gallery"]["base"]["run"]["max_batches"] = BATCHES
     options = check_options("pyg+", {})
-    record = make_record("pyg+", [10.0, 10.0], max_batches=BATCHES, memory="+64MiB", options=options)
+    record = make_record(
+        "pyg+", [10.0, 10.0], max_batches=BATCHES, memory="+64MiB", options=options
+    )
     record.config.dataset.name = "kron-2m"
     for epoch in record.epochs:
         epoch.batches = BATCHES
@@ -331,7 +411,9 @@ def _fill_fig4(root: Path, faults: float) -> Plain:
         epochs=3,
     )
     for path in (root / "studies").iterdir():
-        text = path.read_text().replace('"dataset": null', f'"dataset": {record.config.dataset.model_dump_json()}')
+        text = path.read_text().replace(
+            '"dataset": null', f'"dataset": {record.config.dataset.model_dump_json()}'
+        )
         path.write_text(text)
     return plain
 
@@ -351,7 +433,8 @@ def test_no_two_claims_are_answered_by_one_measured_number() -> None:
             for epoch in record["epochs"]:
                 epoch["test_accuracy"] = 0.5 + number / 100
                 epoch["stages_s"] = {
-                    stage: 0.01 * number ** (1.1 + 0.1 * index) for index, stage in enumerate(epoch["stages_s"])
+                    stage: 0.01 * number ** (1.1 + 0.1 * index)
+                    for index, stage in enumerate(epoch["stages_s"])
                 }
                 epoch["device_bytes"] = int(1e9 * number**1.7)
                 epoch["counters"] = {"bytes_loaded": int(1e9 * number**2.3)}
@@ -362,5 +445,7 @@ def test_no_two_claims_are_answered_by_one_measured_number() -> None:
         judged = made().judge(claim, change)
         assert judged.measured is not None, (id_, judged.reason)
         number = round(judged.measured, 6)
-        assert number not in seen, f"{id_} and {seen.get(number)} are one measured number"
+        assert number not in seen, (
+            f"{id_} and {seen.get(number)} are one measured number"
+        )
         seen[number] = id_

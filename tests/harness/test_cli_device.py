@@ -1,4 +1,5 @@
-"""`outcore device` lists every coefficient with its source, and says in one sentence if there is no CUDA device."""
+"""`outcore device` lists every coefficient with its source, and says in one sentence if
+there is no CUDA device."""
 
 from __future__ import annotations
 
@@ -43,7 +44,9 @@ def test_list_reads_as_a_table(outcore: Outcore) -> None:
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="this host has CUDA")
-def test_calibrate_without_cuda_exits_3_and_writes_nothing(outcore: Outcore, tmp_path: Path) -> None:
+def test_calibrate_without_cuda_exits_3_and_writes_nothing(
+    outcore: Outcore, tmp_path: Path
+) -> None:
     done = outcore("device", "calibrate", "mine", "--json")
     assert done.returncode == 3
     error = json.loads(done.stdout)["error"]

@@ -17,7 +17,9 @@ from harness.settings import check_options
 from systems.registry import load
 
 
-def commands(command: object, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], object]]:
+def commands(
+    command: object, path: tuple[str, ...] = ()
+) -> Iterator[tuple[tuple[str, ...], object]]:
     """Yield every leaf of the command tree."""
     children = getattr(command, "commands", None)
     if not children:
@@ -39,14 +41,19 @@ def test_every_command_explains_itself(path: tuple[str, ...]) -> None:
 
 @pytest.mark.parametrize("path", LEAVES, ids=" ".join)
 def test_every_command_has_examples_that_it_takes(path: tuple[str, ...]) -> None:
-    """The command's own parser reads the words; names of systems, profiles, figures and papers are those there are."""
+    """The command's own parser reads the words; names of systems, profiles, figures and
+    papers are those there are."""
     leaf = LEAVES[path]
-    help_, epilog = leaf.help, leaf.epilog or ""  # type: ignore[attr-defined]
+    help_ = leaf.help
+    epilog = leaf.epilog or ""  # type: ignore[attr-defined]
     head, *examples = epilog.split("\n\n")
-    assert head == "Examples:" and 1 <= len(examples) <= 2 and "Examples" not in help_
+    assert head == "Examples:"
+    assert 1 <= len(examples) <= 2
+    assert "Examples" not in help_
     for example in examples:
         words = shlex.split(example)
-        assert words[: len(path) + 1] == ["outcore", *path] and len(example) <= 78
+        assert words[: len(path) + 1] == ["outcore", *path]
+        assert len(example) <= 78
         given = leaf.make_context(" ".join(path), words[len(path) + 1 :]).params  # type: ignore[attr-defined]
         system = given.get("system")
         for name in system if isinstance(system, list) else [system]:
@@ -55,7 +62,10 @@ def test_every_command_has_examples_that_it_takes(path: tuple[str, ...]) -> None
                 check_options(name, parse_options(given["option"]))
         if given.get("profile"):
             load_experiment(given["profile"])
-        if (asked := given.get("figures") or given.get("names")) and path[0] in ("bench", "figures"):
+        if (asked := given.get("figures") or given.get("names")) and path[0] in (
+            "bench",
+            "figures",
+        ):
             assert chosen(asked)
 
 

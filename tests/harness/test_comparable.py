@@ -1,4 +1,5 @@
-"""Which runs are the same experiment, and which have the same reads: views derived from the role of each setting."""
+"""Which runs are the same experiment, and which have the same reads: views derived from
+the role of each setting."""
 
 from __future__ import annotations
 
@@ -52,7 +53,9 @@ OTHER: dict[str, Any] = {
 
 
 def test_every_setting_has_a_role() -> None:
-    assert set(roles_of(RunConfig).values()) | set(roles_of(RunSettings).values()) == set(get_args(Role))
+    assert set(roles_of(RunConfig).values()) | set(
+        roles_of(RunSettings).values()
+    ) == set(get_args(Role))
     assert set(OTHER) == set(RunConfig.model_fields) - {"system", "dataset"}
 
 
@@ -65,15 +68,22 @@ def test_a_setting_without_a_role_cannot_be_added() -> None:
 
 
 @pytest.mark.parametrize("name", OTHER)
-def test_two_runs_are_one_experiment_unless_workload_budget_place_or_length_differ(name: str) -> None:
-    runs = [make_record("ginex", [1.0]), make_record("ginex", [1.0], **{name: OTHER[name]})]
+def test_two_runs_are_one_experiment_unless_workload_budget_place_or_length_differ(
+    name: str,
+) -> None:
+    runs = [
+        make_record("ginex", [1.0]),
+        make_record("ginex", [1.0], **{name: OTHER[name]}),
+    ]
     same = len(comparable([run.to_json() for run in runs])) == 1
     assert same == (roles_of(RunConfig)[name] in ("system", "repeat", "watch", "label"))
     reads = len({workload_key(run.config) for run in runs}) == 1
     assert reads == (roles_of(RunConfig)[name] in ("place", "length", "watch", "label"))
 
 
-def test_a_grid_over_seeds_is_one_setting_in_which_no_system_has_batches_of_its_own() -> None:
+def test_a_grid_over_seeds_is_one_setting_in_which_no_system_has_batches_of_its_own() -> (
+    None
+):
     runs = []
     for seed in (0, 1):
         for system in ("ginex", "gnndrive"):
@@ -87,18 +97,29 @@ def test_a_grid_over_seeds_is_one_setting_in_which_no_system_has_batches_of_its_
 
 
 def test_a_system_with_batches_of_its_own_is_found_at_any_seed() -> None:
-    runs = [make_record(system, [1.0], seed=3) for system in ("ginex", "gnndrive", "mariusgnn")]
+    runs = [
+        make_record(system, [1.0], seed=3)
+        for system in ("ginex", "gnndrive", "mariusgnn")
+    ]
     runs[2].epochs[1].digest = "xxh3:own"
     (setting,) = settings_of([run.to_json() for run in runs])
-    assert [standing.system for standing in setting.standings if standing.own_batches] == ["mariusgnn"]
+    assert [
+        standing.system for standing in setting.standings if standing.own_batches
+    ] == ["mariusgnn"]
 
 
-def test_inside_a_memory_grid_the_run_without_a_cap_is_the_partner_of_those_with_one() -> None:
-    capped = [make_record(system, [2.0], axes={"memory": "+64MiB"}) for system in ("ginex", "pyg+")]
+def test_inside_a_memory_grid_the_run_without_a_cap_is_the_partner_of_those_with_one() -> (
+    None
+):
+    capped = [
+        make_record(system, [2.0], axes={"memory": "+64MiB"})
+        for system in ("ginex", "pyg+")
+    ]
     free = make_record("in-memory", [1.0], memory="none", axes={"memory": "none"})
     settings = settings_of([run.to_json() for run in (*capped, free)])
     partner = without_cap(settings[0], settings)
-    assert partner is not None and partner.system == "in-memory"
+    assert partner is not None
+    assert partner.system == "in-memory"
 
 
 def test_runs_with_one_core_and_with_all_are_not_ranked_together() -> None:

@@ -1,4 +1,5 @@
-"""The docs site in a real browser: every page fits the window, light and dark, and is read without the network."""
+"""The docs site in a real browser: every page fits the window, light and dark, and is
+read without the network."""
 
 from __future__ import annotations
 
@@ -18,8 +19,13 @@ from tests.support import made_once
 
 BUILDER = REPOSITORY / "build" / "docs-venv" / "bin"
 pytestmark = [
-    pytest.mark.skipif(CHROMIUM is None, reason="no Chromium or Chrome: `scripts/setup --browser` installs it"),
-    pytest.mark.skipif(not (BUILDER / "mkdocs").exists(), reason="no mkdocs: `make docs` installs it"),
+    pytest.mark.skipif(
+        CHROMIUM is None,
+        reason="no Chromium or Chrome: `scripts/setup --browser` installs it",
+    ),
+    pytest.mark.skipif(
+        not (BUILDER / "mkdocs").exists(), reason="no mkdocs: `make docs` installs it"
+    ),
 ]
 PAGES = sorted(page.stem for page in (REPOSITORY / "docs").glob("*.md"))
 #: The pages with every kind of element: code, tables, formulas, pictures and lists.
@@ -40,8 +46,19 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Build the site once for all processes of the test session."""
 
     def build(folder: Path) -> None:
-        command = [str(BUILDER / "mkdocs"), "build", "--strict", "--quiet", "--site-dir", str(folder)]
-        environment = {**os.environ, "NO_MKDOCS_2_WARNING": "1", "PATH": f"{BUILDER}:{os.environ['PATH']}"}
+        command = [
+            str(BUILDER / "mkdocs"),
+            "build",
+            "--strict",
+            "--quiet",
+            "--site-dir",
+            str(folder),
+        ]
+        environment = {
+            **os.environ,
+            "NO_MKDOCS_2_WARNING": "1",
+            "PATH": f"{BUILDER}:{os.environ['PATH']}",
+        }
         subprocess.run(command, cwd=REPOSITORY, env=environment, check=True)
 
     return made_once(tmp_path_factory, "docs-site", build)
@@ -64,7 +81,8 @@ def page(browser: Browser) -> Browser:
 
 @dataclass
 class Seen:
-    """All that is wrong with the pages, each as its page's name and the element's text."""
+    """All that is wrong with the pages, each as its page's name and the element's
+    text."""
 
     clipped: list[str] = field(default_factory=list)
     broken_names: list[str] = field(default_factory=list)
@@ -84,14 +102,25 @@ def seen(browser: Browser, site: Path) -> Seen:
         browser.requests.clear()
         browser.open(site / f"{name}.html")
         texts = browser.run(
-            "[...document.querySelectorAll('article p, article li, article td')].map((e) => e.innerText)"
+            "[...document.querySelectorAll('article p, article li, article "
+            "td')].map((e) => e.innerText)"
         )
         found.marks += [f"{name}: {text}" for text in texts if MARKS.search(text)]
         for width in WIDTHS:
-            found.clipped += [f"{name}: {fault}" for fault in browser.clipped([width], "article *")]
-            found.broken_names += [f"{name} at {width} px: {text}" for text in browser.run(BROKEN_NAMES)]
-            found.cut_code += [f"{name} at {width} px: {text}" for text in browser.run(CUT_CODE)]
-        found.fetched += [address for address in browser.requests if not address.startswith(site.as_uri())]
+            found.clipped += [
+                f"{name}: {fault}" for fault in browser.clipped([width], "article *")
+            ]
+            found.broken_names += [
+                f"{name} at {width} px: {text}" for text in browser.run(BROKEN_NAMES)
+            ]
+            found.cut_code += [
+                f"{name} at {width} px: {text}" for text in browser.run(CUT_CODE)
+            ]
+        found.fetched += [
+            address
+            for address in browser.requests
+            if not address.startswith(site.as_uri())
+        ]
         found.errors += browser.errors
     return found
 
@@ -118,7 +147,9 @@ def test_no_page_shows_marks_of_its_source(seen: Seen) -> None:
 
 @pytest.mark.parametrize("theme", THEMES)
 @pytest.mark.parametrize("name", KINDS)
-def test_axe_finds_nothing_in_a_page_of_each_kind(page: Browser, site: Path, name: str, theme: str) -> None:
+def test_axe_finds_nothing_in_a_page_of_each_kind(
+    page: Browser, site: Path, name: str, theme: str
+) -> None:
     page.theme(theme)
     page.open(site / f"{name}.html")
     ground = page.run("getComputedStyle(document.body).backgroundColor")
@@ -129,29 +160,41 @@ def test_axe_finds_nothing_in_a_page_of_each_kind(page: Browser, site: Path, nam
 @pytest.mark.slow("docs", "mkdocs.yml", seconds=30)
 @pytest.mark.parametrize("theme", THEMES)
 @pytest.mark.parametrize("name", sorted({*PAGES} - {*KINDS}))
-def test_axe_finds_nothing_in_any_page(page: Browser, site: Path, name: str, theme: str) -> None:
+def test_axe_finds_nothing_in_any_page(
+    page: Browser, site: Path, name: str, theme: str
+) -> None:
     page.theme(theme)
     page.open(site / f"{name}.html")
     assert page.violations() == []
 
 
 @pytest.mark.parametrize("theme", THEMES)
-def test_axe_finds_nothing_in_the_page_of_an_address_that_is_not_there(page: Browser, site: Path, theme: str) -> None:
+def test_axe_finds_nothing_in_the_page_of_an_address_that_is_not_there(
+    page: Browser, site: Path, theme: str
+) -> None:
     # Its addresses begin at the root of a server, which a folder has not.
     text = (site / "404.html").read_text(encoding="utf-8")
     (site / "404-here.html").write_text(text.replace('="/', '="'), encoding="utf-8")
     page.theme(theme)
     page.open(site / "404-here.html")
-    assert page.run("getComputedStyle(document.querySelector('.md-toggle')).display") == "none", "it has its styles"
+    assert (
+        page.run("getComputedStyle(document.querySelector('.md-toggle')).display")
+        == "none"
+    ), "it has its styles"
     assert page.violations() == []
 
 
 @pytest.mark.parametrize("width", WIDTHS)
-def test_texts_of_pictures_have_nine_pixels_at_any_width(page: Browser, site: Path, width: int) -> None:
+def test_texts_of_pictures_have_nine_pixels_at_any_width(
+    page: Browser, site: Path, width: int
+) -> None:
     page.resize(width)
     for name in ("index", "frontier"):
         page.open(site / f"{name}.html")
-        sizes = page.run("[...document.querySelectorAll('article img')].map((one) => [one.width, one.naturalWidth])")
+        sizes = page.run(
+            "[...document.querySelectorAll('article img')].map((one) => "
+            "[one.width, one.naturalWidth])"
+        )
         # Pictures have 200 pixels an inch.
         pixels = [LEAST_POINTS / 72 * 200 * shown / whole for shown, whole in sizes]
         assert pixels
@@ -160,9 +203,13 @@ def test_texts_of_pictures_have_nine_pixels_at_any_width(page: Browser, site: Pa
 
 def test_formulas_are_drawn_as_formulas(page: Browser, site: Path) -> None:
     page.open(site / "frontier.html")
-    tall = "[...document.querySelectorAll('article math mfrac')].map((ratio) => ratio.getBoundingClientRect().height)"
+    tall = (
+        "[...document.querySelectorAll('article math mfrac')].map((ratio) => "
+        "ratio.getBoundingClientRect().height)"
+    )
     heights = page.run(tall)
-    assert len(heights) >= 4 and min(heights) > 16
+    assert len(heights) >= 4
+    assert min(heights) > 16
 
 
 def test_search_works_from_a_file(page: Browser, site: Path) -> None:
@@ -170,4 +217,6 @@ def test_search_works_from_a_file(page: Browser, site: Path) -> None:
     page.page.keyboard.press("/")
     page.page.keyboard.type("belady")
     page.wait_for("document.querySelectorAll('.md-search-result__item').length > 0")
-    assert [address for address in page.requests if not address.startswith(site.as_uri())] == []
+    assert [
+        address for address in page.requests if not address.startswith(site.as_uri())
+    ] == []

@@ -1,4 +1,5 @@
-"""Console blocks of README and docs run as written, and the tutorial leads to a report with a system of one's own."""
+"""Console blocks of README and docs run as written, and the tutorial leads to a report
+with a system of one's own."""
 
 from __future__ import annotations
 
@@ -20,12 +21,20 @@ from systems.registry import load
 from tests.harness.run_tools import REPOSITORY, share_cache
 
 #: The graph of engineer.md is used by other pages.
-PAGES = ["engineer.md", *sorted(page.name for page in (REPOSITORY / "docs").glob("*.md") if page.name != "engineer.md")]
+PAGES = [
+    "engineer.md",
+    *sorted(
+        page.name
+        for page in (REPOSITORY / "docs").glob("*.md")
+        if page.name != "engineer.md"
+    ),
+]
 _BLOCK = re.compile(r"^( *)```(\w+)\n(.*?)^\1```$", re.MULTILINE | re.DOTALL)
 _REASON = re.compile(r"<!-- not run: (.+?) -->\s*\Z")
 
 
-# Some thirty commands, each of which starts Python and most of them a run; five minutes on a machine at work.
+# Some thirty commands, each of which starts Python and most of them a run; five minutes
+# on a machine at work.
 pytestmark = pytest.mark.timeout(1800)
 
 
@@ -43,7 +52,9 @@ def blocks(page: str, *languages: str) -> list[Block]:
     for match in _BLOCK.finditer(text):
         if match[2] in languages:
             reason = _REASON.search(text[: match.start()])
-            found.append(Block(match[2], textwrap.dedent(match[3]), reason[1] if reason else ""))
+            found.append(
+                Block(match[2], textwrap.dedent(match[3]), reason[1] if reason else "")
+            )
     return found
 
 
@@ -53,7 +64,8 @@ def console(page: str) -> list[Block]:
 
 @pytest.fixture
 def clone(tmp_path: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with the clone's scripts, a graph to import, and the `outcore` command of this checkout."""
+    """A folder with the clone's scripts, a graph to import, and the `outcore` command
+    of this checkout."""
     folder = tmp_path / "clone"
     folder.mkdir()
     (folder / "examples").symlink_to(REPOSITORY / "examples")
@@ -70,19 +82,28 @@ def clone(tmp_path: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     )
     command = folder / "bin" / "outcore"
     command.parent.mkdir()
-    command.write_text(f"#!{sys.executable}\nfrom outcore.command import main\nmain()\n")
+    command.write_text(
+        f"#!{sys.executable}\nfrom outcore.command import main\nmain()\n"
+    )
     command.chmod(0o755)
     share_cache(folder / "results", tmp_path_factory)
     return folder
 
 
 def run(script: str, clone: Path, cwd: Path) -> subprocess.CompletedProcess[str]:
-    """Run commands as a reader would, one after the other; the first that fails ends it."""
+    """Run commands as a reader would, one after the other; the first that fails ends
+    it."""
     return subprocess.run(
         ["bash", "-eux", "-o", "pipefail", "-c", script],
         env={
             **os.environ,
-            "PATH": os.pathsep.join([str(clone / "bin"), str(Path(sys.executable).parent), os.environ["PATH"]]),
+            "PATH": os.pathsep.join(
+                [
+                    str(clone / "bin"),
+                    str(Path(sys.executable).parent),
+                    os.environ["PATH"],
+                ]
+            ),
             "PYTHONPATH": str(REPOSITORY),
             "OUTCORE_DATA": str(clone / "data"),
             "OUTCORE_RESULTS": str(clone / "results"),
@@ -97,7 +118,11 @@ def run(script: str, clone: Path, cwd: Path) -> subprocess.CompletedProcess[str]
 
 
 def test_a_block_that_is_not_run_says_why() -> None:
-    found = [block for page in ("README.md", *(f"docs/{name}" for name in PAGES)) for block in console(page)]
+    found = [
+        block
+        for page in ("README.md", *(f"docs/{name}" for name in PAGES))
+        for block in console(page)
+    ]
     assert len([block for block in found if not block.reason]) >= 10
     assert all(len(block.reason.split()) >= 3 for block in found if block.reason)
 
@@ -105,20 +130,35 @@ def test_a_block_that_is_not_run_says_why() -> None:
 @pytest.mark.slow("docs", "README.md", "harness/cli", "outcore/template")
 def test_every_console_block_of_readme_and_docs_runs_as_written(clone: Path) -> None:
     failed = []
-    for page in (*(f"docs/{name}" for name in PAGES if name != "tutorial.md"), "README.md"):
+    for page in (
+        *(f"docs/{name}" for name in PAGES if name != "tutorial.md"),
+        "README.md",
+    ):
         script = "\n".join(block.text for block in console(page) if not block.reason)
         if script and (done := run(script, clone, clone)).returncode:
             failed.append(f"{page}: {done.stderr[-2000:]}")
     assert failed == []
 
 
-@pytest.mark.slow("docs/tutorial.md", "outcore", "harness/cli", "harness/check", "systems/interface.py")
+@pytest.mark.slow(
+    "docs/tutorial.md",
+    "outcore",
+    "harness/cli",
+    "harness/check",
+    "systems/interface.py",
+)
 def test_the_tutorial_leads_to_a_report_with_a_system_of_ones_own(clone: Path) -> None:
     page = "docs/tutorial.md"
     (own,) = blocks(page, "python")
     lines = [line for line in own.text.splitlines() if line.strip()]
-    commands = [line for block in console(page) for line in block.text.splitlines() if line.strip()]
-    assert len(commands) <= 30 and len(lines) <= 60
+    commands = [
+        line
+        for block in console(page)
+        for line in block.text.splitlines()
+        if line.strip()
+    ]
+    assert len(commands) <= 30
+    assert len(lines) <= 60
     text = (REPOSITORY / page).read_text(encoding="utf-8").replace("\n", " ")
     assert f"{len(commands)} commands and {len(lines)} lines of your own" in text
 
@@ -128,31 +168,58 @@ def test_the_tutorial_leads_to_a_report_with_a_system_of_ones_own(clone: Path) -
     done = run(f"{begin}\n{write}\noutcore check cached-rows{rest}", clone, clone)
     assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-2000:]
     report = (clone / "results" / "report.html").read_text(encoding="utf-8")
-    assert "cached-rows" in report and "hot-rows" in report
+    assert "cached-rows" in report
+    assert "hot-rows" in report
 
 
 def test_the_shortest_system_of_the_docs_keeps_its_promises_and_imports_no_engine(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    (text,) = [block.text for block in blocks("docs/researcher.md", "python") if "(outcore.System)" in block.text]
-    assert re.findall(r"^(?:import|from) (\S+)", text, re.MULTILINE) == ["typing", "torch", "outcore"]
+    (text,) = [
+        block.text
+        for block in blocks("docs/researcher.md", "python")
+        if "(outcore.System)" in block.text
+    ]
+    assert re.findall(r"^(?:import|from) (\S+)", text, re.MULTILINE) == [
+        "typing",
+        "torch",
+        "outcore",
+    ]
     (tmp_path / "shortest.py").write_text(text)
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(tmp_path)
-    chosen = (Case("base"), Case("smallest", kind="smallest"), Case("close", kind="close"), Case("loss", kind="loss"))
-    found = judge([drive(tmp_path, case, load("shortest")) for case in chosen], faithful=True)
+    chosen = (
+        Case("base"),
+        Case("smallest", kind="smallest"),
+        Case("close", kind="close"),
+        Case("loss", kind="loss"),
+    )
+    found = judge(
+        [drive(tmp_path, case, load("shortest")) for case in chosen], faithful=True
+    )
     assert [one for one in found if not one.ok] == []
 
 
 def test_the_demand_cache_of_the_docs_is_short_and_keeps_its_promises(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    (text,) = [block.text for block in blocks("docs/researcher.md", "python") if "outcore.Demand" in block.text]
+    (text,) = [
+        block.text
+        for block in blocks("docs/researcher.md", "python")
+        if "outcore.Demand" in block.text
+    ]
     assert len([line for line in text.splitlines() if line.strip()]) <= 25
     assert re.findall(r"^(?:import|from) (\S+)", text, re.MULTILINE) == ["outcore"]
     (tmp_path / "hot_in_ram.py").write_text(text)
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(tmp_path)
-    chosen = (Case("base"), Case("smallest", kind="smallest"), Case("close", kind="close"), Case("loss", kind="loss"))
-    found = judge([drive(tmp_path, case, load("hot-in-ram")) for case in chosen], faithful=True)
+    chosen = (
+        Case("base"),
+        Case("smallest", kind="smallest"),
+        Case("close", kind="close"),
+        Case("loss", kind="loss"),
+    )
+    found = judge(
+        [drive(tmp_path, case, load("hot-in-ram")) for case in chosen], faithful=True
+    )
     assert [one for one in found if not one.ok] == []

@@ -1,4 +1,5 @@
-"""The estimate of a sweep follows its settings and the durations of earlier runs of the system."""
+"""The estimate of a sweep follows its settings and the durations of earlier runs of the
+system."""
 
 from __future__ import annotations
 
@@ -15,7 +16,9 @@ SETTING = {"batch_size": 50, "fanout": [10, 10, 10], "max_batches": 16, "epochs"
 
 
 def cell(system: str = "gnndrive", **settings: object) -> PlannedRun:
-    return PlannedRun(system, RunSettings.model_validate({**SETTING, "memory": "+64MiB", **settings}))
+    return PlannedRun(
+        system, RunSettings.model_validate({**SETTING, "memory": "+64MiB", **settings})
+    )
 
 
 def took(system: str, factor: float, **config: object) -> Record:
@@ -27,24 +30,43 @@ def took(system: str, factor: float, **config: object) -> Record:
 
 def test_more_mini_batches_take_longer_and_memory_is_faster() -> None:
     model = CostModel([])
-    few, many = model.seconds(cell(), None), model.seconds(cell(max_batches=160), None)
+    few = model.seconds(cell(), None)
+    many = model.seconds(cell(max_batches=160), None)
     assert many - FIXED_S == pytest.approx(10 * (few - FIXED_S))
     assert FIXED_S < model.seconds(cell(memory="none"), None) < few
 
 
 def test_earlier_runs_of_the_system_scale_the_model() -> None:
-    model = CostModel([took("gnndrive", 3.0), took("gnndrive", 3.0), took("gnndrive", 50.0)])
+    model = CostModel(
+        [took("gnndrive", 3.0), took("gnndrive", 3.0), took("gnndrive", 50.0)]
+    )
     assert model.knows(cell())
-    assert model.seconds(cell(), None) == pytest.approx(3 * CostModel([]).seconds(cell(), None))
+    assert model.seconds(cell(), None) == pytest.approx(
+        3 * CostModel([]).seconds(cell(), None)
+    )
     assert not model.knows(cell("pyg+"))
     assert not model.knows(cell(memory="none"))
 
 
 def test_earlier_runs_of_the_same_cell_are_the_estimate() -> None:
     same = took("gnndrive", 3.0)
-    planned = cell(dataset=same.config.dataset.name, memory="+64MiB", device="emulated:a10g", device_memory="32MiB")
-    same = same.model_copy(update={"cell": same.cell.model_copy(update={"key": planned.key}), "duration_s": 123.0})
-    assert CostModel([same]).seconds(planned, None) == 123.0 != CostModel([same]).seconds(cell(), None)
+    planned = cell(
+        dataset=same.config.dataset.name,
+        memory="+64MiB",
+        device="emulated:a10g",
+        device_memory="32MiB",
+    )
+    same = same.model_copy(
+        update={
+            "cell": same.cell.model_copy(update={"key": planned.key}),
+            "duration_s": 123.0,
+        }
+    )
+    assert (
+        CostModel([same]).seconds(planned, None)
+        == 123.0
+        != CostModel([same]).seconds(cell(), None)
+    )
 
 
 def test_a_run_that_did_not_end_teaches_nothing() -> None:
@@ -53,14 +75,22 @@ def test_a_run_that_did_not_end_teaches_nothing() -> None:
 
 
 def test_artefacts_are_counted_as_the_system_says_until_runs_have_shown_it() -> None:
-    recipe = Recipe.model_validate({"kind": "kronecker", "nodes": "2M", "edges": "40M", "dim": 128})
+    recipe = Recipe.model_validate(
+        {"kind": "kronecker", "nodes": "2M", "edges": "40M", "dim": 128}
+    )
     assert recipe.feature_bytes() == 2_000_000 * 512
     assert CostModel([]).artefact_bytes(cell("gnndrive"), recipe) == 0
-    assert CostModel([]).artefact_bytes(cell("diskgnn"), recipe) == round(0.6 * recipe.feature_bytes())
+    assert CostModel([]).artefact_bytes(cell("diskgnn"), recipe) == round(
+        0.6 * recipe.feature_bytes()
+    )
     wrote, again = (
-        took("diskgnn", 1.0).model_copy(update={"preprocess": Preprocess(bytes_written=count)})
+        took("diskgnn", 1.0).model_copy(
+            update={"preprocess": Preprocess(bytes_written=count)}
+        )
         for count in (recipe.feature_bytes(), 0)
     )
     features = wrote.config.dataset.num_nodes * wrote.config.dataset.dim * 4
     expected = round(0.5 * recipe.feature_bytes() ** 2 / features)
-    assert CostModel([wrote, again]).artefact_bytes(cell("diskgnn"), recipe) == pytest.approx(expected, abs=1)
+    assert CostModel([wrote, again]).artefact_bytes(
+        cell("diskgnn"), recipe
+    ) == pytest.approx(expected, abs=1)

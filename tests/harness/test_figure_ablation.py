@@ -1,4 +1,5 @@
-"""An ablation draws each variant's measured time beside the whole system's, and needs runs that are valid."""
+"""An ablation draws each variant's measured time beside the whole system's, and needs
+runs that are valid."""
 
 from __future__ import annotations
 
@@ -19,10 +20,15 @@ from tests.harness.figure_profile import keep_profile
 from tests.harness.records import make_record, save
 from workloads.parsing import parse_yaml
 
-ABLATIONS = {"outcore-ablation": ("outcore", OUTCORE), "agnes-ablation": ("agnes", AGNES)}
+ABLATIONS = {
+    "outcore-ablation": ("outcore", OUTCORE),
+    "agnes-ablation": ("agnes", AGNES),
+}
 
 
-def keep(root: Path, seconds: dict[str, float], figure: str = "outcore-ablation") -> pd.DataFrame:
+def keep(
+    root: Path, seconds: dict[str, float], figure: str = "outcore-ablation"
+) -> pd.DataFrame:
     keep_profile(root)
     system, variants = ABLATIONS[figure]
     for name, value in seconds.items():
@@ -34,16 +40,32 @@ def keep(root: Path, seconds: dict[str, float], figure: str = "outcore-ablation"
         plt.close("all")
 
 
-def test_each_variant_has_its_own_time_and_what_was_not_run_is_said(tmp_path: Path) -> None:
+def test_each_variant_has_its_own_time_and_what_was_not_run_is_said(
+    tmp_path: Path,
+) -> None:
     data = keep(tmp_path, {"whole": 2.0, "no Belady": 3.0, "single reads": 12.0})
-    assert data["value"].dropna().to_dict() == {"whole": 2.0, "no Belady": 3.0, "single reads": 12.0}
+    assert data["value"].dropna().to_dict() == {
+        "whole": 2.0,
+        "no Belady": 3.0,
+        "single reads": 12.0,
+    }
     assert data["times"]["single reads"] == 6.0
     assert data["status"]["replayed"] == "not run"
 
 
-def test_agnes_without_hyperbatches_or_tiers_is_drawn_beside_the_whole(tmp_path: Path) -> None:
-    data = keep(tmp_path, {"whole": 2.0, "no hyperbatch": 40.0, "no tiers": 3.0}, "agnes-ablation")
-    assert data["times"].dropna().to_dict() == {"whole": 1.0, "no hyperbatch": 20.0, "no tiers": 1.5}
+def test_agnes_without_hyperbatches_or_tiers_is_drawn_beside_the_whole(
+    tmp_path: Path,
+) -> None:
+    data = keep(
+        tmp_path,
+        {"whole": 2.0, "no hyperbatch": 40.0, "no tiers": 3.0},
+        "agnes-ablation",
+    )
+    assert data["times"].dropna().to_dict() == {
+        "whole": 1.0,
+        "no hyperbatch": 20.0,
+        "no tiers": 1.5,
+    }
 
 
 def test_without_the_whole_nothing_is_drawn(tmp_path: Path) -> None:
@@ -53,7 +75,9 @@ def test_without_the_whole_nothing_is_drawn(tmp_path: Path) -> None:
 
 def test_two_parts_off_are_no_variant(tmp_path: Path) -> None:
     both = {**OUTCORE["no Belady"], **OUTCORE["single reads"]}
-    save(tmp_path, make_record("outcore", [1.0], options=check_options("outcore", both)))
+    save(
+        tmp_path, make_record("outcore", [1.0], options=check_options("outcore", both))
+    )
     data = keep(tmp_path, {"whole": 2.0, "no Belady": 3.0})
     assert 1.0 not in data["value"].tolist()
 
@@ -65,4 +89,5 @@ def test_its_runs_differ_in_one_part_each(figure: str) -> None:
     system, variants = ABLATIONS[figure]
     assert len(union([experiment])) == len(variants)
     for options in variants.values():
-        assert len(options) <= 1 and check_options(system, options)
+        assert len(options) <= 1
+        assert check_options(system, options)

@@ -1,4 +1,5 @@
-"""The sentence above a figure is computed from what it draws, and absent where the table does not carry it."""
+"""The sentence above a figure is computed from what it draws, and absent where the
+table does not carry it."""
 
 from __future__ import annotations
 
@@ -22,7 +23,10 @@ from harness.settings import check_options
 from tests.harness.figure_profile import keep_profile
 from tests.harness.records import make_record, save
 
-FINDING = "ginex is 2.1 to 3.4 times as fast as pyg+ at every size that both were measured at, on one device"
+FINDING = (
+    "ginex is 2.1 to 3.4 times as fast as pyg+ at every size that both were measured "
+    "at, on one device"
+)
 
 
 @pytest.fixture(autouse=True)
@@ -36,9 +40,16 @@ def closed_figures() -> Iterator[None]:
 
 @pytest.mark.parametrize(
     ("values", "text"),
-    [([2.1, 3.4, 3.0], "2.1 to 3.4"), ([1.0], "1"), ([0.914, 5.72], "0.91 to 5.7"), ([12.4, 463.3], "12 to 460")],
+    [
+        ([2.1, 3.4, 3.0], "2.1 to 3.4"),
+        ([1.0], "1"),
+        ([0.914, 5.72], "0.91 to 5.7"),
+        ([12.4, 463.3], "12 to 460"),
+    ],
 )
-def test_a_span_names_least_and_largest_without_exponents(values: list[float], text: str) -> None:
+def test_a_span_names_least_and_largest_without_exponents(
+    values: list[float], text: str
+) -> None:
     assert span(pd.Series(values)) == text
 
 
@@ -49,7 +60,9 @@ def labelled_canvas() -> mpl.figure.Figure:
     return canvas
 
 
-def test_a_finding_stands_above_legend_and_panels_within_the_width(tmp_path: Path) -> None:
+def test_a_finding_stands_above_legend_and_panels_within_the_width(
+    tmp_path: Path,
+) -> None:
     drawing = drawn(labelled_canvas(), pd.DataFrame(), "a caption", finding=FINDING)
     drawing.canvas.savefig(tmp_path / "figure.png", bbox_inches="tight")
     renderer = drawing.canvas.canvas.get_renderer()  # type: ignore[attr-defined]
@@ -66,8 +79,13 @@ def test_a_finding_stands_above_legend_and_panels_within_the_width(tmp_path: Pat
 
 
 @pytest.mark.parametrize("width", range(20, 60))
-def test_a_line_ends_neither_between_number_and_unit_nor_between_name_and_share(width: int) -> None:
-    sentence = "On the bare device pyg+ waits 17 % and ginex 40 %, 5.7 times as long as before, after 2.3 s"
+def test_a_line_ends_neither_between_number_and_unit_nor_between_name_and_share(
+    width: int,
+) -> None:
+    sentence = (
+        "On the bare device pyg+ waits 17 % and ginex 40 %, 5.7 times as long as "
+        "before, after 2.3 s"
+    )
     lines = textwrap.wrap(_unbroken(sentence), width)
     ends = [re.findall(r"[^\xa0\s]+", line)[-1] for line in lines[:-1]]
     assert " ".join(" ".join(lines).split()) == sentence
@@ -89,11 +107,22 @@ def test_without_a_finding_nothing_stands_above() -> None:
 
 
 def test_dots_far_apart_are_told_apart_and_a_missing_one_names_its_system() -> None:
-    rows = pd.DataFrame({"group": ["a", "a", "b"], "series": ["ginex", "diskgnn", "mariusgnn"]})
-    rows = rows.assign(value=[460.0, 0.34, float("nan")], low=None, high=None, status=["ok", "ok", "oom"])
+    rows = pd.DataFrame(
+        {"group": ["a", "a", "b"], "series": ["ginex", "diskgnn", "mariusgnn"]}
+    )
+    rows = rows.assign(
+        value=[460.0, 0.34, float("nan")],
+        low=None,
+        high=None,
+        status=["ok", "ok", "oom"],
+    )
     _, axes = draw_dots(rows, title="t", ylabel="s", numbers=".2g")
     assert axes.get_yscale() == "log"
-    assert sorted(text.get_text() for text in axes.texts) == ["0.34", "460", "OOM\nmariusgnn"]
+    assert sorted(text.get_text() for text in axes.texts) == [
+        "0.34",
+        "460",
+        "OOM\nmariusgnn",
+    ]
 
 
 def ablation(root: Path, seconds: dict[str, float]) -> Drawing:
@@ -109,8 +138,14 @@ def ablation(root: Path, seconds: dict[str, float]) -> Drawing:
 @pytest.mark.parametrize(
     ("seconds", "finding"),
     [
-        ({"no Belady": 3.0, "single reads": 12.0}, "outcore loses most with “single reads”: 6 times the epoch"),
-        ({"no Belady": 4.0, "single reads": 3.0}, "outcore loses most with “no Belady”: 2 times the epoch"),
+        (
+            {"no Belady": 3.0, "single reads": 12.0},
+            "outcore loses most with “single reads”: 6 times the epoch",
+        ),
+        (
+            {"no Belady": 4.0, "single reads": 3.0},
+            "outcore loses most with “no Belady”: 2 times the epoch",
+        ),
         ({"no Belady": 2.0}, ""),
     ],
 )

@@ -1,4 +1,5 @@
-"""Figures that other processes draw are the same, and a process that is killed leaves its figures to the caller."""
+"""Figures that other processes draw are the same, and a process that is killed leaves
+its figures to the caller."""
 
 from __future__ import annotations
 
@@ -42,9 +43,14 @@ def test_figures_drawn_by_workers_are_as_any_other(
     by_workers = drawn(tmp_path, tmp_path / "workers")
     assert [one.status for one in alone] == ["drawn", "drawn", "drawn", "not drawn"]
     for one, other in zip(alone, by_workers, strict=True):
-        assert replace(other, files=[], seconds=0.0) == replace(one, files=[], seconds=0.0)
+        assert replace(other, files=[], seconds=0.0) == replace(
+            one, files=[], seconds=0.0
+        )
         assert [file.name for file in other.files] == [file.name for file in one.files]
-        assert all(a.read_bytes() == b.read_bytes() for a, b in zip(one.files[2:], other.files[2:], strict=True))
+        assert all(
+            a.read_bytes() == b.read_bytes()
+            for a, b in zip(one.files[2:], other.files[2:], strict=True)
+        )
 
 
 def test_figures_are_drawn_even_if_every_worker_is_killed(
@@ -52,4 +58,9 @@ def test_figures_are_drawn_even_if_every_worker_is_killed(
 ) -> None:
     fill(tmp_path)
     monkeypatch.setattr(module, "_draw_in_worker", die)
-    assert [one.status for one in drawn(tmp_path, tmp_path / "figures")] == ["drawn", "drawn", "drawn", "not drawn"]
+    assert [one.status for one in drawn(tmp_path, tmp_path / "figures")] == [
+        "drawn",
+        "drawn",
+        "drawn",
+        "not drawn",
+    ]

@@ -1,4 +1,5 @@
-"""Ginex's figures come from records alone: their numbers are those of the runs, and missing runs give the reason."""
+"""Ginex's figures come from records alone: their numbers are those of the runs, and
+missing runs give the reason."""
 
 from __future__ import annotations
 
@@ -50,8 +51,18 @@ def fill_14(root: Path, factor: float) -> None:
     for model in ("sage", "gcn"):
         for system, base in SECONDS.items():
             slower = factor if system == "ginex" else 1.0
-            counters = {"rows": 1000, "misses": 300 * slower, "observed": {"initial_rows": 100}}
-            run(root, system, [base * slower, base * slower * 1.1], model=model, counters=counters)
+            counters = {
+                "rows": 1000,
+                "misses": 300 * slower,
+                "observed": {"initial_rows": 100},
+            }
+            run(
+                root,
+                system,
+                [base * slower, base * slower * 1.1],
+                model=model,
+                counters=counters,
+            )
 
 
 def fill_16(root: Path, factor: float) -> None:
@@ -81,7 +92,12 @@ def fill_18(root: Path, factor: float) -> None:
     for share in (0.5, 1.0, 2.0):
         for system in ("pyg+", "ali+pg", "ginex"):
             slower = factor if system == "ginex" else 1.0
-            run(root, system, [SECONDS[system] * slower / share], memory=f"+{round(64 * share)}MiB")
+            run(
+                root,
+                system,
+                [SECONDS[system] * slower / share],
+                memory=f"+{round(64 * share)}MiB",
+            )
 
 
 def fill_19(root: Path, factor: float) -> None:
@@ -89,7 +105,13 @@ def fill_19(root: Path, factor: float) -> None:
     for size in (25, 50, 100):
         for system in ("pyg+", "ali+pg", "ginex"):
             slower = factor if system == "ginex" else 1.0
-            run(root, system, [SECONDS[system] * slower], batch_size=size, max_batches=BATCHES * 50 // size)
+            run(
+                root,
+                system,
+                [SECONDS[system] * slower],
+                batch_size=size,
+                max_batches=BATCHES * 50 // size,
+            )
 
 
 def fill_4(root: Path, factor: float) -> None:
@@ -114,14 +136,31 @@ def fill_4(root: Path, factor: float) -> None:
 def fill_5(root: Path, factor: float) -> None:
     policies = [
         {"policy": "belady", "misses": [800, 500, 300], "fills": [0, 0, 0]},
-        {"policy": "degree", "misses": [900, round(600 * factor), 400], "fills": [10, 50, 100]},
+        {
+            "policy": "degree",
+            "misses": [900, round(600 * factor), 400],
+            "fills": [10, 50, 100],
+        },
         {"policy": "lru", "misses": [990, 900, 700], "fills": [0, 0, 0]},
     ]
     names = [entry["policy"] for entry in policies]
-    params = {"fanout": [10, 10, 10], "batch_size": 50, "max_batches": 400, "policies": names}
+    params = {
+        "fanout": [10, 10, 10],
+        "batch_size": 50,
+        "max_batches": 400,
+        "policies": names,
+    }
     shares = [0.01, 0.05, 0.1]
-    result = {"accesses": 1000, "unique_rows": 250, "batches": 4, "shares": shares, "sizes": [10, 50, 100]}
-    study(root, "miss-ratios", params, {**result, "row_bytes": 512, "policies": policies})
+    result = {
+        "accesses": 1000,
+        "unique_rows": 250,
+        "batches": 4,
+        "shares": shares,
+        "sizes": [10, 50, 100],
+    }
+    study(
+        root, "miss-ratios", params, {**result, "row_bytes": 512, "policies": policies}
+    )
 
 
 def fill_6(root: Path, factor: float) -> None:
@@ -129,11 +168,23 @@ def fill_6(root: Path, factor: float) -> None:
     run(root, "pyg+", [4.0, 4.0], stages="sample")
     run(root, "pyg+", [30.0 * factor, 30.0 * factor], stages="sample+extract")
     ahead = {"options": {"prefetch": 5}, "epochs": 6}
-    run(root, "pyg+", [32.0 * factor] * 5, stages="sample+extract", sampled_by=0.3, **ahead)
+    run(
+        root,
+        "pyg+",
+        [32.0 * factor] * 5,
+        stages="sample+extract",
+        sampled_by=0.3,
+        **ahead,
+    )
 
 
 def fill_tab2(root: Path, factor: float) -> None:
-    measures = {"num_nodes": 1000, "num_edges": 9000, "top1_degree_share": 0.4, "homophily": 0.6}
+    measures = {
+        "num_nodes": 1000,
+        "num_edges": 9000,
+        "top1_degree_share": 0.4,
+        "homophily": 0.6,
+    }
     study(
         root,
         "expansion",
@@ -210,7 +261,9 @@ def test_a_figure_becomes_files(figure: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("figure", sorted(set(FILL) - {"ginex-fig5", "ginex-tab2"}))
-def test_runs_that_all_failed_are_told_and_nothing_is_drawn(figure: str, tmp_path: Path) -> None:
+def test_runs_that_all_failed_are_told_and_nothing_is_drawn(
+    figure: str, tmp_path: Path
+) -> None:
     keep(tmp_path)
     for system in SECONDS:
         run(tmp_path, system, [], status="oom")
@@ -229,7 +282,13 @@ def test_the_needs_at_quick_are_experiments_that_can_run(figure: str) -> None:
 def test_the_needs_at_quick_stay_within_their_share() -> None:
     profile = load_experiment("quick").model_dump()
     mine = [name for name in catalogue() if name.startswith(("ginex-", "tiering-fig"))]
-    runs = union([experiment for name in mine for experiment in catalogue()[name].experiments(profile)])
+    runs = union(
+        [
+            experiment
+            for name in mine
+            for experiment in catalogue()[name].experiments(profile)
+        ]
+    )
     assert len(runs) <= 50
 
 
@@ -243,7 +302,12 @@ def test_the_paper_profile_has_the_full_grids() -> None:
         "kron-111m-d768",
     }
     (sizes,) = catalogue()["ginex-fig19"].experiments(profile)
-    assert {cell.settings.batch_size for cell in union([sizes])} == {250, 500, 1000, 2000}
+    assert {cell.settings.batch_size for cell in union([sizes])} == {
+        250,
+        500,
+        1000,
+        2000,
+    }
     (superbatches,) = catalogue()["ginex-fig16"].experiments(profile)
     files = {cell.settings.options["runtime_files"] for cell in union([superbatches])}
     assert files == {"25GB", "50GB", "100GB", "200GB"}
@@ -251,15 +315,26 @@ def test_the_paper_profile_has_the_full_grids() -> None:
 
 def test_parts_of_an_epoch_make_the_whole() -> None:
     spans = pd.DataFrame(
-        [("train", 1.0, 2.0), ("transfer", 1.5, 2.5), ("extract", 0.0, 4.0), ("train", 9.5, 12.0)],
+        [
+            ("train", 1.0, 2.0),
+            ("transfer", 1.5, 2.5),
+            ("extract", 0.0, 4.0),
+            ("train", 9.5, 12.0),
+        ],
         columns=["stage", "start", "end"],
     )
-    found = split_epoch(spans, {"start_s": 0.0, "seconds": 10.0}, {"a": ["train"], "b": ["transfer"], "rest": []})
+    found = split_epoch(
+        spans,
+        {"start_s": 0.0, "seconds": 10.0},
+        {"a": ["train"], "b": ["transfer"], "rest": []},
+    )
     assert found == pytest.approx({"a": 1.5, "b": 0.5, "rest": 8.0})
 
 
 def test_covered_seconds_counts_overlaps_once() -> None:
-    assert covered_seconds(np.array([0.0, 1.0, 5.0]), np.array([3.0, 2.0, 6.0])) == pytest.approx(4.0)
+    assert covered_seconds(
+        np.array([0.0, 1.0, 5.0]), np.array([3.0, 2.0, 6.0])
+    ) == pytest.approx(4.0)
     assert covered_seconds(np.empty(0), np.empty(0)) == 0.0
 
 
@@ -270,10 +345,14 @@ def test_bars_of_the_breakdown_are_as_high_as_their_epochs(tmp_path: Path) -> No
     assert heights["sage", "pyg+"] == pytest.approx(1.0)
     assert heights["gcn", "ginex"] == pytest.approx(20.0 / 40.0)
     paper = table[(table["model"] == "sage") & (table["system"] == "ginex")].iloc[0]
-    assert (paper["paper_low"], paper["paper_high"]) == pytest.approx((1 / 2.5, 1 / 1.86))
+    assert (paper["paper_low"], paper["paper_high"]) == pytest.approx(
+        (1 / 2.5, 1 / 1.86)
+    )
 
 
-def test_a_missing_paper_value_does_not_break_a_drawing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_paper_value_does_not_break_a_drawing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     with nothing_published(monkeypatch, tmp_path):
         for figure in ("ginex-fig4", "ginex-fig14", "ginex-fig16", "ginex-tab2"):
             FILL[figure](tmp_path / figure, 1.0)
@@ -294,7 +373,9 @@ def test_a_failed_system_is_marked_and_not_zero(tmp_path: Path) -> None:
     assert failed["value"].isna().all()
 
 
-def test_the_miss_ratio_is_misses_over_rows_with_and_without_fills(tmp_path: Path) -> None:
+def test_the_miss_ratio_is_misses_over_rows_with_and_without_fills(
+    tmp_path: Path,
+) -> None:
     fill_14(tmp_path, 1.0)
     table = drawn("ginex-fig15", tmp_path).data
     mine = table[(table["system"] == "ginex") & (table["model"] == "sage")].iloc[0]
@@ -359,19 +440,31 @@ def test_without_sampling_far_ahead_gather_alone_is_not_made_up(tmp_path: Path) 
     keep(tmp_path)
     run(tmp_path, "pyg+", [4.0, 4.0], stages="sample")
     run(tmp_path, "pyg+", [30.0, 30.0], stages="sample+extract")
-    run(tmp_path, "pyg+", [32.0], stages="sample+extract", options={"prefetch": 5}, sampled_by=1.0, epochs=6)
+    run(
+        tmp_path,
+        "pyg+",
+        [32.0],
+        stages="sample+extract",
+        options={"prefetch": 5},
+        sampled_by=1.0,
+        epochs=6,
+    )
     with pytest.raises(NotDrawn, match="ahead"):
         drawn("ginex-fig6", tmp_path)
 
 
 def test_the_miss_ratio_counts_faults_over_pages_asked_for() -> None:
-    # Ten iterations of a second with 100 feature and 20 topology pages each; half of the pages of the last five fault.
+    # Ten iterations of a second with 100 feature and 20 topology pages each; half of
+    # the pages of the last five fault.
     count = 10
     stages = pd.DataFrame(
         [
             row
             for batch in range(count)
-            for row in ((0, batch, "sample", batch, batch + 0.5), (0, batch, "extract", batch + 0.0, batch + 1.0))
+            for row in (
+                (0, batch, "sample", batch, batch + 0.5),
+                (0, batch, "extract", batch + 0.0, batch + 1.0),
+            )
         ],
         columns=["epoch", "batch", "stage", "start", "end"],
     )
@@ -392,16 +485,26 @@ def test_the_miss_ratio_counts_faults_over_pages_asked_for() -> None:
 
 def test_the_miss_ratio_of_other_mini_batches_is_refused(tmp_path: Path) -> None:
     fill_4(tmp_path, 1.0)
-    run(tmp_path, "pyg+", [10.0, 10.0], faults=9.0, seed=7)  # newer, but without a trace of its mini-batches
+    run(
+        tmp_path, "pyg+", [10.0, 10.0], faults=9.0, seed=7
+    )  # newer, but without a trace of its mini-batches
     first = drawn("ginex-fig4", tmp_path)
     assert len(first.runs) == 1
     assert set(first.data["run"].dropna()) == set(first.runs)
-    record = next(entry for entry in load_evidence(tmp_path).runs["record"] if entry["run_id"] == first.runs[0])
+    record = next(
+        entry
+        for entry in load_evidence(tmp_path).runs["record"]
+        if entry["run_id"] == first.runs[0]
+    )
     assert record["config"]["seed"] == 0
 
 
-@pytest.mark.parametrize(("figure", "table"), [("ginex-fig4", "telemetry"), ("ginex-fig6", "stages")])
-def test_a_run_without_the_table_that_a_figure_reads_is_named(figure: str, table: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("figure", "table"), [("ginex-fig4", "telemetry"), ("ginex-fig6", "stages")]
+)
+def test_a_run_without_the_table_that_a_figure_reads_is_named(
+    figure: str, table: str, tmp_path: Path
+) -> None:
     FILL[figure](tmp_path, 1.0)
     for file in tmp_path.rglob(f"{table}.parquet"):
         file.unlink()
@@ -430,7 +533,11 @@ def test_the_longest_trace_of_a_dataset_is_drawn(tmp_path: Path) -> None:
     fill_5(tmp_path, 1.0)
     long = load_evidence(tmp_path).study("miss-ratios")
     short = long.model_copy(
-        update={"key": "b" * 16, "started_at": "2027-01-01", "result": {**long.result, "accesses": 9}}
+        update={
+            "key": "b" * 16,
+            "started_at": "2027-01-01",
+            "result": {**long.result, "accesses": 9},
+        }
     )
     write_study(tmp_path, short)
     assert set(drawn("ginex-fig5", tmp_path).data["accesses"]) == {1000}
@@ -461,13 +568,21 @@ def test_our_expansion_stands_beside_the_papers(tmp_path: Path) -> None:
     assert list(sheet.shown["copies"])[1:] == ["4", "89.96", "4", "5"]
 
 
-def test_a_system_at_the_papers_speedup_has_the_papers_performance_per_dollar(tmp_path: Path) -> None:
+def test_a_system_at_the_papers_speedup_has_the_papers_performance_per_dollar(
+    tmp_path: Path,
+) -> None:
     keep(tmp_path)
     run(tmp_path, "pyg+", [21.1])
     run(tmp_path, "ginex", [10.0])
     sheet = drawn("ginex-tab4", tmp_path)
-    ours = sheet.data[(sheet.data["side"] != "paper") & (sheet.data["system"] == "ginex")].set_index("dataset")
+    ours = sheet.data[
+        (sheet.data["side"] != "paper") & (sheet.data["system"] == "ginex")
+    ].set_index("dataset")
     assert ours.loc["Friendster", "performance/$"] == pytest.approx(0.20 * 13.80)
     assert ours.loc["Twitter", "performance/$"] == pytest.approx(0.43 * 13.15)
-    assert ours.loc["Twitter", "least"] < ours.loc["Twitter", "performance/$"] < ours.loc["Twitter", "most"]
+    assert (
+        ours.loc["Twitter", "least"]
+        < ours.loc["Twitter", "performance/$"]
+        < ours.loc["Twitter", "most"]
+    )
     assert "MODELLED" in sheet.caption

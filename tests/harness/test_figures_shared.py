@@ -1,4 +1,5 @@
-"""Drawings that figures share: every value is drawn, missing values are marked, series differ in looks."""
+"""Drawings that figures share: every value is drawn, missing values are marked, series
+differ in looks."""
 
 from __future__ import annotations
 
@@ -29,7 +30,11 @@ def drawn() -> Iterator[None]:
 
 
 def bars_of(**columns: Any) -> pd.DataFrame:
-    rows = {"group": [64, 64, 128, 128], "series": ["gnndrive", "pyg+"] * 2, "value": [1.0, 2.0, 3.0, 4.0]}
+    rows = {
+        "group": [64, 64, 128, 128],
+        "series": ["gnndrive", "pyg+"] * 2,
+        "value": [1.0, 2.0, 3.0, 4.0],
+    }
     return pd.DataFrame({**rows, **columns})
 
 
@@ -54,15 +59,23 @@ def test_a_bar_stands_for_each_value_and_none_for_a_missing_one() -> None:
     assert words(axes) == ["gnndrive OOM"]
 
 
-def test_bars_keep_the_systems_in_their_order_and_colour_whatever_the_rows_order() -> None:
+def test_bars_keep_the_systems_in_their_order_and_colour_whatever_the_rows_order() -> (
+    None
+):
     canvas, axes = draw_bars(bars_of(), title="t", ylabel="s")
     assert legend_of(canvas) == ["pyg+", "gnndrive"]
-    colors = {mpl.colors.to_hex(patch.get_facecolor()).upper() for patch in axes.patches}
+    colors = {
+        mpl.colors.to_hex(patch.get_facecolor()).upper() for patch in axes.patches
+    }
     assert colors == {style.LOOKS["pyg+"].color, style.LOOKS["gnndrive"].color}
 
 
 def test_bars_show_intervals_and_the_papers_values_as_hollow_marks() -> None:
-    rows = bars_of(low=[0.5, 1.5, 2.5, None], high=[1.5, 2.5, 3.5, None], paper=[None, 9.0, None, None])
+    rows = bars_of(
+        low=[0.5, 1.5, 2.5, None],
+        high=[1.5, 2.5, 3.5, None],
+        paper=[None, 9.0, None, None],
+    )
     canvas, axes = draw_bars(rows, title="t", ylabel="s", numbers=".1f")
     hollow = [line for line in axes.lines if line.get_markerfacecolor() == "none"]
     assert [float(line.get_ydata()[0]) for line in hollow] == [9.0]
@@ -72,16 +85,26 @@ def test_bars_show_intervals_and_the_papers_values_as_hollow_marks() -> None:
 
 
 def test_bars_without_a_single_value_are_drawn_as_said() -> None:
-    _, axes = draw_bars(bars_of(value=[None] * 4, status=["timeout"] * 4), title="t", ylabel="s")
+    _, axes = draw_bars(
+        bars_of(value=[None] * 4, status=["timeout"] * 4), title="t", ylabel="s"
+    )
     assert words(axes) == ["gnndrive OOT", "pyg+ OOT"] * 2
     assert not axes.patches
 
 
 def test_a_stack_adds_up_and_shares_are_of_a_hundred() -> None:
-    rows = pd.DataFrame({"bar": ["a", "a", "b", "b"], "part": ["sample", "train"] * 2, "value": [1.0, 3.0, 2.0, None]})
+    rows = pd.DataFrame(
+        {
+            "bar": ["a", "a", "b", "b"],
+            "part": ["sample", "train"] * 2,
+            "value": [1.0, 3.0, 2.0, None],
+        }
+    )
     _, axes = draw_stacks(rows, title="t", ylabel="s", parts=["sample", "train"])
     assert max(patch.get_y() + patch.get_height() for patch in axes.patches) == 4.0
-    _, axes = draw_stacks(rows, title="t", ylabel="%", parts=["sample", "train"], share=True)
+    _, axes = draw_stacks(
+        rows, title="t", ylabel="%", parts=["sample", "train"], share=True
+    )
     assert heights(axes) == [0.0, 25.0, 75.0, 100.0]
 
 
@@ -118,7 +141,14 @@ def test_curves_join_what_was_measured_and_say_what_was_not() -> None:
 
 def test_curves_bound_their_intervals_and_show_the_papers_points() -> None:
     rows = pd.DataFrame(
-        {"series": "x", "x": range(40), "y": 2.0, "low": 1.0, "high": 3.0, "paper": [5.0] + [None] * 39}
+        {
+            "series": "x",
+            "x": range(40),
+            "y": 2.0,
+            "low": 1.0,
+            "high": 3.0,
+            "paper": [5.0] + [None] * 39,
+        }
     )
     canvas, axes = draw_curves(rows, title="t", xlabel="n", ylabel="s")
     assert len(axes.collections) == 1
@@ -142,8 +172,15 @@ def lightness(color: str) -> float:
 def test_series_of_one_figure_differ_without_colour() -> None:
     labels = [f"series {k}" for k in range(12)]
     looks = named_looks(labels)
-    assert len({(looks(label).marker, looks(label).line, looks(label).hatch) for label in labels}) == len(labels)
-    assert all(abs(lightness(a.color) - lightness(b.color)) > 0.1 for a, b in pairwise(SERIES))
+    assert len(
+        {
+            (looks(label).marker, looks(label).line, looks(label).hatch)
+            for label in labels
+        }
+    ) == len(labels)
+    assert all(
+        abs(lightness(a.color) - lightness(b.color)) > 0.1 for a, b in pairwise(SERIES)
+    )
 
 
 def test_systems_look_as_everywhere_and_other_labels_keep_their_order() -> None:
@@ -155,9 +192,19 @@ def test_systems_look_as_everywhere_and_other_labels_keep_their_order() -> None:
 
 def test_a_sheet_shows_what_is_known_and_a_dash_for_what_is_not() -> None:
     rows = pd.DataFrame(
-        {"system": ["ginex", "in-memory"], "epoch (s)": [1.234, None], "bytes": [2.0**30, None], "hidden": [1, 2]}
+        {
+            "system": ["ginex", "in-memory"],
+            "epoch (s)": [1.234, None],
+            "bytes": [2.0**30, None],
+            "hidden": [1, 2],
+        }
     )
-    made = sheet(rows, {"system": "", "epoch (s)": ".1f", "bytes": lambda b: f"{b / 2**30:.0f} GiB"}, "c", runs=["r"])
+    made = sheet(
+        rows,
+        {"system": "", "epoch (s)": ".1f", "bytes": lambda b: f"{b / 2**30:.0f} GiB"},
+        "c",
+        runs=["r"],
+    )
     assert made.shown.to_dict("list") == {
         "system": ["ginex", "in-memory"],
         "epoch (s)": ["1.2", "–"],
@@ -175,4 +222,9 @@ def test_a_sheet_keeps_a_word_among_numbers() -> None:
 def test_numbers_over_bars_have_no_exponent() -> None:
     from harness.figures.draw.panels import plain_number
 
-    assert [plain_number(value, ".2g") for value in (476.6, 23.4, 0.34, 1234.0)] == ["480", "23", "0.34", "1,200"]
+    assert [plain_number(value, ".2g") for value in (476.6, 23.4, 0.34, 1234.0)] == [
+        "480",
+        "23",
+        "0.34",
+        "1,200",
+    ]

@@ -1,4 +1,5 @@
-"""Data Tiering's figures come from records and studies alone; a figure that needs several GPUs says so."""
+"""Data Tiering's figures come from records and studies alone; a figure that needs
+several GPUs says so."""
 
 from __future__ import annotations
 
@@ -25,8 +26,14 @@ SHARES = [0.05, 0.1, 0.25, 1.0]
 
 
 def host(dim: int = 128) -> dict[str, Any]:
-    """Return settings of a run with all features in host memory, on a device that holds a quarter of them."""
-    return {"memory": "none", "max_batches": 0, "device_memory_bytes": 32 * 2**20 + 2_000_000 * dim, "dim": dim}
+    """Return settings of a run with all features in host memory, on a device that holds
+    a quarter of them."""
+    return {
+        "memory": "none",
+        "max_batches": 0,
+        "device_memory_bytes": 32 * 2**20 + 2_000_000 * dim,
+        "dim": dim,
+    }
 
 
 HOST = host()
@@ -42,8 +49,19 @@ def fill_coverage(root: Path, factor: float) -> None:
             "measured": best,
         }
         scores = [score for score in coverage if score != "measured"]
-        params = {"fanout": fanout, "batch_size": 50, "max_batches": 200, "scores": scores}
-        result = {"accesses": 9000, "unique_rows": 900, "batches": 9, "shares": SHARES, "coverage": coverage}
+        params = {
+            "fanout": fanout,
+            "batch_size": 50,
+            "max_batches": 200,
+            "scores": scores,
+        }
+        result = {
+            "accesses": 9000,
+            "unique_rows": 900,
+            "batches": 9,
+            "shares": SHARES,
+            "coverage": coverage,
+        }
         study(root, "access-coverage", params, result)
 
 
@@ -56,7 +74,11 @@ def fill_8(root: Path, factor: float) -> None:
 
 def fill_10(root: Path, factor: float) -> None:
     keep_profile(root)
-    for share, seconds, loaded in ((0.0, 10.0, 1000), (0.05, 7.0, 400), (0.25, 5.0 * factor, round(30 * factor))):
+    for share, seconds, loaded in (
+        (0.0, 10.0, 1000),
+        (0.05, 7.0, 400),
+        (0.25, 5.0 * factor, round(30 * factor)),
+    ):
         run(
             root,
             "data-tiering",
@@ -67,7 +89,12 @@ def fill_10(root: Path, factor: float) -> None:
         )
 
 
-FILL = {"tiering-fig7": fill_coverage, "tiering-fig9": fill_coverage, "tiering-fig8": fill_8, "tiering-fig10": fill_10}
+FILL = {
+    "tiering-fig7": fill_coverage,
+    "tiering-fig9": fill_coverage,
+    "tiering-fig8": fill_8,
+    "tiering-fig10": fill_10,
+}
 
 
 def drawn(figure: str, root: Path) -> Drawing | Sheet:
@@ -117,7 +144,9 @@ def test_the_needs_at_quick_can_run_and_its_studies_exist(figure: str) -> None:
     profile = load_experiment("quick").model_dump()
     for experiment in catalogue()[figure].experiments(profile):
         assert union([experiment])
-    assert len(union_of(catalogue()[figure].studies(profile))) == len(catalogue()[figure].studies(profile))
+    assert len(union_of(catalogue()[figure].studies(profile))) == len(
+        catalogue()[figure].studies(profile)
+    )
 
 
 @pytest.mark.parametrize("figure", ["tiering-fig8", "tiering-fig10"])
@@ -135,7 +164,10 @@ def test_the_device_holds_the_largest_hot_share_of_the_rows(figure: str) -> None
 
 def test_two_figures_share_the_run_of_a_tenth_hot() -> None:
     profile = load_experiment("quick").model_dump()
-    both = [catalogue()[name].experiments(profile)[0] for name in ("tiering-fig8", "tiering-fig10")]
+    both = [
+        catalogue()[name].experiments(profile)[0]
+        for name in ("tiering-fig8", "tiering-fig10")
+    ]
     assert len(union(both)) == len(union(both[:1])) + len(union(both[1:])) - 1
 
 
@@ -143,14 +175,29 @@ def test_coverage_is_drawn_as_the_study_has_it(tmp_path: Path) -> None:
     fill_coverage(tmp_path, 1.0)
     table = drawn("tiering-fig7", tmp_path).data
     assert set(table["fanout"]) == {"12,12,12", "25,15"}
-    mine = table[(table["fanout"] == "25,15") & (table["score"] == "weighted-reverse-pagerank")].set_index("x")["y"]
+    mine = table[
+        (table["fanout"] == "25,15") & (table["score"] == "weighted-reverse-pagerank")
+    ].set_index("x")["y"]
     assert mine.loc[10.0] == pytest.approx(45.0)
 
 
 def test_a_depth_that_was_not_studied_is_named_as_left_out(tmp_path: Path) -> None:
-    params: dict[str, Any] = {"batch_size": 50, "max_batches": 8, "scores": ["degree", "weighted-reverse-pagerank"]}
-    coverage = {name: [0.1, 0.2, 0.3, 1.0] for name in ("degree", "weighted-reverse-pagerank", "measured")}
-    result = {"accesses": 100, "unique_rows": 10, "batches": 2, "shares": SHARES, "coverage": coverage}
+    params: dict[str, Any] = {
+        "batch_size": 50,
+        "max_batches": 8,
+        "scores": ["degree", "weighted-reverse-pagerank"],
+    }
+    coverage = {
+        name: [0.1, 0.2, 0.3, 1.0]
+        for name in ("degree", "weighted-reverse-pagerank", "measured")
+    }
+    result = {
+        "accesses": 100,
+        "unique_rows": 10,
+        "batches": 2,
+        "shares": SHARES,
+        "coverage": coverage,
+    }
     for hops in (2, 5):
         study(tmp_path, "access-coverage", {**params, "fanout": [10] * hops}, result)
     drawing = drawn("tiering-fig9", tmp_path)
@@ -160,12 +207,19 @@ def test_a_depth_that_was_not_studied_is_named_as_left_out(tmp_path: Path) -> No
 
 def test_studies_of_two_graphs_are_never_mixed(tmp_path: Path) -> None:
     fill_coverage(tmp_path, 1.0)
-    old = load_evidence(tmp_path).study("access-coverage", where=lambda params: params["fanout"] == [25, 15])
+    old = load_evidence(tmp_path).study(
+        "access-coverage", where=lambda params: params["fanout"] == [25, 15]
+    )
     assert old.dataset is not None
     from harness.records.study import write_study
 
     other = old.dataset.model_copy(update={"name": "other", "fingerprint": "x"})
-    write_study(tmp_path, old.model_copy(update={"dataset": other, "key": "z" * 16, "started_at": "2027-01-01"}))
+    write_study(
+        tmp_path,
+        old.model_copy(
+            update={"dataset": other, "key": "z" * 16, "started_at": "2027-01-01"}
+        ),
+    )
     table = drawn("tiering-fig7", tmp_path).data
     assert set(table["fanout"]) == {"25,15"}
 
@@ -198,7 +252,10 @@ def test_the_speedups_stand_beside_the_papers(tmp_path: Path) -> None:
     fill_8(tmp_path, 1.0)
     drawing = drawn("tiering-fig8", tmp_path)
     assert isinstance(drawing, Drawing)
-    steps = ["zero-copy over CPU gather: 3.00x (paper 2.5–4.6x)", "tiering over zero-copy: 2.00x (paper 1.6–2.1x)"]
+    steps = [
+        "zero-copy over CPU gather: 3.00x (paper 2.5–4.6x)",
+        "tiering over zero-copy: 2.00x (paper 1.6–2.1x)",
+    ]
     assert drawing.canvas.axes[0].get_xlabel().split("\n") == steps
 
 
@@ -212,7 +269,14 @@ def test_traffic_and_time_are_held_to_no_hot_rows(tmp_path: Path) -> None:
 def test_without_a_run_without_hot_rows_nothing_is_compared(tmp_path: Path) -> None:
     keep_profile(tmp_path)
     for share in ("0.1x", "0.25x"):
-        run(tmp_path, "data-tiering", [5.0], options={"cache": share}, counters={"bytes_loaded": 5}, **HOST)
+        run(
+            tmp_path,
+            "data-tiering",
+            [5.0],
+            options={"cache": share},
+            counters={"bytes_loaded": 5},
+            **HOST,
+        )
     with pytest.raises(NotDrawn, match="without hot rows"):
         drawn("tiering-fig10", tmp_path)
 
@@ -221,14 +285,19 @@ def test_several_devices_are_not_made_up_from_one(tmp_path: Path) -> None:
     fill_10(tmp_path, 1.0)
     with pytest.raises(NotDrawn, match="real GPUs"):
         drawn("tiering-fig11", tmp_path)
-    assert catalogue()["tiering-fig11"].experiments(load_experiment("paper").model_dump()) == []
+    assert (
+        catalogue()["tiering-fig11"].experiments(load_experiment("paper").model_dump())
+        == []
+    )
 
 
 @pytest.mark.parametrize("figure", ["tiering-fig8", "tiering-fig10"])
 def test_rows_chosen_for_an_effect_are_said_to_be(tmp_path: Path, figure: str) -> None:
     for dim in (128, 768):
         root = tmp_path / str(dim)
-        keep_profile(root, run={"dataset": "kron-d128" if dim == 128 else f"kron-d128-d{dim}"})
+        keep_profile(
+            root, run={"dataset": "kron-d128" if dim == 128 else f"kron-d128-d{dim}"}
+        )
         for system, seconds in (("dgl", 30.0), ("uva", 10.0)):
             run(root, system, [seconds, seconds], **host(dim))
         for share, seconds in ((0.0, 10.0), (0.1, 5.0)):
@@ -240,7 +309,10 @@ def test_rows_chosen_for_an_effect_are_said_to_be(tmp_path: Path, figure: str) -
                 counters={"rows": 2, "bytes_loaded": round(100 * seconds)},
                 **host(dim),
             )
-        told = "rows of 768 columns were chosen so that the bus shows" in drawn(figure, root).caption
+        told = (
+            "rows of 768 columns were chosen so that the bus shows"
+            in drawn(figure, root).caption
+        )
         assert told == (dim == 768)
     for claim in ("dt-01", "dt-02", "dt-03", "dt-08", "dt-09", "dt-12"):
         assert "wide rows" in find_claim(claim).differs

@@ -39,7 +39,9 @@ def test_every_point_of_the_grid_is_measured_and_the_file_is_gone(disk: Path) ->
         (engine, direct) for engine in ("sync", "async") for direct in (True, False)
     }
     assert all(p["iops"] > 0 and p["mean_latency_s"] > 0 for p in points)
-    assert all(p["bytes_per_s"] == pytest.approx(p["iops"] * p["block_bytes"]) for p in points)
+    assert all(
+        p["bytes_per_s"] == pytest.approx(p["iops"] * p["block_bytes"]) for p in points
+    )
     assert [p["pattern"] for p in points].count("sequential") == 1
     assert not list((disk / "data").rglob("*.bin"))
     assert find_record(need, disk / "data", disk / "results") == record

@@ -1,4 +1,5 @@
-"""`outcore check` of a foreign system: a right one passes, and each fault is found by the promise that it breaks."""
+"""`outcore check` of a foreign system: a right one passes, and each fault is found by
+the promise that it breaks."""
 
 from __future__ import annotations
 
@@ -9,30 +10,66 @@ from typing import Any
 import numpy as np
 import pytest
 
-from harness.check.foreign import COUNT, DRAWS, LEFT, LOSSES, MEMORY, ROWS, SEEDS, SIZES, check_foreign, mixed
+from harness.check.foreign import (
+    COUNT,
+    DRAWS,
+    LEFT,
+    LOSSES,
+    MEMORY,
+    ROWS,
+    SEEDS,
+    SIZES,
+    check_foreign,
+    mixed,
+)
 from harness.check.rules import RUNS
 from tests.harness.run_tools import REPOSITORY, outcore_here
 from workloads.errors import HostError, InputError
 
 FAULTY = f"env:{REPOSITORY / 'tests' / 'harness' / 'foreign_worker'}"
 TEMPLATE = f"env:{REPOSITORY / 'outcore' / 'template' / 'foreign'}"
-SLOW = ("harness/check/foreign.py", "harness/check/draws.py", "outcore/foreign", "harness/foreign")
+SLOW = (
+    "harness/check/foreign.py",
+    "harness/check/draws.py",
+    "outcore/foreign",
+    "harness/foreign",
+)
 
 
 def broken(fault: str, folder: Path) -> dict[str, str]:
-    results = check_foreign(FAULTY, options={"fault": fault}, folder=folder, logs=folder / "logs")
-    assert [one.name for one in results] == [RUNS, COUNT, SEEDS, SIZES, DRAWS, ROWS, LOSSES, MEMORY, LEFT]
+    results = check_foreign(
+        FAULTY, options={"fault": fault}, folder=folder, logs=folder / "logs"
+    )
+    assert [one.name for one in results] == [
+        RUNS,
+        COUNT,
+        SEEDS,
+        SIZES,
+        DRAWS,
+        ROWS,
+        LOSSES,
+        MEMORY,
+        LEFT,
+    ]
     assert all(one.ok or one.fix for one in results)
     return {one.name: one.detail for one in results if not one.ok}
 
 
 @pytest.mark.slow("harness/check", "harness/foreign", "foreign")
 def test_the_template_keeps_every_promise(tmp_path: Path) -> None:
-    done = outcore_here("check", "--foreign", TEMPLATE, "--json", data=tmp_path / "data", results=tmp_path / "results")
+    done = outcore_here(
+        "check",
+        "--foreign",
+        TEMPLATE,
+        "--json",
+        data=tmp_path / "data",
+        results=tmp_path / "results",
+    )
     told = json.loads(done.stdout)
     assert done.returncode == 0 and told["ok"], told
     details = {one["name"]: one["detail"] for one in told["checks"]}
-    assert "1e-06" in details[SIZES] and details[ROWS].startswith("1536 rows")
+    assert "1e-06" in details[SIZES]
+    assert details[ROWS].startswith("1536 rows")
     assert not list(tmp_path.glob("results/checks/*"))
 
 
@@ -76,24 +113,32 @@ def test_a_fault_is_found(tmp_path: Path) -> None:
 def test_every_fault_is_found(fault: str, promises: set[str], tmp_path: Path) -> None:
     found = broken(fault, tmp_path)
     if fault == "number":
-        found.pop(ROWS, None)  # unless the one number that is told is drawn in every epoch
+        found.pop(
+            ROWS, None
+        )  # unless the one number that is told is drawn in every epoch
     assert set(found) == promises, found
     if fault == "crashes":
-        assert "no luck" in found[RUNS] and "no luck" in (tmp_path / "logs" / "worker.log").read_text()
+        assert "no luck" in found[RUNS]
+        assert "no luck" in (tmp_path / "logs" / "worker.log").read_text()
 
 
 @pytest.mark.parametrize("size", [1, 150, 2000, 3000])
 def test_mini_batches_of_a_shuffle_mix_and_others_do_not(size: int) -> None:
-    random, nodes = np.random.default_rng(size), np.random.default_rng(0).permutation(9000)[:2000]
+    random = np.random.default_rng(size)
+    nodes = np.random.default_rng(0).permutation(9000)[:2000]
 
     def batches(order: Any) -> list[Any]:
         return np.split(order, range(size, len(order), size))
 
-    assert all(mixed(batches(nodes), batches(random.permutation(nodes))) for _ in range(20))
+    assert all(
+        mixed(batches(nodes), batches(random.permutation(nodes))) for _ in range(20)
+    )
     if 1 < size < 2000:
         assert not mixed(batches(nodes), batches(nodes))
         assert not mixed(batches(nodes), batches(nodes)[::-1])
-        half = np.concatenate([random.permutation(nodes[:1000]), random.permutation(nodes[1000:])])
+        half = np.concatenate(
+            [random.permutation(nodes[:1000]), random.permutation(nodes[1000:])]
+        )
         assert not mixed(batches(nodes), batches(half)), "shuffled in two halves"
 
 
@@ -102,11 +147,19 @@ def test_bad_input_is_one_sentence(tmp_path: Path) -> None:
         (("--foreign", "pgy"), "did you mean env:pyg"),
         ((FAULTY, "-o", "falt=none"), "did you mean 'fault'"),
     ):
-        done = outcore_here("check", *words, data=tmp_path / "data", results=tmp_path / "results")
-        assert done.returncode == 2 and said in done.stderr and "Traceback" not in done.stderr, done.stderr
+        done = outcore_here(
+            "check", *words, data=tmp_path / "data", results=tmp_path / "results"
+        )
+        assert (
+            done.returncode == 2
+            and said in done.stderr
+            and "Traceback" not in done.stderr
+        ), done.stderr
 
 
-def test_a_system_without_its_environment_says_how_to_make_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_system_without_its_environment_says_how_to_make_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("OUTCORE_ENVIRONMENTS", str(tmp_path / "none"))
     with pytest.raises(HostError, match="`outcore systems setup graphbolt` makes it"):
         check_foreign("env:graphbolt", folder=tmp_path)

@@ -1,4 +1,5 @@
-"""Draws of mini-batches: our own sampler's pass whatever its seed; wrong draws do not, at a stated rate."""
+"""Draws of mini-batches: our own sampler's pass whatever its seed; wrong draws do not,
+at a stated rate."""
 
 from __future__ import annotations
 
@@ -34,7 +35,9 @@ def draws(workload: Workload) -> Draws:
 def batches(workload: Workload, seed: int, expands: Expands = "all") -> list[Drawn]:
     """Draw an epoch by a seed that the simulation does not use."""
     arrays = workload.dataset.load("indptr"), workload.dataset.load("indices")
-    return list(drawn_batches(replace(workload, seed=1_000 + seed), 7, expands, *arrays))
+    return list(
+        drawn_batches(replace(workload, seed=1_000 + seed), 7, expands, *arrays)
+    )
 
 
 def measured(draws: Draws, workload: Workload, number: int) -> list[Measured]:
@@ -45,10 +48,13 @@ def sizes(epochs: Sequence[Measured]) -> list[tuple[int, int]]:
     return [(int(one.values["nodes"]), int(one.values["edges"])) for one in epochs]
 
 
-def test_our_own_sampler_passes_whatever_its_seed(draws: Draws, workload: Workload) -> None:
+def test_our_own_sampler_passes_whatever_its_seed(
+    draws: Draws, workload: Workload
+) -> None:
     assert FALSE_ALARMS <= 1e-6
     epochs = measured(draws, workload, 30)
-    assert draws.odd_sizes(sizes(epochs)) == [] and draws.odd_shapes(epochs) == []
+    assert draws.odd_sizes(sizes(epochs)) == []
+    assert draws.odd_shapes(epochs) == []
     assert not any(draws.strange(batch) for batch in batches(workload, 0))
 
 
@@ -61,45 +67,81 @@ def test_our_own_sampler_passes_whatever_its_seed(draws: Draws, workload: Worklo
         (lambda sampler: replace(sampler, fanout=(5,)), "edges"),
         (lambda sampler: replace(sampler, replace=True), "nodes"),
     ],
-    ids=["smaller last fan-out", "smaller first fan-out", "fan-outs in reverse", "dropped hop", "with replacement"],
+    ids=[
+        "smaller last fan-out",
+        "smaller first fan-out",
+        "fan-outs in reverse",
+        "dropped hop",
+        "with replacement",
+    ],
 )
 def test_wrong_sizes_fail(
-    draws: Draws, workload: Workload, change: Callable[[SamplerSpec], SamplerSpec], size: str
+    draws: Draws,
+    workload: Workload,
+    change: Callable[[SamplerSpec], SamplerSpec],
+    size: str,
 ) -> None:
     wrong = replace(workload, sampler=change(workload.sampler))
     told = draws.odd_sizes(sizes(measured(draws, wrong, 3)))
-    assert {int(text.split()[1]) for text in told if size in text} == set(range(3)), told
+    assert {int(text.split()[1]) for text in told if size in text} == set(range(3)), (
+        told
+    )
 
 
-def test_draws_kept_for_another_epoch_fail_though_its_sizes_are_right(draws: Draws, workload: Workload) -> None:
+def test_draws_kept_for_another_epoch_fail_though_its_sizes_are_right(
+    draws: Draws, workload: Workload
+) -> None:
     first, second = measured(draws, workload, 2)
     assert draws.odd_shapes([first, second]) == []
     (told,) = draws.odd_shapes([first, second, first])
-    assert KEPT in told and told.startswith("epoch 0 beside 2")
+    assert KEPT in told
+    assert told.startswith("epoch 0 beside 2")
 
 
 @pytest.mark.parametrize(("width", "shape"), [(1, ""), (2, SHAPES[4])])
-def test_neighbours_drawn_side_by_side_fail(draws: Draws, workload: Workload, width: int, shape: str) -> None:
+def test_neighbours_drawn_side_by_side_fail(
+    draws: Draws, workload: Workload, width: int, shape: str
+) -> None:
     """Two of one hop are drawn at each list: anywhere, or one beside the other."""
     one_hop = replace(workload, sampler=SamplerSpec(fanout=(2,), batch_size=110))
-    indptr, indices = workload.dataset.load("indptr"), workload.dataset.load("indices")
-    random, found = np.random.default_rng(0), []
+    indptr = workload.dataset.load("indptr")
+    indices = workload.dataset.load("indices")
+    random = np.random.default_rng(0)
+    found = []
     for batch in batches(one_hop, 0):
         lists = [indices[indptr[v] : indptr[v + 1]] for v in batch.seeds]
         taken = [
-            one if len(one) < 3 else random.choice(one, 2, replace=False) if width == 1 else np.roll(one, at)[:2]
-            for one, at in zip(lists, random.integers(0, 1 << 30, len(lists)), strict=True)
+            one
+            if len(one) < 3
+            else random.choice(one, 2, replace=False)
+            if width == 1
+            else np.roll(one, at)[:2]
+            for one, at in zip(
+                lists, random.integers(0, 1 << 30, len(lists)), strict=True
+            )
         ]
-        found.append(Drawn(np.unique(np.concatenate([batch.seeds, *taken])), batch.edges, batch.seeds))
+        found.append(
+            Drawn(
+                np.unique(np.concatenate([batch.seeds, *taken])),
+                batch.edges,
+                batch.seeds,
+            )
+        )
     told = Draws(one_hop, "all", 1).odd_shapes([draws.measure(found)])
     assert (told == []) if not shape else any(shape in text for text in told), told
 
 
-def test_nodes_that_no_in_edge_leads_to_are_named(draws: Draws, workload: Workload) -> None:
-    seeds, nodes = np.array([0, 1]), np.arange(20_000)
-    indptr, indices = workload.dataset.load("indptr"), workload.dataset.load("indices")
+def test_nodes_that_no_in_edge_leads_to_are_named(
+    draws: Draws, workload: Workload
+) -> None:
+    seeds = np.array([0, 1])
+    nodes = np.arange(20_000)
+    indptr = workload.dataset.load("indptr")
+    indices = workload.dataset.load("indices")
     never = np.setdiff1d(nodes, indices)[0]
-    lists = np.unique(np.concatenate([seeds, *(indices[indptr[v] : indptr[v + 1]] for v in seeds)]))
+    lists = np.unique(
+        np.concatenate([seeds, *(indices[indptr[v] : indptr[v + 1]] for v in seeds)])
+    )
     for wrong, said in (
         (lists, ""),
         (np.append(lists, 20_000), "node 20000 of a graph of 20000"),
@@ -112,8 +154,13 @@ def test_nodes_that_no_in_edge_leads_to_are_named(draws: Draws, workload: Worklo
 
 
 @pytest.mark.slow("harness/check", "harness/foreign", "harness/judge", seconds=6)
-def test_a_sampler_that_expands_a_node_once_is_another_one(draws: Draws, workload: Workload) -> None:
-    both = {expands: draws.measure(batches(workload, 5, expands)) for expands in ("new", "all")}
+def test_a_sampler_that_expands_a_node_once_is_another_one(
+    draws: Draws, workload: Workload
+) -> None:
+    both = {
+        expands: draws.measure(batches(workload, 5, expands))
+        for expands in ("new", "all")
+    }
     for expands, odd in (("new", "all"), ("all", "new")):
         judge = Draws(workload, expands, 1)  # type: ignore[arg-type]
         assert judge.odd_sizes(sizes([both[expands]])) == []

@@ -1,7 +1,9 @@
-"""Golden records, written by the commit that added `tests/golden`, are read, upgraded and judged as they were then.
+"""Golden records, written by the commit that added `tests/golden`, are read, upgraded
+and judged as they were then.
 
-They are real runs of a tiny dataset, sealed again after paths and models of the machine were removed: runs of several
-systems, one out of memory, one slowed on purpose and one with its tables; and a study.
+They are real runs of a tiny dataset, sealed again after paths and models of the machine
+were removed: runs of several systems, one out of memory, one slowed on purpose and one
+with its tables; and a study.
 """
 
 from __future__ import annotations
@@ -22,7 +24,8 @@ from harness.results.perfetto import build_trace
 
 GOLDEN = Path(__file__).parents[1] / "golden"
 RUNS = sorted((GOLDEN / "runs").iterdir())
-#: Rules that went: a wall makes their breaking impossible (a sandbox, a limit of swap), or another rule includes them.
+#: Rules that went: a wall makes their breaking impossible (a sandbox, a limit of swap),
+#: or another rule includes them.
 GONE = {"worker_is_in_its_cap", "nothing_was_swapped", "features_were_checked"}
 WITH_TABLES = next(run for run in RUNS if (run / "stages.parquet").is_file())
 
@@ -41,30 +44,44 @@ def outcomes(rules: list[dict[str, Any]]) -> list[tuple[str, str, bool, bool]]:
 def holds(now: Any, then: Any, where: str = "") -> list[str]:
     """Return the places in which `now` lacks or changes a part of `then`."""
     if isinstance(then, dict) and isinstance(now, dict):
-        return [place for key in then for place in holds(now.get(key, "missing"), then[key], f"{where}.{key}")]
+        return [
+            place
+            for key in then
+            for place in holds(now.get(key, "missing"), then[key], f"{where}.{key}")
+        ]
     if isinstance(then, list) and isinstance(now, list) and len(now) == len(then):
-        return [place for at, part in enumerate(then) for place in holds(now[at], part, f"{where}.{at}")]
+        return [
+            place
+            for at, part in enumerate(then)
+            for place in holds(now[at], part, f"{where}.{at}")
+        ]
     return [] if now == then else [where]
 
 
-# Since edition 3 other programs' share of the processors is judged at any length of epoch.
+# Since edition 3 other programs' share of the processors is judged at any length of
+# epoch.
 JUDGED_ANEW = {"processors_were_quiet"}
 
 
 @pytest.mark.parametrize("run", RUNS, ids=lambda run: run.name)
 def test_a_record_is_read_whole_and_judged_as_then(run: Path) -> None:
-    then, record = upgraded(written(run), run.name), store.read_record(run)
+    then = upgraded(written(run), run.name)
+    record = store.read_record(run)
     assert record.verdict == then["verdict"]
     kept = [rule for rule in outcomes(then["verdict_rules"]) if rule[1] not in GONE]
     now = outcomes([rule.model_dump() for rule in record.verdict_rules])
     younger = [rule for rule in now if rule[:2] not in {old[:2] for old in kept}]
     assert [rule for rule in now if rule not in younger] == kept
     assert all(ok or name in JUDGED_ANEW for _, name, ok, _ in younger)
-    changed = holds(record.to_json() | {"verdict_rules": []}, then | {"verdict_rules": []})
-    # Since schema 5 the distance is over T(E) / E, by the mean epoch, where it was over a median one.
+    changed = holds(
+        record.to_json() | {"verdict_rules": []}, then | {"verdict_rules": []}
+    )
+    # Since schema 5 the distance is over T(E) / E, by the mean epoch, where it was over
+    # a median one.
     assert set(changed) <= {".summary.distance_to_limit"}
     assert record.config.config_hash == then["config_hash"]
-    assert record.cell == record.config.cell and record.cell.experiment == then["config"]["experiment"]
+    assert record.cell == record.config.cell
+    assert record.cell.experiment == then["config"]["experiment"]
 
 
 def test_the_records_show_each_kind_of_ending() -> None:
@@ -72,17 +89,25 @@ def test_the_records_show_each_kind_of_ending() -> None:
     assert {record.status for record in found} == {"ok", "oom"}
     assert {record.verdict for record in found} >= {"INVALID", "CAVEATS"}
     slowed = [record for record in found if record.facts.test_clock]
-    assert slowed and all(record.verdict == "INVALID" for record in slowed)
+    assert slowed
+    assert all(record.verdict == "INVALID" for record in slowed)
     assert len({record.system for record in found}) >= 4
 
 
 @pytest.mark.parametrize("run", RUNS, ids=lambda run: run.name)
 def test_a_record_of_schema_1_is_upgraded(run: Path, tmp_path: Path) -> None:
-    old = {key: value for key, value in written(run).items() if key not in ("evidence", "code", "seal")} | {"schema": 1}
+    old = {
+        key: value
+        for key, value in written(run).items()
+        if key not in ("evidence", "code", "seal")
+    } | {"schema": 1}
     (tmp_path / store.RECORD).write_text(json.dumps(old))
     record = store.read_record(tmp_path)
-    assert record.schema_version == SCHEMA and record.verdict == old["verdict"]
-    assert "evidence_is_kept" in {rule.name for rule in record.verdict_rules if not rule.ok}
+    assert record.schema_version == SCHEMA
+    assert record.verdict == old["verdict"]
+    assert "evidence_is_kept" in {
+        rule.name for rule in record.verdict_rules if not rule.ok
+    }
 
 
 def test_a_changed_number_is_found(tmp_path: Path) -> None:
@@ -94,8 +119,10 @@ def test_a_changed_number_is_found(tmp_path: Path) -> None:
 
 def test_tables_are_read_and_give_a_trace() -> None:
     record = store.read_record(WITH_TABLES)
-    stages, batches = store.table(WITH_TABLES, "stages"), store.table(WITH_TABLES, "batches")
-    assert list(stages.columns) == list(store.STAGE_COLUMNS) and list(batches.columns) == list(store.BATCH_COLUMNS)
+    stages = store.table(WITH_TABLES, "stages")
+    batches = store.table(WITH_TABLES, "batches")
+    assert list(stages.columns) == list(store.STAGE_COLUMNS)
+    assert list(batches.columns) == list(store.BATCH_COLUMNS)
     assert len(batches) == sum(epoch.batches for epoch in record.epochs)
     trace = build_trace(record, stages, batches, store.table(WITH_TABLES, "telemetry"))
     assert {event["ph"] for event in trace["traceEvents"]} >= {"X", "C", "M"}
@@ -103,13 +130,17 @@ def test_tables_are_read_and_give_a_trace() -> None:
 
 def test_records_and_studies_are_evidence_and_can_be_imported(tmp_path: Path) -> None:
     merged = merge([GOLDEN], tmp_path)
-    assert sorted(merged.runs) == [run.name for run in RUNS] and len(merged.studies) == 1
+    assert sorted(merged.runs) == [run.name for run in RUNS]
+    assert len(merged.studies) == 1
     (study,) = read_studies(tmp_path)
     (file,) = (GOLDEN / "studies").iterdir()
     assert study.model_dump(mode="json") == json.loads(file.read_text())
     shutil.rmtree(tmp_path / "cache", ignore_errors=True)
     evidence = load_evidence(tmp_path)
-    assert len(evidence.runs) == len(RUNS) and len(evidence.studies) == 1
+    assert len(evidence.runs) == len(RUNS)
+    assert len(evidence.studies) == 1
     assert set(evidence.runs["summary.epoch_s.median"].dropna()) == {
-        content["summary"]["epoch_s"]["median"] for content in map(written, RUNS) if content["summary"]["epoch_s"]
+        content["summary"]["epoch_s"]["median"]
+        for content in map(written, RUNS)
+        if content["summary"]["epoch_s"]
     }

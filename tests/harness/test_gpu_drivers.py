@@ -1,4 +1,5 @@
-"""Proof of the cap, and devices of the record, over stub drivers: pinned memory, several devices, errors."""
+"""Proof of the cap, and devices of the record, over stub drivers: pinned memory,
+several devices, errors."""
 
 from __future__ import annotations
 
@@ -20,7 +21,9 @@ PROBE = Path(probe_child.__file__)
 disk = pytest.fixture(on_disk)
 
 
-def pin(drivers: Drivers, kind: str = "registered", **how: Any) -> subprocess.CompletedProcess[str]:
+def pin(
+    drivers: Drivers, kind: str = "registered", **how: Any
+) -> subprocess.CompletedProcess[str]:
     """Run the program that pins 192 MiB, without a cap."""
     return subprocess.run(
         [sys.executable, "-S", "-E", str(PROBE), kind, str(192 * MIB)],
@@ -38,27 +41,41 @@ def pin(drivers: Drivers, kind: str = "registered", **how: Any) -> subprocess.Co
 @pytest.mark.slow("harness/telemetry", "workloads/accelerators", seconds=6)
 def test_the_proof_pins_own_pages_as_runs_do(drivers: Drivers) -> None:
     done = pin(drivers)
-    assert done.stdout.splitlines()[0] == "ready" and "escaped" in done.stdout, done.stderr
+    assert done.stdout.splitlines()[0] == "ready" and "escaped" in done.stdout, (
+        done.stderr
+    )
     pinned = [value for name, value in drivers.calls() if name == "cuMemHostRegister"]
     assert sum(pinned) >= 192 * MIB
     assert "cuMemHostAlloc" not in dict(drivers.calls())
 
 
-@pytest.mark.parametrize(("kind", "call"), [("pinned", "cuMemHostAlloc"), ("managed", "cuMemAllocManaged")])
-def test_memory_that_cuda_allocates_is_tried_too(drivers: Drivers, kind: str, call: str) -> None:
+@pytest.mark.parametrize(
+    ("kind", "call"), [("pinned", "cuMemHostAlloc"), ("managed", "cuMemAllocManaged")]
+)
+def test_memory_that_cuda_allocates_is_tried_too(
+    drivers: Drivers, kind: str, call: str
+) -> None:
     assert "escaped" in pin(drivers, kind).stdout
     assert call in dict(drivers.calls())
 
 
 def test_a_driver_that_refuses_to_pin_is_no_escape(drivers: Drivers) -> None:
     done = pin(drivers, fail="cuMemHostRegister=2")
-    assert "refused" in done.stdout and "escaped" not in done.stdout
+    assert "refused" in done.stdout
+    assert "escaped" not in done.stdout
 
 
-@pytest.mark.parametrize("how", [{"devices": 0}, {"fail": "cuInit=999"}, {"fail": "cuDevicePrimaryCtxRetain=2"}])
-def test_a_proof_without_a_device_or_context_ends_before_it_is_ready(drivers: Drivers, how: dict[str, Any]) -> None:
+@pytest.mark.parametrize(
+    "how",
+    [{"devices": 0}, {"fail": "cuInit=999"}, {"fail": "cuDevicePrimaryCtxRetain=2"}],
+)
+def test_a_proof_without_a_device_or_context_ends_before_it_is_ready(
+    drivers: Drivers, how: dict[str, Any]
+) -> None:
     done = pin(drivers, **how)
-    assert done.returncode and "ready" not in done.stdout and "no CUDA" in done.stderr
+    assert done.returncode
+    assert "ready" not in done.stdout
+    assert "no CUDA" in done.stderr
 
 
 @needs_cap
@@ -82,12 +99,16 @@ def test_a_host_without_a_device_proves_nothing_about_pinned_memory(
     for name, value in drivers.environment(devices=0).items():
         monkeypatch.setenv(name, value)
     found = probe(CAPPING[0](), disk, gpu=True)
-    assert found.pinned_stopped is None and found.proven
+    assert found.pinned_stopped is None
+    assert found.proven
 
 
 # The record
 
-GPUS = "import json; from harness.records.environment import gpus; print(json.dumps(gpus()))"
+GPUS = (
+    "import json; from harness.records.environment import gpus; "
+    "print(json.dumps(gpus()))"
+)
 
 
 def test_every_device_is_in_the_record(drivers: Drivers) -> None:
@@ -97,7 +118,9 @@ def test_every_device_is_in_the_record(drivers: Drivers) -> None:
     assert {one["driver"] for one in found} == {"580.00.stub"}
 
 
-@pytest.mark.parametrize("fail", ["nvmlInit=9", "nvmlDeviceGetMemoryInfo=3", "nvmlDeviceGetCount=999"])
+@pytest.mark.parametrize(
+    "fail", ["nvmlInit=9", "nvmlDeviceGetMemoryInfo=3", "nvmlDeviceGetCount=999"]
+)
 def test_a_failing_library_is_no_device(drivers: Drivers, fail: str) -> None:
     done = drivers.python(GPUS, devices=2, fail=fail)
     assert json.loads(done.stdout) == [], done.stderr

@@ -1,4 +1,5 @@
-"""Telemetry of GPUs over stub drivers: the run's devices by UUID, in CUDA's order; slices; counters; errors."""
+"""Telemetry of GPUs over stub drivers: the run's devices by UUID, in CUDA's order;
+slices; counters; errors."""
 
 from __future__ import annotations
 
@@ -25,7 +26,9 @@ source.close()
 """
 
 
-def read(drivers: Drivers, which: str = "all", **how: Any) -> tuple[bool, dict[str, Any], dict[str, Any]]:
+def read(
+    drivers: Drivers, which: str = "all", **how: Any
+) -> tuple[bool, dict[str, Any], dict[str, Any]]:
     """Read twice the GPUs that CUDA shows, all of them or the one of this number."""
     done = drivers.python(READ, which, **how)
     assert done.returncode == 0, done.stderr
@@ -49,22 +52,29 @@ def test_the_device_of_a_rank_is_the_one_that_cuda_shows_it(
     drivers: Drivers, how: dict[str, Any], number: int, device: int
 ) -> None:
     present, first, second = read(drivers, str(number), devices=3, **how)
-    assert present and first["kernel_percent"] == 10 * (device + 1) and first["memory_bytes"] == (device + 1) * GIB
+    assert present
+    assert first["kernel_percent"] == 10 * (device + 1)
+    assert first["memory_bytes"] == (device + 1) * GIB
     assert second["energy_j"] - first["energy_j"] == 1000 * (device + 1)
 
 
 def test_several_devices_are_summed_or_averaged(drivers: Drivers) -> None:
     _, first, second = read(drivers, devices=3)
-    assert first["kernel_percent"] == 20 and first["memory_bytes"] == 6 * GIB
+    assert first["kernel_percent"] == 20
+    assert first["memory_bytes"] == 6 * GIB
     assert second["energy_j"] - first["energy_j"] == 6000
-    # Metric m of device d is m + 100 d in the stub: busy multiprocessors are 2, bytes to and from it 21 and 20.
+    # Metric m of device d is m + 100 d in the stub: busy multiprocessors are 2, bytes
+    # to and from it 21 and 20.
     assert second["sm_percent"] == 2 + 100
-    assert second["pcie_in"] == (3 * 21 + 300) * MIB and second["pcie_out"] == (3 * 20 + 300) * MIB
+    assert second["pcie_in"] == (3 * 21 + 300) * MIB
+    assert second["pcie_out"] == (3 * 20 + 300) * MIB
 
 
 def test_a_slice_tells_its_memory_and_hides_its_utilisation(drivers: Drivers) -> None:
     present, first, _ = read(drivers, devices=2, cut=1, visible=slice_uuid(1, 1))
-    assert present and first["kernel_percent"] is None and first["memory_bytes"] == 200 * MIB
+    assert present
+    assert first["kernel_percent"] is None
+    assert first["memory_bytes"] == 200 * MIB
 
 
 @pytest.mark.parametrize(
@@ -76,12 +86,19 @@ def test_a_slice_tells_its_memory_and_hides_its_utilisation(drivers: Drivers) ->
         "nvmlDeviceGetComputeRunningProcesses=4",
     ],
 )
-def test_a_reading_that_a_device_refuses_is_unknown_and_the_others_stay(drivers: Drivers, fail: str) -> None:
+def test_a_reading_that_a_device_refuses_is_unknown_and_the_others_stay(
+    drivers: Drivers, fail: str
+) -> None:
     present, _, second = read(drivers, devices=2, fail=fail)
     unknown = {name for name, value in second.items() if value is None}
-    wanted = {"Utilization": {"kernel_percent"}, "Energy": {"energy_j"}, "Gpm": {"sm_percent", "pcie_in", "pcie_out"}}
+    wanted = {
+        "Utilization": {"kernel_percent"},
+        "Energy": {"energy_j"},
+        "Gpm": {"sm_percent", "pcie_in", "pcie_out"},
+    }
     wanted["RunningProcesses"] = {"process_bytes"}
-    assert present and unknown == next(names for part, names in wanted.items() if part in fail)
+    assert present
+    assert unknown == next(names for part, names in wanted.items() if part in fail)
 
 
 @pytest.mark.parametrize(
@@ -95,7 +112,9 @@ def test_a_reading_that_a_device_refuses_is_unknown_and_the_others_stay(drivers:
         {"fail": "nvmlDeviceGetHandleByUUID=999"},
     ],
 )
-def test_no_device_is_unknown_and_not_idle(drivers: Drivers, how: dict[str, Any]) -> None:
+def test_no_device_is_unknown_and_not_idle(
+    drivers: Drivers, how: dict[str, Any]
+) -> None:
     assert read(drivers, **how) == (False, {}, {})
 
 
@@ -116,7 +135,10 @@ source.close()
     [
         ("", 0),
         ("0:4711:300", 300),
-        ("0:4711:300,0:9:500,1:4712:20,2:4711:5", 325),  # one of another run; one on a GPU that is not the run's
+        (
+            "0:4711:300,0:9:500,1:4712:20,2:4711:5",
+            325,
+        ),  # one of another run; one on a GPU that is not the run's
         ("0:9:500", 0),
         ("0:9:?,0:4711:1", 1),
         ("0:4711:?", None),
@@ -173,12 +195,20 @@ print(json.dumps(told))
 """
 
 
-@pytest.mark.slow("harness/telemetry", "harness/judge", "workloads/accelerators", seconds=10)
-def test_memory_that_the_worker_does_not_tell_of_breaks_the_rule(drivers: Drivers) -> None:
-    """Contexts of 300 MiB, measured while torch held 100; 90 MiB asked for, and 32 MiB of slack."""
+@pytest.mark.slow(
+    "harness/telemetry", "harness/judge", "workloads/accelerators", seconds=10
+)
+def test_memory_that_the_worker_does_not_tell_of_breaks_the_rule(
+    drivers: Drivers,
+) -> None:
+    """Contexts of 300 MiB, measured while torch held 100; 90 MiB asked for, and 32 MiB
+    of slack."""
     peaks = {395: True, 422: True, 423: False, 900: False}
     done = drivers.python(JUDGED, *map(str, peaks))
     assert done.returncode == 0, done.stderr
-    for (most, ok), (context, found, known, detail) in zip(peaks.items(), json.loads(done.stdout), strict=True):
+    for (most, ok), (context, found, known, detail) in zip(
+        peaks.items(), json.loads(done.stdout), strict=True
+    ):
         assert context == 300 * MIB and known and found == ok, detail
-        assert f"NVML counted {most - 300}" in detail and "contexts of 300.0 MiB" in detail
+        assert f"NVML counted {most - 300}" in detail
+        assert "contexts of 300.0 MiB" in detail

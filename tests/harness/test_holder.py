@@ -1,4 +1,5 @@
-"""The holder reads libraries and modules outside the cap, by importing them once and by their names from then on."""
+"""The holder reads libraries and modules outside the cap, by importing them once and by
+their names from then on."""
 
 from __future__ import annotations
 
@@ -27,7 +28,8 @@ populate_libraries(mapped_libraries())
 
 
 def test_the_holder_reads_libraries_whole() -> None:
-    """Pages that are not in memory would be charged to the first run that touches them."""
+    """Pages that are not in memory would be charged to the first run that touches
+    them."""
     from systems import _native
 
     for folder in on_disk():
@@ -35,7 +37,9 @@ def test_the_holder_reads_libraries_whole() -> None:
         library.write_bytes(Path(_native.__file__).read_bytes())
         evict(library)
         assert resident_bytes(library) == 0
-        subprocess.run([sys.executable, "-c", POPULATE, str(library)], check=True, timeout=60)
+        subprocess.run(
+            [sys.executable, "-c", POPULATE, str(library)], check=True, timeout=60
+        )
         assert resident_bytes(library) >= library.stat().st_size
 
 
@@ -51,19 +55,28 @@ def test_the_bytecode_of_modules_is_read() -> None:
         assert resident_bytes(compiled) >= compiled.stat().st_size
 
 
-@pytest.mark.slow("harness/run/holder.py", "harness/run/series.py", "harness/cache.py", seconds=10)
+@pytest.mark.slow(
+    "harness/run/holder.py", "harness/run/series.py", "harness/cache.py", seconds=10
+)
 def test_a_later_holder_holds_the_files_of_an_earlier_one_without_its_imports(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     word = "harness.run.holder"
 
     def held() -> tuple[set[str], int]:
-        """Start a holder; return its mapped libraries and the KiB that its imports took."""
+        """Start a holder; return its mapped libraries and the KiB that its imports
+        took."""
         with closing(Holder(["gnndrive"], Cache(tmp_path))) as holder:
             assert holder.wait_ready()
             # An ended process of another test, not yet waited for, has no command line.
-            processes = [one.info for one in psutil.process_iter(["pid", "ppid", "cmdline"])]
-            (pid,) = [one["pid"] for one in processes if one["ppid"] == os.getpid() and word in (one["cmdline"] or [])]
+            processes = [
+                one.info for one in psutil.process_iter(["pid", "ppid", "cmdline"])
+            ]
+            (pid,) = [
+                one["pid"]
+                for one in processes
+                if one["ppid"] == os.getpid() and word in (one["cmdline"] or [])
+            ]
             status = Path(f"/proc/{pid}/status").read_text()
             return mapped_libraries(pid), int(status.split("RssAnon:")[1].split()[0])
 
@@ -73,5 +86,7 @@ def test_a_later_holder_holds_the_files_of_an_earlier_one_without_its_imports(
     assert first <= later
     assert named < imported / 4
     # An installed package may bring other libraries.
-    monkeypatch.setattr("harness.run.holder.sysconfig.get_path", lambda name: str(tmp_path))
+    monkeypatch.setattr(
+        "harness.run.holder.sysconfig.get_path", lambda name: str(tmp_path)
+    )
     assert held()[1] > 4 * named

@@ -1,4 +1,5 @@
-"""Runs of two hosts, disks or devices are never averaged, never drawn as one series, and never resumed from."""
+"""Runs of two hosts, disks or devices are never averaged, never drawn as one series,
+and never resumed from."""
 
 from __future__ import annotations
 
@@ -26,7 +27,13 @@ from tests.support import make_tiny
 HOST: dict[str, Any] = {
     "cpu": {"model": "A", "usable": 2, "governor": None},
     "memory": {"total_bytes": 25_276_510_208},
-    "disk": {"name": "vda", "number": "254:0", "model": "virtio", "file_system": "ext4", "size_bytes": 10**11},
+    "disk": {
+        "name": "vda",
+        "number": "254:0",
+        "model": "virtio",
+        "file_system": "ext4",
+        "size_bytes": 10**11,
+    },
     "gpu": [],
     "accelerators": {"a10g": "aaa"},
 }
@@ -38,11 +45,23 @@ def on(record: Record, **changes: Any) -> Record:
 
 
 def dims(root: Path) -> Cells:
-    return cells(root, {dim: {"dataset": "kron-d128" if dim == 128 else f"kron-d128-d{dim}"} for dim in (64, 128)})
+    return cells(
+        root,
+        {
+            dim: {"dataset": "kron-d128" if dim == 128 else f"kron-d128-d{dim}"}
+            for dim in (64, 128)
+        },
+    )
 
 
-def test_a_fingerprint_changes_with_the_hardware_and_not_with_names_or_versions(tmp_path: Path) -> None:
-    same = {**HOST, "disk": {**HOST["disk"], "name": "vdb", "number": "254:16"}, "versions": {"torch": "9"}}
+def test_a_fingerprint_changes_with_the_hardware_and_not_with_names_or_versions(
+    tmp_path: Path,
+) -> None:
+    same = {
+        **HOST,
+        "disk": {**HOST["disk"], "name": "vdb", "number": "254:16"},
+        "versions": {"torch": "9"},
+    }
     same["memory"] = {"total_bytes": 25_276_510_208 + 2**20}
     assert host_fingerprint(HOST) == host_fingerprint(same)
     for part, value in (
@@ -56,14 +75,23 @@ def test_a_fingerprint_changes_with_the_hardware_and_not_with_names_or_versions(
         assert host_fingerprint({**HOST, part: value}) != host_fingerprint(HOST), part
     assert host_fingerprint({}) == ""
     described = describe(tmp_path)
-    assert described["host_fingerprint"] == host_fingerprint(described) == this_host(tmp_path) != ""
+    assert (
+        described["host_fingerprint"]
+        == host_fingerprint(described)
+        == this_host(tmp_path)
+        != ""
+    )
     assert set(described["accelerators"]) >= {"a10g"}
 
 
 def test_an_emulated_device_is_known_by_its_coefficients(tmp_path: Path) -> None:
     profile = tmp_path / "x.toml"
     digests = []
-    for text in ("[step_s]\nvalue = 1.0\nsource = 'a'", "[step_s]\nvalue = 1.0\nsource = 'b'", "[step_s]\nvalue = 2.0"):
+    for text in (
+        "[step_s]\nvalue = 1.0\nsource = 'a'",
+        "[step_s]\nvalue = 1.0\nsource = 'b'",
+        "[step_s]\nvalue = 2.0",
+    ):
         profile.write_text(text)
         digests.append(profile_digests(tmp_path)["x"])
     assert digests[0] == digests[1] != digests[2]
@@ -71,7 +99,11 @@ def test_an_emulated_device_is_known_by_its_coefficients(tmp_path: Path) -> None
 
 @pytest.mark.parametrize(
     "other",
-    [{"cpu": {"model": "B", "usable": 2}}, {"disk": {"model": "nvme"}}, {"accelerators": {"a10g": "bbb"}}],
+    [
+        {"cpu": {"model": "B", "usable": 2}},
+        {"disk": {"model": "nvme"}},
+        {"accelerators": {"a10g": "bbb"}},
+    ],
     ids=["host", "disk", "accelerator"],
 )
 def test_runs_of_another_host_disk_or_device_are_left_out_and_the_caption_says_so(
@@ -84,14 +116,20 @@ def test_runs_of_another_host_disk_or_device_are_left_out_and_the_caption_says_s
         save(tmp_path, on(make_record("pyg+", [98.0], dim=dim), **other))
     drawn = dims(tmp_path)
     places = {str(measured_on(record)) for record in drawn.runs["record"]}
-    assert len(places) == 1 and drawn.elsewhere == 4
+    assert len(places) == 1
+    assert drawn.elsewhere == 4
     assert set(drawn.medians()["value"]) in ({1.0}, {99.0, 98.0})
-    assert f"{drawn.elsewhere} runs of other hosts or devices left out" in caption(drawn, drawn.medians())
+    assert f"{drawn.elsewhere} runs of other hosts or devices left out" in caption(
+        drawn, drawn.medians()
+    )
 
 
 def test_one_point_on_each_of_two_hosts_is_no_curve(tmp_path: Path) -> None:
     save(tmp_path, on(make_record("gnndrive", [1.0], dim=64)))
-    save(tmp_path, on(make_record("gnndrive", [2.0], dim=128), cpu={"model": "B", "usable": 2}))
+    save(
+        tmp_path,
+        on(make_record("gnndrive", [2.0], dim=128), cpu={"model": "B", "usable": 2}),
+    )
     with pytest.raises(NotDrawn, match="no comparable runs"):
         dims(tmp_path)
 
@@ -100,8 +138,12 @@ def test_an_axis_over_disk_classes_has_a_limit_a_point(tmp_path: Path) -> None:
     for name, iops in (("aws-nvme", 10), ("aws-gp3", 20)):
         record = make_record("gnndrive", [1.0], disk_class=name)
         limits = {"limits": [{"device": "254:0", "read_iops": iops}]}
-        save(tmp_path, on(record.model_copy(update={"disk": {**record.disk, **limits}})))
-    drawn = cells(tmp_path, {name: {"disk_class": name} for name in ("aws-nvme", "aws-gp3")})
+        save(
+            tmp_path, on(record.model_copy(update={"disk": {**record.disk, **limits}}))
+        )
+    drawn = cells(
+        tmp_path, {name: {"disk_class": name} for name in ("aws-nvme", "aws-gp3")}
+    )
     assert drawn.count == 2
 
 
@@ -109,16 +151,28 @@ def test_one_disk_class_with_other_limits_is_another_disk(tmp_path: Path) -> Non
     for dim, iops in ((64, 10), (128, 20)):
         record = make_record("gnndrive", [1.0], dim=dim)
         limits = {"limits": [{"device": "254:0", "read_iops": iops}]}
-        save(tmp_path, on(record.model_copy(update={"disk": {**record.disk, **limits}})))
+        save(
+            tmp_path, on(record.model_copy(update={"disk": {**record.disk, **limits}}))
+        )
     with pytest.raises(NotDrawn, match="no comparable runs"):
         dims(tmp_path)
 
 
-def test_a_sweep_takes_up_its_own_hosts_records_of_todays_code_alone(tmp_path: Path) -> None:
-    """Records of another host or code and records that cannot be read are kept, and their runs count as not run."""
+def test_a_sweep_takes_up_its_own_hosts_records_of_todays_code_alone(
+    tmp_path: Path,
+) -> None:
+    """Records of another host or code and records that cannot be read are kept, and
+    their runs count as not run."""
     dataset = make_tiny(tmp_path / "data" / "tiny")
-    experiment = parse_experiment({"name": "x", "run": {"dataset": "tiny", "fanout": [2, 2]}, "systems": ["in-memory"]})
-    here, code = describe(dataset.path), code_of("in-memory")
+    experiment = parse_experiment(
+        {
+            "name": "x",
+            "run": {"dataset": "tiny", "fanout": [2, 2]},
+            "systems": ["in-memory"],
+        }
+    )
+    here = describe(dataset.path)
+    code = code_of("in-memory")
     for name, environment, made_by, done in (
         ("here", here, code, 1),
         ("there", here | {"cpu": {"model": "B", "usable": 2}}, code, 0),
@@ -149,11 +203,21 @@ def test_a_sweep_takes_up_its_own_hosts_records_of_todays_code_alone(tmp_path: P
 def test_hosts_that_their_operator_labels_differ() -> None:
     environment = {"cpu": {"model": "one", "usable": 2}, "disk": {"model": None}}
     alone = host_fingerprint(environment)
-    labelled = {label: host_fingerprint({**environment, "host_label": label}) for label in ("a", "b")}
+    labelled = {
+        label: host_fingerprint({**environment, "host_label": label})
+        for label in ("a", "b")
+    }
     assert len({alone, *labelled.values()}) == 3
     assert labelled["a"] == host_fingerprint({**environment, "host_label": "a"})
 
 
 def test_what_ray_sets_for_its_workers_does_not_reach_a_run() -> None:
-    kept = own_environment({"OMP_NUM_THREADS": "1", "RAY_JOB_ID": "1", "OUTCORE_DATA": "/d", "PATH": "/bin"})
+    kept = own_environment(
+        {
+            "OMP_NUM_THREADS": "1",
+            "RAY_JOB_ID": "1",
+            "OUTCORE_DATA": "/d",
+            "PATH": "/bin",
+        }
+    )
     assert set(kept) == {"OUTCORE_DATA", "PATH"}

@@ -1,4 +1,5 @@
-"""A cap holds: every promise is tried on the kernel of this host, under each backend that works here."""
+"""A cap holds: every promise is tried on the kernel of this host, under each backend
+that works here."""
 
 from __future__ import annotations
 
@@ -34,7 +35,10 @@ from tests.harness.cap_tools import (
 from workloads.errors import HostError
 
 pytestmark = needs_cap
-HOLD = "import sys,time; x=bytearray(int(sys.argv[1])); print('held', flush=True); time.sleep(60)"
+HOLD = (
+    "import sys,time; x=bytearray(int(sys.argv[1])); print('held', flush=True); "
+    "time.sleep(60)"
+)
 
 
 @pytest.fixture(params=CAPPING, ids=lambda backend: backend.name)
@@ -47,7 +51,9 @@ def folder() -> Iterator[Path]:
     yield from on_disk()
 
 
-def test_memory_past_the_limit_ends_the_process_and_is_counted(backend: Isolation) -> None:
+def test_memory_past_the_limit_ends_the_process_and_is_counted(
+    backend: Isolation,
+) -> None:
     with backend.create("oom", Limits(32 * MIB)) as cap:
         done = run_in(cap, "x = bytearray(64 << 20)")
         assert done.returncode == -signal.SIGKILL
@@ -56,14 +62,21 @@ def test_memory_past_the_limit_ends_the_process_and_is_counted(backend: Isolatio
         assert 31 * MIB < cap.memory().peak <= 32 * MIB
 
 
-TAKE_ALL = "import os; os.sched_setaffinity(0, range(os.cpu_count())); print(*sorted(os.sched_getaffinity(0)))"
+TAKE_ALL = (
+    "import os; os.sched_setaffinity(0, range(os.cpu_count())); "
+    "print(*sorted(os.sched_getaffinity(0)))"
+)
 
 
 def test_processes_cannot_leave_the_processors_of_their_cap(backend: Isolation) -> None:
     allowed = sorted(os.sched_getaffinity(0))
     for processors in ((allowed[-1],), tuple(allowed)):
-        with backend.create("processors", Limits(64 * MIB, processors=processors)) as cap:
-            assert run_in(cap, TAKE_ALL).stdout.split() == [str(number) for number in processors]
+        with backend.create(
+            "processors", Limits(64 * MIB, processors=processors)
+        ) as cap:
+            assert run_in(cap, TAKE_ALL).stdout.split() == [
+                str(number) for number in processors
+            ]
     with backend.create("processors", Limits(64 * MIB)) as cap:
         assert len(run_in(cap, TAKE_ALL).stdout.split()) >= len(allowed)
 
@@ -82,17 +95,24 @@ def test_memory_below_the_limit_is_left_alone(backend: Isolation) -> None:
         assert child.poll() is None
 
 
-def test_processor_time_of_ended_processes_counts_in_user_mode_and_in_the_kernel(backend: Isolation) -> None:
-    copy = "import os\nwith open('/dev/zero', 'rb', 0) as file:\n while sum(os.times()[:2]) < 0.5: file.read(1 << 20)\n"
+def test_processor_time_of_ended_processes_counts_in_user_mode_and_in_the_kernel(
+    backend: Isolation,
+) -> None:
+    copy = (
+        "import os\nwith open('/dev/zero', 'rb', 0) as file:\n while "
+        "sum(os.times()[:2]) < 0.5: file.read(1 << 20)\n"
+    )
     with backend.create("spent", Limits(64 * MIB)) as cap:
         done = run_in(cap, f"{copy}print(*os.times()[:2])")
         told = [float(seconds) for seconds in done.stdout.split()]
         spent = cap.processor_s()
     if spent is None:
         pytest.skip(f"{backend.name} has no counters of processor time")
-    # cgroup v1 samples a hundred times a second and leaves out what other virtual machines take: a busy host loses
-    # a third of it. What a counter without ended processes shows is nothing at all.
-    assert spent.user_s > 0.0 and spent.system_s > 0.0
+    # cgroup v1 samples a hundred times a second and leaves out what other virtual
+    # machines take: a busy host loses a third of it. What a counter without ended
+    # processes shows is nothing at all.
+    assert spent.user_s > 0.0
+    assert spent.system_s > 0.0
     assert sum(spent) >= 0.25 * sum(told)
 
 
@@ -109,7 +129,9 @@ def test_swap_is_off_inside(backend: Isolation) -> None:
             assert (group / "memory.swap.max").read_text().strip() == "0"
 
 
-def test_page_cache_is_charged_and_reclaimed_at_the_limit(backend: Isolation, folder: Path) -> None:
+def test_page_cache_is_charged_and_reclaimed_at_the_limit(
+    backend: Isolation, folder: Path
+) -> None:
     file = cold_file(folder, 96 * MIB)
     code = (
         "import sys\nwith open(sys.argv[1],'rb',0) as f:\n while f.read(1<<20): pass\n"
@@ -117,36 +139,65 @@ def test_page_cache_is_charged_and_reclaimed_at_the_limit(backend: Isolation, fo
     )
     with backend.create("cache", Limits(48 * MIB)) as cap:
         child = subprocess.Popen(
-            cap.command(python(code, str(file))), stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+            cap.command(python(code, str(file))),
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
         )
-        assert child.stdout is not None and child.stdout.readline() == "read\n"
+        assert child.stdout is not None
+        assert child.stdout.readline() == "read\n"
         now = cap.memory()
         assert child.poll() is None
         assert now.page_cache > 24 * MIB
-        assert now.usage <= 48 * MIB and now.peak <= 48 * MIB
-        assert now.reclaims > 0 and now.oom_kills == 0
+        assert now.usage <= 48 * MIB
+        assert now.peak <= 48 * MIB
+        assert now.reclaims > 0
+        assert now.oom_kills == 0
         child.communicate("\n")
 
 
-def test_the_work_is_in_every_group_from_its_first_instruction(backend: Isolation) -> None:
+def test_the_work_is_in_every_group_from_its_first_instruction(
+    backend: Isolation,
+) -> None:
     with backend.create("join", Limits(64 * MIB, _all_disks())) as cap:
         child = subprocess.Popen(
-            cap.command(python("import os; print(os.getpid()); print(open('/proc/self/cgroup').read())")),
+            cap.command(
+                python(
+                    "import os; print(os.getpid()); "
+                    "print(open('/proc/self/cgroup').read())"
+                )
+            ),
             stdout=subprocess.PIPE,
             text=True,
         )
         said, _ = child.communicate()
-        # exec keeps the pid: signals and waits of the orchestrator reach the work itself.
+        # exec keeps the pid: signals and waits of the orchestrator reach the work
+        # itself.
         assert int(said.splitlines()[0]) == child.pid
-        joined = [line for line in said.splitlines() if ".join." not in line and "_join." in line]
-        controllers = {name for line in joined for name in line.split(":")[1].split(",")}
-        assert controllers >= ({"memory", "blkio"} if backend.name == "cgroup1" else {""})
+        joined = [
+            line
+            for line in said.splitlines()
+            if ".join." not in line and "_join." in line
+        ]
+        controllers = {
+            name for line in joined for name in line.split(":")[1].split(",")
+        }
+        assert controllers >= (
+            {"memory", "blkio"} if backend.name == "cgroup1" else {""}
+        )
 
 
 def test_descriptors_and_arguments_reach_the_work_unchanged(backend: Isolation) -> None:
     read, write = os.pipe()
     with backend.create("fds", Limits(64 * MIB)) as cap:
-        argv = python(f"import os,sys; os.write({write}, repr(sys.argv[1:]).encode())", "a b", "--", "$HOME", "'", "")
+        argv = python(
+            f"import os,sys; os.write({write}, repr(sys.argv[1:]).encode())",
+            "a b",
+            "--",
+            "$HOME",
+            "'",
+            "",
+        )
         subprocess.run(cap.command(argv), pass_fds=[write], check=True)
     os.close(write)
     with os.fdopen(read) as pipe:
@@ -158,7 +209,8 @@ def test_work_that_cannot_join_does_not_run(backend: Isolation) -> None:
     argv = cap.command(python("print('ran')"))
     cap.close()
     done = subprocess.run(argv, capture_output=True, text=True, check=False)
-    assert done.returncode == 125 and done.stdout == ""
+    assert done.returncode == 125
+    assert done.stdout == ""
     assert "cannot join" in done.stderr
 
 
@@ -171,10 +223,16 @@ def test_on_oom_every_process_of_the_cap_ends(backend: Isolation) -> None:
 
 
 def test_orphans_are_ended_with_the_cap(backend: Isolation) -> None:
-    # The grandchild leaves the session and outlives its parent, as a forgotten data-loader worker does.
-    code = "import os,time\nif os.fork()==0:\n os.setsid()\n print(os.getpid(), flush=True)\n time.sleep(60)"
+    # The grandchild leaves the session and outlives its parent, as a forgotten
+    # data-loader worker does.
+    code = (
+        "import os,time\nif os.fork()==0:\n os.setsid()\n print(os.getpid(), "
+        "flush=True)\n time.sleep(60)"
+    )
     cap = backend.create("orphans", Limits(64 * MIB))
-    child = subprocess.Popen(cap.command(python(code)), stdout=subprocess.PIPE, text=True)
+    child = subprocess.Popen(
+        cap.command(python(code)), stdout=subprocess.PIPE, text=True
+    )
     assert child.stdout is not None
     orphan = int(child.stdout.readline())
     child.wait()
@@ -195,17 +253,25 @@ def test_closing_leaves_no_group_and_keeps_the_last_reading(backend: Isolation) 
     assert cap.pids() == []
 
 
-def test_a_cap_has_all_its_groups_though_others_look_for_a_place(backend: Isolation) -> None:
+def test_a_cap_has_all_its_groups_though_others_look_for_a_place(
+    backend: Isolation,
+) -> None:
     with backend.create("quiet", Limits(None)) as cap:
-        groups, caveats = len(cap.folders), cap.caveats
+        groups = len(cap.folders)
+        caveats = cap.caveats
     kind = type(backend)
-    code = f"from {kind.__module__} import {kind.__name__}\nwhile True: {kind.__name__}.available()"
+    code = (
+        f"from {kind.__module__} import {kind.__name__}\nwhile True: "
+        f"{kind.__name__}.available()"
+    )
     others = [subprocess.Popen([sys.executable, "-c", code]) for _ in range(2)]
     try:
-        deadline, made = time.monotonic() + 3.0, 0
+        deadline = time.monotonic() + 3.0
+        made = 0
         while made < 100 or time.monotonic() < deadline:
             with backend.create("race", Limits(None)) as cap:
-                assert len(cap.folders) == groups and cap.caveats == caveats
+                assert len(cap.folders) == groups
+                assert cap.caveats == caveats
             made += 1
     finally:
         for other in others:
@@ -220,7 +286,8 @@ def test_a_group_removed_while_it_is_read_leaves_the_last_reading(
     cap = backend.create("torn", Limits(64 * MIB))
     assert done_ok(run_in(cap, "pass"))
     whole = cap.memory()
-    assert whole.peak > 0 and isinstance(cap, GroupCap)
+    assert whole.peak > 0
+    assert isinstance(cap, GroupCap)
     read = cap._read_memory
 
     def removed_first(stat: bytes) -> MemoryStats:
@@ -233,7 +300,9 @@ def test_a_group_removed_while_it_is_read_leaves_the_last_reading(
     cap.close()
 
 
-def test_the_limit_can_be_raised_and_lowered_and_the_peak_forgotten(backend: Isolation) -> None:
+def test_the_limit_can_be_raised_and_lowered_and_the_peak_forgotten(
+    backend: Isolation,
+) -> None:
     with backend.create("change", Limits(32 * MIB)) as cap:
         cap.set_memory(96 * MIB)
         assert run_in(cap, "x = bytearray(48 << 20)").returncode == 0
@@ -247,7 +316,9 @@ def test_the_limit_can_be_raised_and_lowered_and_the_peak_forgotten(backend: Iso
             assert cap.memory().peak < 32 * MIB
 
 
-def test_a_device_the_kernel_does_not_know_is_refused_and_leaves_nothing(backend: Isolation) -> None:
+def test_a_device_the_kernel_does_not_know_is_refused_and_leaves_nothing(
+    backend: Isolation,
+) -> None:
     if not backend.available().io_limits:
         pytest.skip("no device limits here")
     with pytest.raises(HostError, match=r"999:0"):
@@ -261,22 +332,29 @@ def test_the_request_limit_holds(backend: Isolation, folder: Path, how: str) -> 
     file = cold_file(folder, 32 * MIB)
     limit = 100  # low, so that even a busy machine would exceed it
     number = block_device(file).number
-    with backend.create("iops", Limits(64 * MIB, (IoLimit(number, read_iops=limit),))) as cap:
+    with backend.create(
+        "iops", Limits(64 * MIB, (IoLimit(number, read_iops=limit),))
+    ) as cap:
         done = run_in(cap, READERS[how], str(file), "1.5")
         requests, seconds = (float(word) for word in done.stdout.split())
         charged = cap.io()
     assert charged is not None
-    # The throttle's first slice may start early, and the machine may be busy with something else.
+    # The throttle's first slice may start early, and the machine may be busy with
+    # something else.
     assert 0 < requests / seconds < 1.25 * limit
     assert charged.read_requests >= requests
     assert charged.read_bytes >= 4096 * requests
 
 
 @needs_io
-def test_the_bandwidth_limit_holds_for_a_sequential_read(backend: Isolation, folder: Path) -> None:
+def test_the_bandwidth_limit_holds_for_a_sequential_read(
+    backend: Isolation, folder: Path
+) -> None:
     file = cold_file(folder, 32 * MIB)
     rate = 16 * MIB
-    limits = Limits(64 * MIB, (IoLimit(block_device(file).number, read_bytes_per_s=rate),))
+    limits = Limits(
+        64 * MIB, (IoLimit(block_device(file).number, read_bytes_per_s=rate),)
+    )
     with backend.create("bandwidth", limits) as cap:
         code = (
             "import sys,time\nt=time.monotonic()\nwith open(sys.argv[1],'rb',0) as f:\n"
@@ -287,50 +365,74 @@ def test_the_bandwidth_limit_holds_for_a_sequential_read(backend: Isolation, fol
 
 
 @needs_io
-def test_the_bandwidth_limit_holds_for_direct_writes(backend: Isolation, folder: Path) -> None:
+def test_the_bandwidth_limit_holds_for_direct_writes(
+    backend: Isolation, folder: Path
+) -> None:
     rate = 8 * MIB
-    limits = Limits(64 * MIB, (IoLimit(block_device(folder).number, write_bytes_per_s=rate),))
+    limits = Limits(
+        64 * MIB, (IoLimit(block_device(folder).number, write_bytes_per_s=rate),)
+    )
     code = (
-        "import mmap,os,sys,time\nfd=os.open(sys.argv[1],os.O_WRONLY|os.O_CREAT|os.O_DIRECT)\nb=mmap.mmap(-1,1<<20)\n"
-        "t=time.monotonic()\nfor i in range(8): os.pwrite(fd,b,i<<20)\nprint(time.monotonic()-t)"
+        "import mmap,os,sys,time\n"
+        "fd=os.open(sys.argv[1],os.O_WRONLY|os.O_CREAT|os.O_DIRECT)\n"
+        "b=mmap.mmap(-1,1<<20)\n"
+        "t=time.monotonic()\nfor i in range(8): "
+        "os.pwrite(fd,b,i<<20)\nprint(time.monotonic()-t)"
     )
     with backend.create("writes", limits) as cap:
         seconds = float(run_in(cap, code, str(folder / "written")).stdout)
         charged = cap.io()
     assert 0 < 8 * MIB / seconds < 1.4 * rate
-    assert charged is not None and charged.write_bytes >= 8 * MIB
+    assert charged is not None
+    assert charged.write_bytes >= 8 * MIB
 
 
 @needs_io
-def test_device_reads_are_counted_without_any_limit(backend: Isolation, folder: Path) -> None:
+def test_device_reads_are_counted_without_any_limit(
+    backend: Isolation, folder: Path
+) -> None:
     file = cold_file(folder, 8 * MIB)
     with backend.create("count", Limits(64 * MIB)) as cap:
         run_in(cap, READERS["direct"], str(file), "0.2")
         charged = cap.io()
-    assert charged is not None and charged.read_requests >= 10
+    assert charged is not None
+    assert charged.read_requests >= 10
 
 
 def test_a_cap_inside_a_cap_is_held_by_both(backend: Isolation) -> None:
     code = (
-        f"import sys; sys.path.insert(0, {str(REPOSITORY)!r}); sys.path[1:1] = {sys.path!r}\n"
+        f"import sys; sys.path.insert(0, {str(REPOSITORY)!r}); sys.path[1:1] = "
+        f"{sys.path!r}\n"
         "import subprocess\nfrom harness.isolation import Limits\n"
         f"from harness.isolation.{backend.name} import {type(backend).__name__} as B\n"
         "with B().create('inner', Limits(512 << 20)) as cap:\n"
-        "    argv = cap.command([sys.executable, '-S', '-c', 'x = bytearray(160 << 20)'])\n"
+        "    argv = cap.command([sys.executable, '-S', '-c', 'x = bytearray(160 << "
+        "20)'])\n"
         "    print(subprocess.run(argv).returncode)\n"
     )
     if backend.name == "cgroup2":
-        pytest.skip("cgroup v2 makes the inner cap beside the outer one: a group with processes cannot have children")
+        pytest.skip(
+            "cgroup v2 makes the inner cap beside the outer one: a group with "
+            "processes cannot have children"
+        )
     with backend.create("outer", Limits(128 * MIB)) as cap:
-        done = subprocess.run(cap.command([sys.executable, "-c", code]), capture_output=True, text=True, check=False)
+        done = subprocess.run(
+            cap.command([sys.executable, "-c", code]),
+            capture_output=True,
+            text=True,
+            check=False,
+        )
         assert done.stdout.strip() == str(-signal.SIGKILL), done.stderr
     assert groups_named("_inner.") == []
 
 
 @pytest.mark.alone  # the start of any other run sweeps, too
-def test_what_a_killed_owner_left_is_swept_and_the_living_are_spared(backend: Isolation) -> None:
+def test_what_a_killed_owner_left_is_swept_and_the_living_are_spared(
+    backend: Isolation,
+) -> None:
     code = (
-        f"import sys; sys.path.insert(0, {str(REPOSITORY)!r})\nimport subprocess, time\n"
+        f"import sys; sys.path.insert(0, {str(REPOSITORY)!r})\nimport subprocess, "
+        "time\n"
         "from harness.isolation import Limits\n"
         f"from harness.isolation.{backend.name} import {type(backend).__name__} as B\n"
         "cap = B().create('abandoned', Limits(64 << 20))\n"
@@ -338,7 +440,9 @@ def test_what_a_killed_owner_left_is_swept_and_the_living_are_spared(backend: Is
         "while child.pid not in cap.pids(): time.sleep(0.01)\n"
         "print(child.pid, flush=True)\ntime.sleep(300)\n"
     )
-    owner = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True)
+    owner = subprocess.Popen(
+        [sys.executable, "-c", code], stdout=subprocess.PIPE, text=True
+    )
     assert owner.stdout is not None
     inside = int(owner.stdout.readline())
     with backend.create("living", Limits(32 * MIB)) as living:

@@ -1,4 +1,5 @@
-"""Choosing a backend: the strictest that works, the reasons against the others, and memory measured without any cap."""
+"""Choosing a backend: the strictest that works, the reasons against the others, and
+memory measured without any cap."""
 
 from __future__ import annotations
 
@@ -42,7 +43,8 @@ def test_auto_takes_the_strictest_backend_that_works() -> None:
 def test_an_unknown_backend_is_refused_with_the_known_ones() -> None:
     with pytest.raises(InputError, match="cgroup2"):
         select("cgroups")
-    assert names()[0] == "auto" and names()[-1] == "none"
+    assert names()[0] == "auto"
+    assert names()[-1] == "none"
 
 
 def test_a_backend_that_does_not_work_here_is_refused_with_its_reason() -> None:
@@ -56,9 +58,15 @@ def test_a_backend_that_does_not_work_here_is_refused_with_its_reason() -> None:
 
 
 @needs_root
-@pytest.mark.parametrize("others_run", [False, True], ids=["alone", "beside root's caps"])
+@pytest.mark.parametrize(
+    "others_run", [False, True], ids=["alone", "beside root's caps"]
+)
 def test_an_unprivileged_user_gets_no_cap_and_every_reason(others_run: bool) -> None:
-    with select().backend.create("other", Limits(64 * MIB)) if others_run else contextlib.nullcontext():
+    with (
+        select().backend.create("other", Limits(64 * MIB))
+        if others_run
+        else contextlib.nullcontext()
+    ):
         done = _choose_as_nobody()
     if "Permission denied" in done.stderr:
         pytest.skip("the checkout cannot be read by another user")
@@ -73,10 +81,21 @@ def _choose_as_nobody() -> subprocess.CompletedProcess[str]:
     code = (
         "import json; from harness.isolation import select, Limits\n"
         "s = select(); cap = s.backend.create('x', Limits(1 << 20))\n"
-        "print(json.dumps([s.backend.name, cap.caveats, list(s.passed_over)])); cap.close()"
+        "print(json.dumps([s.backend.name, cap.caveats, list(s.passed_over)])); "
+        "cap.close()"
     )
     return subprocess.run(
-        ["setpriv", "--reuid", "65534", "--regid", "65534", "--clear-groups", sys.executable, "-c", code],
+        [
+            "setpriv",
+            "--reuid",
+            "65534",
+            "--regid",
+            "65534",
+            "--clear-groups",
+            sys.executable,
+            "-c",
+            code,
+        ],
         capture_output=True,
         text=True,
         cwd=REPOSITORY,
@@ -91,14 +110,18 @@ def test_without_a_cap_memory_is_measured_and_orphans_are_ended() -> None:
         " print(os.getpid(),flush=True)\n time.sleep(60)"
     )
     cap = NoIsolation().create("orphan", Limits(MIB, (IoLimit("8:0", read_iops=1),)))
-    assert NOT_ENFORCED in cap.caveats and NO_IO_LIMIT in cap.caveats
-    child = subprocess.Popen(cap.command(python(code)), stdout=subprocess.PIPE, text=True)
+    assert NOT_ENFORCED in cap.caveats
+    assert NO_IO_LIMIT in cap.caveats
+    child = subprocess.Popen(
+        cap.command(python(code)), stdout=subprocess.PIPE, text=True
+    )
     assert child.stdout is not None
     orphan = int(child.stdout.readline())
     child.wait()
     assert cap.pids() == [orphan]
     assert cap.memory().anon >= 32 * MIB
-    assert cap.memory().peak >= 32 * MIB and cap.memory().limit is None
+    assert cap.memory().peak >= 32 * MIB
+    assert cap.memory().limit is None
     assert cap.io() is None
     cap.close()
     assert not alive(orphan)
@@ -108,10 +131,14 @@ def test_without_a_cap_what_a_killed_owner_left_is_swept() -> None:
     code = (
         "import subprocess, time\nfrom harness.isolation import Limits\n"
         "from harness.isolation.none import NoIsolation\n"
-        "cap = NoIsolation().create('left', Limits())\nchild = subprocess.Popen(cap.command(['sleep', '300']))\n"
-        "while child.pid not in cap.pids(): time.sleep(0.01)\nprint(child.pid, flush=True); time.sleep(300)"
+        "cap = NoIsolation().create('left', Limits())\nchild = "
+        "subprocess.Popen(cap.command(['sleep', '300']))\n"
+        "while child.pid not in cap.pids(): time.sleep(0.01)\nprint(child.pid, "
+        "flush=True); time.sleep(300)"
     )
-    owner = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True, cwd=REPOSITORY)
+    owner = subprocess.Popen(
+        [sys.executable, "-c", code], stdout=subprocess.PIPE, text=True, cwd=REPOSITORY
+    )
     assert owner.stdout is not None
     inside = int(owner.stdout.readline())
     own = NoIsolation().create("kept", Limits())
@@ -133,8 +160,11 @@ def test_without_a_cap_what_a_killed_owner_left_is_swept() -> None:
 def test_the_probe_proves_a_cap_that_holds(backend: type) -> None:
     for folder in on_disk():
         found = probe(backend(), folder)
-        assert found.proven and found.page_cache_charged and found.allocation_stopped, found
-        assert found.pinned_stopped is None and found.escapes == ()
+        assert found.proven and found.page_cache_charged and found.allocation_stopped, (
+            found
+        )
+        assert found.pinned_stopped is None
+        assert found.escapes == ()
         assert list(folder.iterdir()) == []
     assert groups_named("_probe.") == []
 

@@ -1,4 +1,5 @@
-"""A reader tells all systems apart and reads all text of figures: contrast, shape and sizes, from the drawings."""
+"""A reader tells all systems apart and reads all text of figures: contrast, shape and
+sizes, from the drawings."""
 
 from __future__ import annotations
 
@@ -22,10 +23,12 @@ from harness.figures.draw.curves import draw_curves
 from harness.report.readme import HERE
 from harness.results.reference import references, unpacked
 
-# Pixels of a column's figure in a report 400 px wide: without the borders and margins of page, section and card.
+# Pixels of a column's figure in a report 400 px wide: without the borders and margins
+# of page, section and card.
 CARD_PIXELS = 400 - 2 * 8 - 2 * 12 - 2 - 2 * 12.8 - 2
 LEAST_PIXELS = 9
-#: Figures of each kind of drawing: bars, stacks, dots, curves, lines, time lines and those with a drawing of their own.
+#: Figures of each kind of drawing: bars, stacks, dots, curves, lines, time lines and
+#: those with a drawing of their own.
 KINDS = (
     "diskgnn-fig5",
     "diskgnn-fig9",
@@ -45,7 +48,10 @@ KINDS = (
 
 def luminance(color: Any) -> float:
     """Return the relative luminance of a colour, by WCAG 2."""
-    parts = [part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in mpl.colors.to_rgb(color)]
+    parts = [
+        part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4
+        for part in mpl.colors.to_rgb(color)
+    ]
     return 0.2126 * parts[0] + 0.7152 * parts[1] + 0.0722 * parts[2]
 
 
@@ -63,7 +69,9 @@ def test_systems_and_series_stand_out_on_light_and_dark_pages(ground: str) -> No
 
 def test_systems_differ_by_colour_by_marker_and_by_hatch() -> None:
     for what in ("color", "marker", "symbol", "hatch"):
-        assert len({getattr(look, what) for look in style.LOOKS.values()}) == len(style.LOOKS)
+        assert len({getattr(look, what) for look in style.LOOKS.values()}) == len(
+            style.LOOKS
+        )
 
 
 def test_a_series_or_stage_has_no_systems_colour() -> None:
@@ -73,8 +81,12 @@ def test_a_series_or_stage_has_no_systems_colour() -> None:
     assert len(set(style.STAGE_COLORS.values())) == len(style.STAGES)
 
 
-@pytest.mark.parametrize("names", [["mine", "pyg+", "yours", "ginex"], ["ginex", "yours", "pyg+", "mine"]])
-def test_systems_of_ones_own_differ_and_those_of_the_table_keep_their_looks(names: list[str]) -> None:
+@pytest.mark.parametrize(
+    "names", [["mine", "pyg+", "yours", "ginex"], ["ginex", "yours", "pyg+", "mine"]]
+)
+def test_systems_of_ones_own_differ_and_those_of_the_table_keep_their_looks(
+    names: list[str],
+) -> None:
     assert style.ordered(names) == ["pyg+", "ginex", "mine", "yours"]
     _, look_of = style.looks_of(names, None)
     assert look_of("pyg+") == style.LOOKS["pyg+"]
@@ -84,10 +96,14 @@ def test_systems_of_ones_own_differ_and_those_of_the_table_keep_their_looks(name
 def test_many_systems_of_ones_own_differ_in_colour_or_marker() -> None:
     names = [f"mine {number}" for number in range(40)]
     look_of = style.system_looks(names)
-    assert len({(look_of(name).color, look_of(name).marker) for name in names}) == len(names)
+    assert len({(look_of(name).color, look_of(name).marker) for name in names}) == len(
+        names
+    )
 
 
-def test_the_least_text_of_a_columns_figure_has_nine_pixels_on_the_narrowest_page() -> None:
+def test_the_least_text_of_a_columns_figure_has_nine_pixels_on_the_narrowest_page() -> (
+    None
+):
     with mpl.rc_context(fname=style.SHEET):
         inches = style.COLUMN_INCHES + 2 * mpl.rcParams["savefig.pad_inches"]
     assert style.LEAST_POINTS / 72 * CARD_PIXELS / inches >= LEAST_PIXELS
@@ -105,7 +121,11 @@ def styled() -> Iterator[None]:
 
 def texts_of(canvas: Any) -> list[Text]:
     canvas.draw_without_rendering()
-    return [text for text in canvas.findobj(Text) if text.get_visible() and text.get_text().strip()]
+    return [
+        text
+        for text in canvas.findobj(Text)
+        if text.get_visible() and text.get_text().strip()
+    ]
 
 
 def looks_in(axes: Any) -> dict[str, tuple[str, Any]]:
@@ -118,14 +138,23 @@ def looks_in(axes: Any) -> dict[str, tuple[str, Any]]:
         if isinstance(first, mpl.lines.Line2D):
             found[label] = (mpl.colors.to_hex(first.get_color()), first.get_marker())
         elif isinstance(first, mpl.patches.Patch):
-            found[label] = (mpl.colors.to_hex(first.get_facecolor()), first.get_hatch() or "")
+            found[label] = (
+                mpl.colors.to_hex(first.get_facecolor()),
+                first.get_hatch() or "",
+            )
     return found
 
 
 def assert_readable(canvas: Any) -> None:
     texts = texts_of(canvas)
-    small = {text.get_text() for text in texts if float(text.get_fontsize()) < style.LEAST_POINTS}
-    faint = {text.get_text() for text in texts if contrast(text.get_color(), "white") < 4.5}
+    small = {
+        text.get_text()
+        for text in texts
+        if float(text.get_fontsize()) < style.LEAST_POINTS
+    }
+    faint = {
+        text.get_text() for text in texts if contrast(text.get_color(), "white") < 4.5
+    }
     assert texts
     assert (small, faint) == (set(), set())
     for axes in canvas.axes:
@@ -136,8 +165,12 @@ def assert_readable(canvas: Any) -> None:
 
 
 @pytest.mark.parametrize("systems", [["pyg+", "ginex"], list(style.LOOKS)])
-def test_bars_and_curves_with_missing_values_are_readable(systems: Sequence[str]) -> None:
-    rows = pd.DataFrame(list(product(["a", "b", "c"], systems)), columns=["group", "series"])
+def test_bars_and_curves_with_missing_values_are_readable(
+    systems: Sequence[str],
+) -> None:
+    rows = pd.DataFrame(
+        list(product(["a", "b", "c"], systems)), columns=["group", "series"]
+    )
     measured = rows.index % 2 == 1
     rows = rows.assign(value=1234.5, status="oom")
     rows["value"] = rows["value"].where(measured)
@@ -148,7 +181,9 @@ def test_bars_and_curves_with_missing_values_are_readable(systems: Sequence[str]
     assert_readable(canvas)
 
 
-def test_numbers_over_bars_stand_upright_where_narrow_and_are_left_out_where_they_overlap() -> None:
+def test_numbers_over_bars_stand_upright_where_narrow_and_are_left_out_where_they_overlap() -> (
+    None
+):
     turned = []
     for count in (2, 20, 90):
         rows = pd.DataFrame({"group": range(count), "series": "ginex", "value": 1234.5})
@@ -173,13 +208,18 @@ def evidence(tmp_path_factory: pytest.TempPathFactory) -> Evidence:
     if folder is None:
         pytest.skip("the repository holds no reference results")
     own = tmp_path_factory.mktemp("reference") / folder.name
-    shutil.copytree(folder, own, ignore=lambda at, names: [name for name in names if (Path(at) / name).is_dir()])
+    shutil.copytree(
+        folder,
+        own,
+        ignore=lambda at, names: [name for name in names if (Path(at) / name).is_dir()],
+    )
     unpacked(own)
     return load_evidence(own)
 
 
 def drawn_of(evidence: Evidence, figure: str) -> Any:
-    """Return the canvas of a figure; None for a table, and for a figure that the runs do not suffice for."""
+    """Return the canvas of a figure; None for a table, and for a figure that the runs
+    do not suffice for."""
     try:
         drawing = catalogue()[figure].draw(evidence)
     except NotDrawn:

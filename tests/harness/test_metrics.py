@@ -1,4 +1,5 @@
-"""A metric is one entry of a table, which records, their table, the commands, the docs and the report follow."""
+"""A metric is one entry of a table, which records, their table, the commands, the docs
+and the report follow."""
 
 from __future__ import annotations
 
@@ -35,7 +36,10 @@ def record() -> Iterator[Record]:
 
 
 def test_one_entry_is_in_records_tables_commands_docs_and_report(
-    record: Record, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    record: Record,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     save(tmp_path, record)
     read = store.read_record(tmp_path / "runs" / record.run_id)
@@ -46,8 +50,12 @@ def test_one_entry_is_in_records_tables_commands_docs_and_report(
     monkeypatch.setenv("COLUMNS", "400")
     print_headline([read], "t", wide=True)
     text = capsys.readouterr().out
-    assert "last epoch s" in text and "1.25" in text
-    assert "| `last_epoch_s` | last epoch s | s | lower | Seconds of the last epoch. |" in page.metrics_page()
+    assert "last epoch s" in text
+    assert "1.25" in text
+    assert (
+        "| `last_epoch_s` | last epoch s | s | lower | Seconds of the last epoch. |"
+        in page.metrics_page()
+    )
     table = table_of([read.to_json()])
     assert table["rows"][0][table["columns"].index("last")] == 1.25
 
@@ -61,4 +69,8 @@ def test_a_record_without_a_metric_shows_a_dash(record: Record) -> None:
 def test_a_metric_is_a_number() -> None:
     with pytest.raises(ValueError, match="last_epoch_s"):
         Summary.model_validate({"last_epoch_s": "fast"})
-    assert {metric.name for metric in METRICS} | {"epoch_s", "stages_s", "extra"} == set(Summary.model_fields)
+    assert {metric.name for metric in METRICS} | {
+        "epoch_s",
+        "stages_s",
+        "extra",
+    } == set(Summary.model_fields)

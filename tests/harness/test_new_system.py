@@ -1,4 +1,5 @@
-"""`outcore new-system`, and systems outside the tree: those of installed packages and of the current folder."""
+"""`outcore new-system`, and systems outside the tree: those of installed packages and
+of the current folder."""
 
 from __future__ import annotations
 
@@ -26,7 +27,8 @@ def written(home: Path) -> Path:
 
 @pytest.fixture(autouse=True)
 def forgotten() -> Iterator[None]:
-    """Forget the package's module after each test: a new system may not have the name of a module that is there."""
+    """Forget the package's module after each test: a new system may not have the name
+    of a module that is there."""
     yield
     sys.modules.pop("hot_plus_rows", None)
 
@@ -37,20 +39,35 @@ def package(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return written(tmp_path_factory.mktemp("new"))
 
 
-def test_a_package_with_a_system_its_test_and_an_experiment_is_written(tmp_path: Path) -> None:
+def test_a_package_with_a_system_its_test_and_an_experiment_is_written(
+    tmp_path: Path,
+) -> None:
     package = written(tmp_path)
-    files = {path.relative_to(package).as_posix() for path in package.rglob("*") if path.is_file()}
-    assert files == {"pyproject.toml", "experiment.yaml", "hot_plus_rows/__init__.py", "tests/test_hot_plus_rows.py"}
+    files = {
+        path.relative_to(package).as_posix()
+        for path in package.rglob("*")
+        if path.is_file()
+    }
+    assert files == {
+        "pyproject.toml",
+        "experiment.yaml",
+        "hot_plus_rows/__init__.py",
+        "tests/test_hot_plus_rows.py",
+    }
     for path in files:
         text = (package / path).read_text()
-        assert "hot+rows" in text and "new" not in text.casefold()
+        assert "hot+rows" in text
+        assert "new" not in text.casefold()
     code = (package / "hot_plus_rows" / "__init__.py").read_text()
-    assert "class HotPlusRows(outcore.System):" in code and "systems.engine" not in code
+    assert "class HotPlusRows(outcore.System):" in code
+    assert "systems.engine" not in code
     assert len([line for line in code.splitlines() if line.strip()]) <= 70
     assert list(package.parent.iterdir()) == [package]
 
 
-def test_it_is_found_by_name_in_its_folder(package: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_it_is_found_by_name_in_its_folder(
+    package: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.syspath_prepend(package.parent)  # restores the path at the end
     monkeypatch.chdir(package)
     assert registry.load("hot+rows").info.name == "hot+rows"
@@ -64,8 +81,12 @@ def test_an_installed_one_is_found_by_its_entry_point_in_any_folder(
 ) -> None:
     metadata = tmp_path / "site" / "outcore_hot-0.1.dist-info"
     metadata.mkdir(parents=True)
-    (metadata / "METADATA").write_text("Metadata-Version: 2.1\nName: outcore-hot\nVersion: 0.1\n")
-    (metadata / "entry_points.txt").write_text("[outcore.systems]\nhot+rows = hot_plus_rows:HotPlusRows\n")
+    (metadata / "METADATA").write_text(
+        "Metadata-Version: 2.1\nName: outcore-hot\nVersion: 0.1\n"
+    )
+    (metadata / "entry_points.txt").write_text(
+        "[outcore.systems]\nhot+rows = hot_plus_rows:HotPlusRows\n"
+    )
     monkeypatch.chdir(tmp_path)
     for path in (package, tmp_path / "site"):
         monkeypatch.syspath_prepend(path)
@@ -73,7 +94,9 @@ def test_an_installed_one_is_found_by_its_entry_point_in_any_folder(
     assert registry.load("hot+rows").info.name == "hot+rows"
 
 
-@pytest.mark.slow("harness/check", "outcore/template", "systems/interface.py", "systems/engine/io")
+@pytest.mark.slow(
+    "harness/check", "outcore/template", "systems/interface.py", "systems/engine/io"
+)
 def test_the_systems_own_test_passes(package: Path) -> None:
     done = subprocess.run(
         [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "tests"],
@@ -116,5 +139,7 @@ def test_a_name_or_folder_that_cannot_be_is_one_sentence(
 
 
 def test_a_class_without_a_description_is_refused() -> None:
-    with pytest.raises(InputError, match=r"has no `info`; give it `info = outcore.SystemInfo"):
+    with pytest.raises(
+        InputError, match=r"has no `info`; give it `info = outcore.SystemInfo"
+    ):
         registry.load("systems.interface:System")

@@ -1,4 +1,5 @@
-"""Offline work of single epochs: called once for each episode, timed by the harness, exact in bytes for each epoch."""
+"""Offline work of single epochs: called once for each episode, timed by the harness,
+exact in bytes for each epoch."""
 
 from __future__ import annotations
 
@@ -33,23 +34,35 @@ class Episodic:
 def timed(length: Any, epochs: int) -> tuple[Episodic, list[OfflineWork | None]]:
     system = Episodic(length)
     timer = EpisodeTimer(cast(System, system), epochs)
-    return system, [timer.prepare(0), *(timer.prepare(epoch) for epoch in range(epochs))]
+    return system, [
+        timer.prepare(0),
+        *(timer.prepare(epoch) for epoch in range(epochs)),
+    ]
 
 
 def test_each_episode_is_prepared_once_before_its_first_epoch() -> None:
     system, works = timed(3, 8)
     assert system.calls == [0, 3, 6]
-    assert [work.epochs for work in works if work] == [3, 3, 2], "an epoch beyond the run's end is not counted"
+    assert [work.epochs for work in works if work] == [3, 3, 2], (
+        "an epoch beyond the run's end is not counted"
+    )
 
 
 def test_a_system_without_such_work_is_asked_once() -> None:
     system, works = timed(0, 5)
-    assert system.calls == [0] and works == [None] * 6
+    assert system.calls == [0]
+    assert works == [None] * 6
 
 
 @pytest.mark.parametrize("served", [-1, None, 1.5, "2", float("nan"), True, [1]])
-def test_a_number_of_epochs_that_is_none_is_a_fault_of_the_system(served: object) -> None:
-    with pytest.raises(ValueError, match=r"prepare_epochs\(0\) returned .*, which is not a number of epochs; return"):
+def test_a_number_of_epochs_that_is_none_is_a_fault_of_the_system(
+    served: object,
+) -> None:
+    with pytest.raises(
+        ValueError,
+        match=r"prepare_epochs\(0\) returned .*, which is not a number of epochs; "
+        r"return",
+    ):
         timed(served, 2)
 
 
@@ -62,7 +75,10 @@ def test_any_whole_number_of_epochs_is_one(served: object) -> None:
 def test_shared_seconds_that_are_none_are_a_fault_of_the_system(shared: float) -> None:
     system = Episodic(2)
     system.shared = shared
-    with pytest.raises(ValueError, match=r"shared_s\(\) returned .*: return seconds, 0 where epochs share no work"):
+    with pytest.raises(
+        ValueError,
+        match=r"shared_s\(\) returned .*: return seconds, 0 where epochs share no work",
+    ):
         EpisodeTimer(cast(System, system), 2).prepare(0)
 
 
@@ -70,7 +86,8 @@ def test_shared_seconds_are_at_most_those_of_the_work() -> None:
     system = Episodic(2)
     system.shared = 1e6
     work = EpisodeTimer(cast(System, system), 2).prepare(0)
-    assert work is not None and work.shared_s == work.whole_s
+    assert work is not None
+    assert work.shared_s == work.whole_s
 
 
 def test_work_of_ranks_is_the_longest_and_the_sum_of_bytes() -> None:
@@ -86,7 +103,13 @@ def test_work_of_ranks_is_the_longest_and_the_sum_of_bytes() -> None:
 
 
 def prepared(seconds: float, work: OfflineWork) -> Prepared:
-    parts = {"seconds": seconds, "bytes_read": 0, "bytes_written": 0, "reused": False, "files": []}
+    parts = {
+        "seconds": seconds,
+        "bytes_read": 0,
+        "bytes_written": 0,
+        "reused": False,
+        "files": [],
+    }
     return Prepared(**parts, offline=work)
 
 
@@ -97,7 +120,9 @@ def prepared(seconds: float, work: OfflineWork) -> Prepared:
         (OfflineWork(epochs=3, seconds=2.5), "takes 2.5 s of 2 s"),
     ],
 )
-def test_offline_work_that_is_no_part_of_the_run_is_refused(work: OfflineWork, fault: str) -> None:
+def test_offline_work_that_is_no_part_of_the_run_is_refused(
+    work: OfflineWork, fault: str
+) -> None:
     order = Order("run", epochs=3)
     order.take(Gate(at="floor"))
     order.take(Planned(items=[]))

@@ -1,4 +1,5 @@
-"""A sweep that is killed loses the run in flight and nothing else; whatever ends it, nothing is left behind."""
+"""A sweep that is killed loses the run in flight and nothing else; whatever ends it,
+nothing is left behind."""
 
 from __future__ import annotations
 
@@ -41,16 +42,27 @@ class Sweep:
     """A bench in its own process, with its own data and results roots."""
 
     def __init__(self, root: Path) -> None:
-        self.root, self.data, self.results = root, root / "data", root / "results"
+        self.root = root
+        self.data = root / "data"
+        self.results = root / "results"
         make_tiny(self.data / "tiny", nodes=20_000, edges=100_000, dim=64)
         self.file = root / "killed.yaml"
         self.file.write_text(json.dumps(EXPERIMENT))
-        self.arguments = ("bench", str(self.file), "--figures", "none", "--no-retry", "--json")
+        self.arguments = (
+            "bench",
+            str(self.file),
+            "--figures",
+            "none",
+            "--no-retry",
+            "--json",
+        )
 
     def start(self) -> subprocess.Popen[bytes]:
         with (self.root / "progress.txt").open("wb") as progress:
             return subprocess.Popen(
-                command(*(word for word in self.arguments if word != "--json")),  # which shows no progress
+                command(
+                    *(word for word in self.arguments if word != "--json")
+                ),  # which shows no progress
                 env=environment(self.data, self.results),
                 stdout=subprocess.DEVNULL,
                 stderr=progress,
@@ -65,14 +77,19 @@ class Sweep:
         return [path.name for path in results.run_folders(self.results)]
 
     def running(self) -> bool:
-        """Return whether a worker runs; it is a measured run's once there is a record, for calibration comes first."""
-        return any(b"harness.worker.main" in _line(pid) for pid in workers_of(self.data))
+        """Return whether a worker runs; it is a measured run's once there is a record,
+        for calibration comes first."""
+        return any(
+            b"harness.worker.main" in _line(pid) for pid in workers_of(self.data)
+        )
 
     def leftovers(self) -> list[str]:
         scratch = self.data / ".outcore" / "scratch"
         found = [path.name for path in scratch.iterdir()] if scratch.is_dir() else []
         runs = self.results / "runs"
-        return found + ([path.name for path in runs.glob(".partial-*")] if runs.is_dir() else [])
+        return found + (
+            [path.name for path in runs.glob(".partial-*")] if runs.is_dir() else []
+        )
 
 
 def _line(pid: int) -> bytes:
@@ -96,7 +113,9 @@ def sweep(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sweep]:
     yield Sweep(root)
 
 
-@pytest.mark.slow("harness/run/sweep.py", "harness/run/series.py", "harness/isolation", seconds=70)
+@pytest.mark.slow(
+    "harness/run/sweep.py", "harness/run/series.py", "harness/isolation", seconds=70
+)
 def test_a_sweep_killed_in_a_run_resumes_after_the_last_record(sweep: Sweep) -> None:
     caps_before = set(caps_of())
     process = sweep.start()
@@ -109,10 +128,13 @@ def test_a_sweep_killed_in_a_run_resumes_after_the_last_record(sweep: Sweep) -> 
     kept = sweep.records()
     assert len(kept) == 1
     done = sweep.finish()
-    assert done["skipped"] == 1 and len(done["records"]) == 3
+    assert done["skipped"] == 1
+    assert len(done["records"]) == 3
     assert all(record["status"] == "ok" for record in done["records"])
-    assert len(sweep.records()) == 3 and sweep.records()[0] == kept[0]
-    assert sweep.leftovers() == [] and not workers_of(sweep.data)
+    assert len(sweep.records()) == 3
+    assert sweep.records()[0] == kept[0]
+    assert sweep.leftovers() == []
+    assert not workers_of(sweep.data)
     assert set(caps_of()) <= caps_before
     assert [record["config"]["round"] for record in done["records"]] == [0, 1, 2]
 
@@ -121,7 +143,8 @@ def test_a_sweep_killed_in_a_run_resumes_after_the_last_record(sweep: Sweep) -> 
 def test_a_finished_sweep_runs_nothing_again(sweep: Sweep) -> None:
     sweep.finish()
     done = sweep.finish()
-    assert done["skipped"] == 3 and len(sweep.records()) == 3
+    assert done["skipped"] == 3
+    assert len(sweep.records()) == 3
     dry = outcore(
         "bench",
         str(sweep.file),
@@ -137,7 +160,9 @@ def test_a_finished_sweep_runs_nothing_again(sweep: Sweep) -> None:
 
 
 @pytest.mark.slow("harness/run/sweep.py", "harness/judge", seconds=45)
-def test_a_run_that_others_spoilt_is_made_again_unless_told_not_to(sweep: Sweep) -> None:
+def test_a_run_that_others_spoilt_is_made_again_unless_told_not_to(
+    sweep: Sweep,
+) -> None:
     sweep.finish()
     file = results.run_folders(sweep.results)[0] / "record.json"
     kept = file.read_text()
@@ -147,13 +172,30 @@ def test_a_run_that_others_spoilt_is_made_again_unless_told_not_to(sweep: Sweep)
     file.write_text(json.dumps(seal.sealed(record, file.parent)))
     done = {}
     for retry in ("--retry", "--no-retry"):
-        arguments = ("bench", str(sweep.file), "--dry-run", "--json", "--figures", "none", retry)
-        done[retry] = json.loads(outcore(*arguments, data=sweep.data, results=sweep.results).stdout)["done"]
+        arguments = (
+            "bench",
+            str(sweep.file),
+            "--dry-run",
+            "--json",
+            "--figures",
+            "none",
+            retry,
+        )
+        done[retry] = json.loads(
+            outcore(*arguments, data=sweep.data, results=sweep.results).stdout
+        )["done"]
     file.write_text(kept)
-    assert done["--no-retry"] == 3 and done["--retry"] < 3
+    assert done["--no-retry"] == 3
+    assert done["--retry"] < 3
 
 
-@pytest.mark.slow("harness/run/sweep.py", "harness/run/series.py", "harness/isolation", "harness/cli", seconds=20)
+@pytest.mark.slow(
+    "harness/run/sweep.py",
+    "harness/run/series.py",
+    "harness/isolation",
+    "harness/cli",
+    seconds=20,
+)
 def test_a_sweep_that_is_told_to_end_cleans_up(sweep: Sweep) -> None:
     shutil.rmtree(sweep.results / "runs", ignore_errors=True)
     caps_before = set(caps_of())
@@ -163,5 +205,6 @@ def test_a_sweep_that_is_told_to_end_cleans_up(sweep: Sweep) -> None:
     assert process.wait(timeout=15) == 128 + signal.SIGTERM
     said = (sweep.root / "progress.txt").read_text()
     assert "0 of 3 runs are done; the same command goes on" in said, said
-    assert not workers_of(sweep.data) and sweep.leftovers() == []
+    assert not workers_of(sweep.data)
+    assert sweep.leftovers() == []
     assert set(caps_of()) <= caps_before

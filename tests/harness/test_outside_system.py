@@ -1,4 +1,5 @@
-"""A system in a user's own package, found by `package.module:Class`, with forecast and facts."""
+"""A system in a user's own package, found by `package.module:Class`, with forecast and
+facts."""
 
 from __future__ import annotations
 
@@ -113,16 +114,25 @@ def outcore(home: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-@pytest.mark.slow("harness/run", "harness/figures/base.py", "systems/registry.py", "systems/interface.py", seconds=80)
+@pytest.mark.slow(
+    "harness/run",
+    "harness/figures/base.py",
+    "systems/registry.py",
+    "systems/interface.py",
+    seconds=80,
+)
 def test_it_is_run_and_its_facts_are_in_the_record_and_it_is_drawn(home: Path) -> None:
     arguments = ("--dataset", "tiny", "--epochs", "2", "--isolation", "none", *WORKLOAD)
     done = outcore(home, "run", NAME, *arguments, "--json")
     assert done.returncode == 0, done.stderr
     (file,) = (home / "results" / "runs").glob("*/record.json")
     record = json.loads(file.read_text())
-    assert record["status"] == "ok" and record["system"] == NAME
-    assert record["facts"]["io"] == "own loader" and record["facts"]["loaded_s"] == 1.5
-    assert record["notes"]["io"] == "own loader" and record["notes"]["loaded_s"] == "1.500"
+    assert record["status"] == "ok"
+    assert record["system"] == NAME
+    assert record["facts"]["io"] == "own loader"
+    assert record["facts"]["loaded_s"] == 1.5
+    assert record["notes"]["io"] == "own loader"
+    assert record["notes"]["loaded_s"] == "1.500"
     shown = outcore(home, "report", "--out", str(home / "report.html"))
     assert shown.returncode == 0, shown.stderr
     assert NAME in (home / "report.html").read_text()
@@ -135,10 +145,31 @@ def test_it_is_checked(home: Path) -> None:
     assert done.returncode == 0 and found["ok"], found
 
 
-@pytest.mark.slow("harness/advise", "systems/forecast.py", "systems/registry.py", "systems/interface.py")
+@pytest.mark.slow(
+    "harness/advise",
+    "systems/forecast.py",
+    "systems/registry.py",
+    "systems/interface.py",
+)
 def test_it_is_advised_on_and_without_a_forecast_that_is_said(home: Path) -> None:
-    systems = ("--system", NAME, "--system", "mine.rows:WithoutForecast", "--system", "pyg+")
-    memory = ("--memory", "+64MiB", "--isolation", "none", "--epochs", "2", "--batches", "4")
+    systems = (
+        "--system",
+        NAME,
+        "--system",
+        "mine.rows:WithoutForecast",
+        "--system",
+        "pyg+",
+    )
+    memory = (
+        "--memory",
+        "+64MiB",
+        "--isolation",
+        "none",
+        "--epochs",
+        "2",
+        "--batches",
+        "4",
+    )
     done = outcore(home, "advise", "tiny", *memory, *systems, *WORKLOAD, "--json")
     assert done.returncode == 0, done.stderr
     found = json.loads(done.stdout)

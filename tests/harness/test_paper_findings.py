@@ -1,4 +1,5 @@
-"""Findings of the papers' figures and tables: with other records the sentence is another."""
+"""Findings of the papers' figures and tables: with other records the sentence is
+another."""
 
 from __future__ import annotations
 
@@ -24,11 +25,22 @@ from harness.figures.findings import compared, over_others
 from harness.figures.ginex.parts import _rows_read
 from harness.figures.ginex.sizes import _best_size
 from harness.figures.pagraph.devices import _all_steps, _over_one, _scaling
-from harness.figures.pagraph.epochs import COMPUTE, EXPOSED, HIDDEN_LOADING, _exposed, _too_small
+from harness.figures.pagraph.epochs import (
+    COMPUTE,
+    EXPOSED,
+    HIDDEN_LOADING,
+    _exposed,
+    _too_small,
+)
 from harness.figures.pagraph.studies import _partitioned, _read_again, _widest
 from harness.figures.render import render
 from harness.figures.tiering import _by_depth, _by_scores, _saved, _steps
-from tests.harness import test_figures_diskgnn, test_figures_ginex, test_figures_pagraph, test_figures_tiering
+from tests.harness import (
+    test_figures_diskgnn,
+    test_figures_ginex,
+    test_figures_pagraph,
+    test_figures_tiering,
+)
 from tests.harness.tier_records import run
 
 NAN = float("nan")
@@ -47,43 +59,79 @@ def closed_figures() -> Iterator[None]:
 @pytest.mark.parametrize(
     ("ginex", "ali", "sentence"),
     [
-        ([2.2, 2.0], [1.4, 2.4], "ginex is 2 to 2.2 times as fast as pyg+, ali+pg 1.4 to 2.4"),
-        ([2.2, 0.76], [1.4, 2.4], "ginex is 0.76 to 2.2 times as fast as pyg+ (slower at 768), ali+pg 1.4 to 2.4"),
-        ([0.5, 0.76], [NAN, 2.4], "ginex is 0.5 to 0.76 times as fast as pyg+ (slower), ali+pg 2.4"),
+        (
+            [2.2, 2.0],
+            [1.4, 2.4],
+            "ginex is 2 to 2.2 times as fast as pyg+, ali+pg 1.4 to 2.4",
+        ),
+        (
+            [2.2, 0.76],
+            [1.4, 2.4],
+            "ginex is 0.76 to 2.2 times as fast as pyg+ (slower at 768), ali+pg "
+            "1.4 to 2.4",
+        ),
+        (
+            [0.5, 0.76],
+            [NAN, 2.4],
+            "ginex is 0.5 to 0.76 times as fast as pyg+ (slower), ali+pg 2.4",
+        ),
         ([NAN, NAN], [NAN, 2.4], "ali+pg is 2.4 times as fast as pyg+"),
         ([NAN, NAN], [NAN, NAN], ""),
     ],
 )
-def test_speeds_over_a_base_name_where_a_system_is_slower(ginex: list[float], ali: list[float], sentence: str) -> None:
+def test_speeds_over_a_base_name_where_a_system_is_slower(
+    ginex: list[float], ali: list[float], sentence: str
+) -> None:
     times = pd.DataFrame({"ali+pg": ali, "ginex": ginex}, index=[128, 768])
     assert compared(times, SYSTEMS, "pyg+", "at {}".format) == sentence
 
 
 def test_a_system_without_a_column_is_left_out() -> None:
-    assert compared(pd.DataFrame({"ginex": [2.0]}), SYSTEMS, "pyg+") == "ginex is 2 times as fast as pyg+"
+    assert (
+        compared(pd.DataFrame({"ginex": [2.0]}), SYSTEMS, "pyg+")
+        == "ginex is 2 times as fast as pyg+"
+    )
 
 
 @pytest.mark.parametrize(
     ("others", "sentence"),
     [
-        ({"a": [2.0, 4.0], "b": [1.0, 0.5]}, "ours is 2 to 4 times as fast as a, 0.5 to 1 times as b"),
+        (
+            {"a": [2.0, 4.0], "b": [1.0, 0.5]},
+            "ours is 2 to 4 times as fast as a, 0.5 to 1 times as b",
+        ),
         ({"b": [1.0, NAN]}, "ours is 1 times as fast as b"),
         ({}, ""),
     ],
 )
-def test_speed_over_each_other_system(others: dict[str, list[float]], sentence: str) -> None:
-    assert over_others(pd.DataFrame({"ours": [1.0, 1.0], **others}), "ours", ["a", "b"]) == sentence
+def test_speed_over_each_other_system(
+    others: dict[str, list[float]], sentence: str
+) -> None:
+    assert (
+        over_others(pd.DataFrame({"ours": [1.0, 1.0], **others}), "ours", ["a", "b"])
+        == sentence
+    )
 
 
 @pytest.mark.parametrize(
     ("values", "sentence"),
     [
-        ([1.2, 1.0, 0.85], "Superbatches of 16 units take 0.85 times the epoch of the default, 8"),
-        ([1.2, 1.0, 1.1], "The default of 8 units is fastest: other superbatches take 1.1 to 1.2 times its epoch"),
+        (
+            [1.2, 1.0, 0.85],
+            "Superbatches of 16 units take 0.85 times the epoch of the default, 8",
+        ),
+        (
+            [1.2, 1.0, 1.1],
+            "The default of 8 units is fastest: other superbatches take 1.1 to 1.2 "
+            "times its epoch",
+        ),
     ],
 )
 def test_the_fastest_superbatch_is_named(values: list[float], sentence: str) -> None:
-    assert _best_size(pd.DataFrame({"size": [4, 8, 16], "value": values}), 8, "units") == sentence
+    assert (
+        _best_size(pd.DataFrame({"size": [4, 8, 16], "value": values}), 8, "units")
+        == sentence
+    )
 
 
 def test_rows_read_need_both_systems() -> None:
@@ -94,36 +142,54 @@ def test_rows_read_need_both_systems() -> None:
 
 def coverage(degree: float, best: float, x: float = 10.0) -> pd.DataFrame:
     scores = {"degree": degree, "reverse-pagerank": degree - 0.3, "measured": best}
-    return pd.DataFrame([("12,12", name, x, y) for name, y in scores.items()], columns=["fanout", "score", "x", "y"])
+    return pd.DataFrame(
+        [("12,12", name, x, y) for name, y in scores.items()],
+        columns=["fanout", "score", "x", "y"],
+    )
 
 
 def test_scores_are_compared_with_the_best_ranking_at_a_tenth_of_the_rows() -> None:
     sentence = _by_scores(coverage(79.0, 81.0))
-    assert "cover 79 % of the accesses, the best possible ranking 2 points more" in sentence
+    assert (
+        "cover 79 % of the accesses, the best possible ranking 2 points more"
+        in sentence
+    )
     assert sentence.endswith("at most 0.3 points apart")
     assert "best possible ranking 9 points more" in _by_scores(coverage(72.0, 81.0))
     assert _by_scores(coverage(79.0, 81.0, x=5.0)) == ""
 
 
-@pytest.mark.parametrize(("last", "text"), [(54.0, "54 % with 5 hops"), (91.0, "91 % with 5 hops")])
+@pytest.mark.parametrize(
+    ("last", "text"), [(54.0, "54 % with 5 hops"), (91.0, "91 % with 5 hops")]
+)
 def test_depths_are_compared_and_one_alone_is_not(last: float, text: str) -> None:
-    rows = pd.DataFrame({"series": ["2 hops", "5 hops"], "x": [10.0, 10.0], "y": [80.0, last]})
+    rows = pd.DataFrame(
+        {"series": ["2 hops", "5 hops"], "x": [10.0, 10.0], "y": [80.0, last]}
+    )
     assert _by_depth(rows).endswith(f"cover 80 % with 2 hops, {text}")
     assert _by_depth(rows.head(1)) == ""
 
 
 @pytest.mark.parametrize(
-    ("percents", "text"), [((13.0, 58.0), "87 % less traffic, 42 % less"), ((13.0, 104.0), "traffic, 4 % more time")]
+    ("percents", "text"),
+    [
+        ((13.0, 58.0), "87 % less traffic, 42 % less"),
+        ((13.0, 104.0), "traffic, 4 % more time"),
+    ],
 )
 def test_hot_rows_save_or_cost(percents: tuple[float, float], text: str) -> None:
     rows = pd.DataFrame({"hot_percent": [0.0, 25.0]})
-    rows["traffic_percent"], rows["time_percent"] = [100.0, percents[0]], [100.0, percents[1]]
+    rows["traffic_percent"] = [100.0, percents[0]]
+    rows["time_percent"] = [100.0, percents[1]]
     assert text in _saved(rows)
     assert _saved(rows.head(1)) == ""
 
 
 def test_a_step_is_compared_with_the_one_before_it() -> None:
-    assert _steps(pd.Series({"zero-copy": 0.5})) == "zero-copy is 0.5 times as fast as CPU gather"
+    assert (
+        _steps(pd.Series({"zero-copy": 0.5}))
+        == "zero-copy is 0.5 times as fast as CPU gather"
+    )
     assert _steps(pd.Series(dtype=float)) == ""
 
 
@@ -143,7 +209,10 @@ def test_devices_are_compared_with_one(rates: list[float], sentence: str) -> Non
 def test_speed_on_the_most_measured_devices() -> None:
     data = pd.DataFrame({"series": "pagraph", "devices": [1, 2], "value": [2.8, 0.9]})
     assert _over_one(data) == "pagraph on 2 devices is 0.9 times as fast as dgl on one"
-    assert _over_one(data.head(1)) == "pagraph on 1 device is 2.8 times as fast as dgl on one"
+    assert (
+        _over_one(data.head(1))
+        == "pagraph on 1 device is 2.8 times as fast as dgl on one"
+    )
     assert _over_one(data.assign(value=NAN)) == ""
 
 
@@ -155,21 +224,34 @@ def test_speed_on_the_most_measured_devices() -> None:
         ([1.0, NAN], ""),
     ],
 )
-def test_all_steps_are_compared_with_the_loader_alone(seconds: list[float], sentence: str) -> None:
-    rows = pd.DataFrame({"group": "GCN", "series": ["loader alone", "+ pipelining"], "value": seconds})
+def test_all_steps_are_compared_with_the_loader_alone(
+    seconds: list[float], sentence: str
+) -> None:
+    rows = pd.DataFrame(
+        {"group": "GCN", "series": ["loader alone", "+ pipelining"], "value": seconds}
+    )
     assert _all_steps(rows) == sentence
 
 
 def test_the_first_and_the_last_to_a_target_are_named() -> None:
-    rows = pd.DataFrame({"system": ["dgl", "pagraph"], "target": 75.0, "seconds": [0.4, 1.2]})
-    assert first_to_target("GCN", rows) == "GCN reaches 75 % first with dgl (0.4 s), last with pagraph (1.2 s)"
-    assert "first with pagraph" in first_to_target("GCN", rows.assign(seconds=[1.4, 1.2]))
+    rows = pd.DataFrame(
+        {"system": ["dgl", "pagraph"], "target": 75.0, "seconds": [0.4, 1.2]}
+    )
+    assert (
+        first_to_target("GCN", rows)
+        == "GCN reaches 75 % first with dgl (0.4 s), last with pagraph (1.2 s)"
+    )
+    assert "first with pagraph" in first_to_target(
+        "GCN", rows.assign(seconds=[1.4, 1.2])
+    )
     assert first_to_target("GCN", rows.assign(seconds=[NAN, 1.2])) == ""
 
 
 def parts(loading: float | None) -> pd.DataFrame:
     rows = {COMPUTE: 1.0, EXPOSED: loading, HIDDEN_LOADING: 0.001}
-    return pd.DataFrame({"bar": "dgl", "part": list(rows), "value": list(rows.values())})
+    return pd.DataFrame(
+        {"bar": "dgl", "part": list(rows), "value": list(rows.values())}
+    )
 
 
 def test_loading_is_a_share_of_the_epoch_and_too_small_parts_are_found() -> None:
@@ -180,36 +262,72 @@ def test_loading_is_a_share_of_the_epoch_and_too_small_parts_are_found() -> None
 
 def test_studies_of_one_sampler_or_one_partition() -> None:
     both = pd.Series({"neighbour sampling": 28.0, "layer-wise sampling": 12.0})
-    assert _read_again(both) == "Neighbour sampling reads 28 % of the nodes more than once, layer-wise sampling 12 %"
-    assert _read_again(both.tail(1)) == "Layer-wise sampling reads 12 % of the nodes more than once"
-    found = pd.DataFrame({"count": [1, 8], "hit_ratio": [0.72, 0.75], "share": [0.86, 0.43]})
-    assert _partitioned(found).startswith("Caches hit 72 % with 1 partition, 75 % with 8; each of the 8 holds 43 %")
+    assert (
+        _read_again(both)
+        == "Neighbour sampling reads 28 % of the nodes more than once, layer-wise "
+        "sampling 12 %"
+    )
+    assert (
+        _read_again(both.tail(1))
+        == "Layer-wise sampling reads 12 % of the nodes more than once"
+    )
+    found = pd.DataFrame(
+        {"count": [1, 8], "hit_ratio": [0.72, 0.75], "share": [0.86, 0.43]}
+    )
+    assert _partitioned(found).startswith(
+        "Caches hit 72 % with 1 partition, 75 % with 8; each of the 8 holds 43 %"
+    )
     assert _partitioned(found.head(1)) == ""
 
 
 def test_hits_are_told_where_rankings_are_furthest_apart() -> None:
-    rows = pd.DataFrame({"x": [5, 20, 5, 20], "series": ["a", "a", "b", "b"], "y": [50.0, 60.0, 40.0, 90.0]})
+    rows = pd.DataFrame(
+        {
+            "x": [5, 20, 5, 20],
+            "series": ["a", "a", "b", "b"],
+            "y": [50.0, 60.0, 40.0, 90.0],
+        }
+    )
     assert _widest(rows) == "Hits with 20 % cached: b 90 %, a 60 %"
 
 
-@pytest.mark.parametrize(("count", "begin"), [(1, "Our dataset has 250.0k nodes"), (2, "Our 2 datasets have 250.0k")])
+@pytest.mark.parametrize(
+    ("count", "begin"),
+    [(1, "Our dataset has 250.0k nodes"), (2, "Our 2 datasets have 250.0k")],
+)
 def test_sizes_of_one_dataset_and_of_several(count: int, begin: str) -> None:
-    rows = pd.DataFrame({"nodes": [250_000, 2_000_000], "degree": [20.0, 20.0], "features": [10**9, 2 * 10**9]})
+    rows = pd.DataFrame(
+        {
+            "nodes": [250_000, 2_000_000],
+            "degree": [20.0, 20.0],
+            "features": [10**9, 2 * 10**9],
+        }
+    )
     assert _sizes(rows.head(count)).startswith(begin)
 
 
 def test_a_missing_bar_names_its_system_and_a_missing_base_itself() -> None:
-    rows = pd.DataFrame({"series": ["ginex", "ali+pg", "ginex", "ginex"], "value": [NAN, NAN, 2.0, NAN]})
+    rows = pd.DataFrame(
+        {"series": ["ginex", "ali+pg", "ginex", "ginex"], "value": [NAN, NAN, 2.0, NAN]}
+    )
     rows["status"] = ["oom", "pyg+: timeout", "ok", "ok"]
     rows["group"] = ["a", "a", "b", "c"]
     _, axes = draw_bars(rows, title="", ylabel="")
-    assert [text.get_text() for text in axes.texts] == ["ginex OOM", "pyg+: timeout", "ginex n/a"]
+    assert [text.get_text() for text in axes.texts] == [
+        "ginex OOM",
+        "pyg+: timeout",
+        "ginex n/a",
+    ]
 
 
-FILL: dict[str, Callable[[Path, float], None]] = {**test_figures_ginex.FILL, **test_figures_tiering.FILL}
+FILL: dict[str, Callable[[Path, float], None]] = {
+    **test_figures_ginex.FILL,
+    **test_figures_tiering.FILL,
+}
 FILL |= dict.fromkeys(test_figures_pagraph.IDS, test_figures_pagraph.fill)
 FILL |= test_figures_diskgnn.FILL
-#: Figures whose fixtures change no ratio that the finding names: tests above try their sentences with others.
+#: Figures whose fixtures change no ratio that the finding names: tests above try their
+#: sentences with others.
 SAME = {"ginex-tab2", "pagraph-fig5", "pagraph-fig14", "pagraph-fig16", "pagraph-fig18"}
 SAME |= {"diskgnn-fig10", "diskgnn-fig11", "diskgnn-fig14", "diskgnn-fig19"}
 
@@ -248,10 +366,14 @@ def test_a_figure_opens_with_a_finding_that_follows_its_records(
         for axes in drawing.canvas.axes:
             assert axes.get_xscale() != "log" or "log" in axes.get_xlabel()
             sharing = axes.get_shared_y_axes().get_siblings(axes)
-            assert axes.get_yscale() != "log" or any("log" in one.get_ylabel() for one in sharing)
+            assert axes.get_yscale() != "log" or any(
+                "log" in one.get_ylabel() for one in sharing
+            )
 
 
-def test_a_failed_system_is_left_out_of_the_sentence_and_named_in_the_drawing(tmp_path: Path) -> None:
+def test_a_failed_system_is_left_out_of_the_sentence_and_named_in_the_drawing(
+    tmp_path: Path,
+) -> None:
     test_figures_ginex.keep(tmp_path)
     for memory in ("+64MiB", "+128MiB"):
         run(tmp_path, "pyg+", [40.0], memory=memory)
@@ -263,24 +385,32 @@ def test_a_failed_system_is_left_out_of_the_sentence_and_named_in_the_drawing(tm
     assert "ali+pg OOM" in [text.get_text() for text in drawing.canvas.axes[0].texts]
 
 
-def test_coinciding_scores_are_drawn_as_differences(roots: Callable[[str, float], Path]) -> None:
+def test_coinciding_scores_are_drawn_as_differences(
+    roots: Callable[[str, float], Path],
+) -> None:
     drawing = draw("tiering-fig7", roots("tiering-fig7", 1.0))
     assert isinstance(drawing, Drawing)
-    above, below = drawing.canvas.axes[0], drawing.canvas.axes[2]
+    above = drawing.canvas.axes[0]
+    below = drawing.canvas.axes[2]
     labels = [[str(line.get_label()) for line in axes.lines] for axes in (above, below)]
-    assert "reverse PageRank" not in labels[0] and "degree" not in labels[1]
+    assert "reverse PageRank" not in labels[0]
+    assert "degree" not in labels[1]
     (line,) = [line for line in below.lines if line.get_label() == "reverse PageRank"]
     assert np.asarray(line.get_ydata())[0] == pytest.approx(2.0)
     assert below.get_ylim() == drawing.canvas.axes[3].get_ylim()
 
 
-def test_layer_wise_panels_share_few_legend_entries(roots: Callable[[str, float], Path]) -> None:
+def test_layer_wise_panels_share_few_legend_entries(
+    roots: Callable[[str, float], Path],
+) -> None:
     drawing = draw("pagraph-fig20", roots("pagraph-fig20", 1.0))
     assert isinstance(drawing, Drawing)
     assert len(drawing.canvas.legends[0].get_texts()) <= 8
 
 
-def test_files_of_a_figure_hold_its_finding(roots: Callable[[str, float], Path], tmp_path: Path) -> None:
+def test_files_of_a_figure_hold_its_finding(
+    roots: Callable[[str, float], Path], tmp_path: Path
+) -> None:
     evidence = load_evidence(roots("ginex-fig14", 1.0))
     drawn, table = render(chosen("ginex-fig14,ginex-tab4"), evidence, tmp_path)
     for one in (drawn, table):
@@ -296,7 +426,9 @@ def test_files_of_a_figure_hold_its_finding(roots: Callable[[str, float], Path],
 
 def test_layer_wise_panels_need_a_run_of_gcn(tmp_path: Path) -> None:
     for system in ("dgl", "pagraph"):
-        record = test_figures_pagraph.paper_record(system, model="sage", sampler="layerwise")
+        record = test_figures_pagraph.paper_record(
+            system, model="sage", sampler="layerwise"
+        )
         test_figures_pagraph.save(tmp_path, record)
     with pytest.raises(NotDrawn, match="no run of GCN"):
         draw("pagraph-fig20", tmp_path)

@@ -1,4 +1,5 @@
-"""Papers are cited alike everywhere: by the venue, the year and the link of `harness/published/papers.csv`."""
+"""Papers are cited alike everywhere: by the venue, the year and the link of
+`harness/published/papers.csv`."""
 
 from __future__ import annotations
 
@@ -10,7 +11,15 @@ from harness.claims.published import claims
 from tests.harness.run_tools import REPOSITORY
 
 FILE = REPOSITORY / "harness" / "published" / "papers.csv"
-PLACES = ["README.md", "docs", "harness", "systems", "outcore", "benchmarks", "examples"]
+PLACES = [
+    "README.md",
+    "docs",
+    "harness",
+    "systems",
+    "outcore",
+    "benchmarks",
+    "examples",
+]
 
 
 def papers() -> list[dict[str, str]]:
@@ -22,7 +31,15 @@ def test_every_citation_has_the_venue_and_year_of_a_known_paper() -> None:
     known = {f"{paper['venue']} {paper['year']}" for paper in papers()}
     venues = {paper["venue"] for paper in papers()} | {"SoCC", "PVLDB"}
     found = subprocess.run(
-        ["git", "grep", "-ohE", rf"\b({'|'.join(sorted(venues))}) (19|20)[0-9]{{2}}", "--", *PLACES, ":!*.cpp"],
+        [
+            "git",
+            "grep",
+            "-ohE",
+            rf"\b({'|'.join(sorted(venues))}) (19|20)[0-9]{{2}}",
+            "--",
+            *PLACES,
+            ":!*.cpp",
+        ],
         cwd=REPOSITORY,
         capture_output=True,
         text=True,
@@ -35,7 +52,9 @@ def test_every_citation_has_the_venue_and_year_of_a_known_paper() -> None:
 
 def test_the_page_of_systems_lists_every_paper_with_its_link() -> None:
     page = (REPOSITORY / "docs" / "systems.md").read_text(encoding="utf-8")
-    cited = [f"| {paper['name']} ({paper['venue']} {paper['year']}) |" for paper in papers()]
+    cited = [
+        f"| {paper['name']} ({paper['venue']} {paper['year']}) |" for paper in papers()
+    ]
     linked = [f"[{paper['title']}]({paper['link']})" for paper in papers()]
     assert [text for text in cited + linked if text not in page] == []
 
@@ -49,4 +68,6 @@ def test_every_link_to_a_paper_is_the_tables() -> None:
 
 
 def test_every_claim_belongs_to_a_listed_paper() -> None:
-    assert {claim.paper for claim in claims().values()} <= {paper["id"] for paper in papers()}
+    assert {claim.paper for claim in claims().values()} <= {
+        paper["id"] for paper in papers()
+    }

@@ -20,7 +20,8 @@ from tests.harness.records import make_record, telemetry_of
 from tests.harness.run_tools import outcore_here
 from workloads.errors import InputError
 
-# --- the part of the format that is used: https://docs.google.com/document/d/1CvAClvFfyA5R-PhYUmn5OOQtYMH4h6I0nSsKchNAySU
+# --- the part of the format that is used:
+# https://docs.google.com/document/d/1CvAClvFfyA5R-PhYUmn5OOQtYMH4h6I0nSsKchNAySU
 
 
 class _Event(BaseModel):
@@ -33,7 +34,9 @@ class _Event(BaseModel):
 
 class Metadata(_Event):
     ph: Literal["M"]
-    name: Literal["process_name", "process_sort_index", "thread_name", "thread_sort_index"]
+    name: Literal[
+        "process_name", "process_sort_index", "thread_name", "thread_sort_index"
+    ]
     args: dict[Literal["name", "sort_index"], str | int]
 
 
@@ -73,18 +76,26 @@ class Flow(_Event):
 
 class Trace(BaseModel):
     model_config = ConfigDict(extra="forbid")
-    traceEvents: list[Annotated[Metadata | Complete | Async | Instant | Counter | Flow, Field(discriminator="ph")]]
+    traceEvents: list[
+        Annotated[
+            Metadata | Complete | Async | Instant | Counter | Flow,
+            Field(discriminator="ph"),
+        ]
+    ]
     displayTimeUnit: Literal["ms", "ns"]
     otherData: dict[str, str]
 
 
 def checked(content: dict[str, Any]) -> list[Any]:
-    """Return the events, after checks of everything that readers of the format rely on."""
+    """Return the events, after checks of everything that readers of the format rely
+    on."""
     plain = json.loads(json.dumps(content, allow_nan=False))
     events = TypeAdapter(Trace).validate_python(plain).traceEvents
     named = {(e.pid, e.tid) for e in events if e.ph == "M" and e.name == "thread_name"}
     timed = [e for e in events if e.ph != "M"]
-    assert [e.ph for e in events[: len(events) - len(timed)]] == ["M"] * (len(events) - len(timed)), "names come first"
+    assert [e.ph for e in events[: len(events) - len(timed)]] == ["M"] * (
+        len(events) - len(timed)
+    ), "names come first"
     assert [e.ts for e in timed] == sorted(e.ts for e in timed)
     assert {(e.pid, e.tid) for e in timed} <= named, "every track has a name"
     assert {e.pid for e in timed} == {e.pid for e in events if e.name == "process_name"}
@@ -97,14 +108,18 @@ def checked(content: dict[str, Any]) -> list[Any]:
         for span in track:
             while open_ and open_[-1] <= span.ts + 1e-3:
                 open_.pop()
-            assert not open_ or span.ts + span.dur <= open_[-1] + 2e-3, "spans of a track are nested or apart"
+            assert not open_ or span.ts + span.dur <= open_[-1] + 2e-3, (
+                "spans of a track are nested or apart"
+            )
             open_.append(span.ts + span.dur)
     flows: dict[str, list[Flow]] = defaultdict(list)
     asyncs: dict[str, list[str]] = defaultdict(list)
     for event in timed:
         if isinstance(event, Flow):
             flows[event.id].append(event)
-            assert any(s.ts <= event.ts <= s.ts + s.dur for s in spans[event.pid, event.tid]), "a flow lies in a span"
+            assert any(
+                s.ts <= event.ts <= s.ts + s.dur for s in spans[event.pid, event.tid]
+            ), "a flow lies in a span"
         elif isinstance(event, Async):
             asyncs[event.id].append(event.ph)
     for path in flows.values():
@@ -115,8 +130,10 @@ def checked(content: dict[str, Any]) -> list[Any]:
 
 
 def tables(batches: int = 6) -> dict[str, pd.DataFrame]:
-    """Return tables of two samplers, an extractor of two batches at once, a trainer, a lane, a stage without batch."""
-    spans, log = [(1, -1, "inspect", "MainThread", 0.0, 0.004)], []
+    """Return tables of two samplers, an extractor of two batches at once, a trainer, a
+    lane, a stage without batch."""
+    spans = [(1, -1, "inspect", "MainThread", 0.0, 0.004)]
+    log = []
     for batch in range(batches):
         at = 0.01 * batch
         spans += [
@@ -125,32 +142,78 @@ def tables(batches: int = 6) -> dict[str, pd.DataFrame]:
             (1, batch, "train", "MainThread", at + 0.04, at + 0.045),
             (1, batch, "lane:compute", "lane", at + 0.041, at + 0.044),
         ]
-        log.append((1, batch, 100 + batch, 500, 10, None if batch else 0.7, 3, "xxh3:0", at + 0.05))
+        log.append(
+            (
+                1,
+                batch,
+                100 + batch,
+                500,
+                10,
+                None if batch else 0.7,
+                3,
+                "xxh3:0",
+                at + 0.05,
+            )
+        )
     stages = pd.DataFrame(spans, columns=list(STAGE_COLUMNS))
-    return {"stages": stages, "batches": pd.DataFrame(log, columns=list(BATCH_COLUMNS)).astype({"loss": float})}
+    return {
+        "stages": stages,
+        "batches": pd.DataFrame(log, columns=list(BATCH_COLUMNS)).astype(
+            {"loss": float}
+        ),
+    }
 
 
 def test_the_trace_keeps_the_format_and_follows_every_batch() -> None:
     record = make_record("gnndrive", [1.0, 1.2])
     seen = tables()
-    events = checked(build_trace(record, seen["stages"], seen["batches"], telemetry_of(record)))
+    events = checked(
+        build_trace(record, seen["stages"], seen["batches"], telemetry_of(record))
+    )
     spans = [e for e in events if e.ph == "X"]
     assert len(spans) == len(seen["stages"])
-    assert {e.name for e in spans} == {"inspect", "sample", "extract", "train", "compute"}
+    assert {e.name for e in spans} == {
+        "inspect",
+        "sample",
+        "extract",
+        "train",
+        "compute",
+    }
     third = next(e for e in spans if e.name == "extract" and e.args["batch"] == 3)
-    assert third.args == {"batch": 3, "epoch": 1, "nodes": 103, "edges": 500, "seeds": 10}
+    assert third.args == {
+        "batch": 3,
+        "epoch": 1,
+        "nodes": 103,
+        "edges": 500,
+        "seeds": 10,
+    }
     assert third.dur == pytest.approx(15_000, abs=0.01)
     assert {e.id for e in events if e.ph == "s"} == {f"1.{batch}" for batch in range(6)}
     assert [e.id for e in events if e.ph == "b"] == ["epoch-0", "epoch-1", "epoch-2"]
-    assert {e.name for e in events if e.ph == "C"} == {"CPU (%)", "GPU (%)", "I/O wait (%)"}
+    assert {e.name for e in events if e.ph == "C"} == {
+        "CPU (%)",
+        "GPU (%)",
+        "I/O wait (%)",
+    }
     threads = [e.args["name"] for e in events if e.name == "thread_name"]
-    assert {"sampler-0", "sampler-1", "extractor-0", "extractor-0 (2)", "MainThread", "compute"} <= set(threads)
+    assert {
+        "sampler-0",
+        "sampler-1",
+        "extractor-0",
+        "extractor-0 (2)",
+        "MainThread",
+        "compute",
+    } <= set(threads)
 
 
 def test_rates_are_per_second_and_what_is_unknown_is_left_out() -> None:
     record = make_record("gnndrive", [1.0])
     telemetry = pd.DataFrame(
-        {"t": [-0.5, 0.0, 0.5], "disk_read_bytes": [float("nan"), 1000.0, 50.0], "mem_usage": [7.0, float("nan"), 9.0]}
+        {
+            "t": [-0.5, 0.0, 0.5],
+            "disk_read_bytes": [float("nan"), 1000.0, 50.0],
+            "mem_usage": [7.0, float("nan"), 9.0],
+        }
     )
     events = checked(build_trace(record, tables()["stages"], None, telemetry))
     counted = [(e.name, round(e.ts), e.args) for e in events if e.ph == "C"]
@@ -175,7 +238,9 @@ SPAN = st.tuples(
 
 @settings(max_examples=60, deadline=None)
 @given(st.lists(SPAN, max_size=25))
-def test_any_spans_make_a_sound_trace(drawn: list[tuple[int, int, str, str, float, float]]) -> None:
+def test_any_spans_make_a_sound_trace(
+    drawn: list[tuple[int, int, str, str, float, float]],
+) -> None:
     rows = [
         (epoch, batch, stage, thread, round(at, 4), round(at + length, 4))
         for epoch, batch, stage, thread, at, length in drawn
@@ -185,21 +250,31 @@ def test_any_spans_make_a_sound_trace(drawn: list[tuple[int, int, str, str, floa
     assert sum(1 for e in events if e.ph == "X") == len(rows)
 
 
-def test_the_file_is_written_whole_compressed_by_its_name_and_the_same_each_time(tmp_path: Path) -> None:
+def test_the_file_is_written_whole_compressed_by_its_name_and_the_same_each_time(
+    tmp_path: Path,
+) -> None:
     record = make_record("gnndrive", [1.0])
-    folder = write_run(tmp_path, record, {**tables(), "telemetry": telemetry_of(record)})
+    folder = write_run(
+        tmp_path, record, {**tables(), "telemetry": telemetry_of(record)}
+    )
     said = write_trace(folder, tmp_path / "out" / "a.json.gz")
     write_trace(folder, tmp_path / "out" / "a.json")
     plain = (tmp_path / "out" / "a.json").read_bytes()
     assert gzip.decompress((tmp_path / "out" / "a.json.gz").read_bytes()) == plain
-    assert said["X"] == 25 and said["s"] == 6
+    assert said["X"] == 25
+    assert said["s"] == 6
     checked(json.loads(plain))
     write_trace(folder, tmp_path / "b.gz")
-    assert (tmp_path / "b.gz").read_bytes() == (tmp_path / "out" / "a.json.gz").read_bytes()
+    assert (tmp_path / "b.gz").read_bytes() == (
+        tmp_path / "out" / "a.json.gz"
+    ).read_bytes()
     (tmp_path / "file").write_text("")
     with pytest.raises(InputError, match=r"could not be written.*choose another place"):
         write_trace(folder, tmp_path / "file" / "a.json")
-    assert sorted(path.name for path in (tmp_path / "out").iterdir()) == ["a.json", "a.json.gz"]
+    assert sorted(path.name for path in (tmp_path / "out").iterdir()) == [
+        "a.json",
+        "a.json.gz",
+    ]
 
 
 def test_a_run_without_stages_says_so(tmp_path: Path) -> None:
@@ -214,5 +289,6 @@ def test_the_verb_names_the_file_it_wrote(tmp_path: Path) -> None:
     done = outcore_here("trace", "latest", "--json", data=tmp_path, results=tmp_path)
     assert done.returncode == 0, done.stderr
     said = json.loads(done.stdout)
-    assert said["run_id"] == folder.name and said["flows"] == 6
+    assert said["run_id"] == folder.name
+    assert said["flows"] == 6
     checked(json.loads(gzip.decompress(Path(said["file"]).read_bytes())))

@@ -1,4 +1,5 @@
-"""Scratch files and artefacts can be put elsewhere than under the data root, which may then be read-only."""
+"""Scratch files and artefacts can be put elsewhere than under the data root, which may
+then be read-only."""
 
 from __future__ import annotations
 
@@ -36,31 +37,51 @@ def read_only() -> Iterator[Path]:
 
 
 RUN = (
-    "gnndrive --dataset tiny --fanout 3,3 --batch-size 40 --max-batches 2 --epochs 2 --hidden 8 --memory none "
+    "gnndrive --dataset tiny --fanout 3,3 --batch-size 40 --max-batches 2 --epochs "
+    "2 --hidden 8 --memory none "
     "--device-memory 1MiB"
 )
 
 
 @needs_root
-def test_a_read_only_data_root_is_refused_with_the_option_that_helps(read_only: Path, tmp_path: Path) -> None:
-    done = outcore_here("run", *RUN.split(), "--device", "emulated:null", data=read_only, results=tmp_path / "r")
+def test_a_read_only_data_root_is_refused_with_the_option_that_helps(
+    read_only: Path, tmp_path: Path
+) -> None:
+    done = outcore_here(
+        "run",
+        *RUN.split(),
+        "--device",
+        "emulated:null",
+        data=read_only,
+        results=tmp_path / "r",
+    )
     assert done.returncode == 2
-    assert "Read-only file system" in done.stderr and "--scratch" in done.stderr
+    assert "Read-only file system" in done.stderr
+    assert "--scratch" in done.stderr
     assert "free some space" not in done.stderr
     (found,) = [finding for finding in diagnose(read_only) if finding.name == "folders"]
-    assert found.status == "missing" and "--scratch" in found.fix
+    assert found.status == "missing"
+    assert "--scratch" in found.fix
 
 
 @needs_root
-def test_runs_read_datasets_of_a_read_only_data_root(read_only: Path, tmp_path: Path) -> None:
+def test_runs_read_datasets_of_a_read_only_data_root(
+    read_only: Path, tmp_path: Path
+) -> None:
     folders = [read_only.parent / name for name in ("scratch", "artefacts")]
     places = ["--scratch", str(folders[0]), "--artefacts", str(folders[1]), "--json"]
     asked = [*RUN.split(), "--device", "emulated:null", *places]
     done = outcore_here("run", *asked, data=read_only, results=tmp_path / "r")
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout)["status"] == "ok"
-    assert folders[0].is_dir() and not list(folders[0].iterdir()) and (folders[1] / "gnndrive").is_dir()
-    (found,) = [f for f in diagnose(read_only, Places.of(read_only, *folders)) if f.name == "folders"]
+    assert folders[0].is_dir()
+    assert not list(folders[0].iterdir())
+    assert (folders[1] / "gnndrive").is_dir()
+    (found,) = [
+        f
+        for f in diagnose(read_only, Places.of(read_only, *folders))
+        if f.name == "folders"
+    ]
     assert found.status == "ok"
 
 
@@ -71,8 +92,12 @@ def test_environment_variables_name_the_folders_and_options_go_first(
     monkeypatch.setenv("OUTCORE_SCRATCH", str(tmp_path / "s"))
     monkeypatch.setenv("OUTCORE_ARTEFACTS", str(tmp_path / "a"))
     assert Places.of(tmp_path) == Places(tmp_path / "s", tmp_path / "a")
-    assert Places.of(tmp_path, artefacts=tmp_path / "b") == Places(tmp_path / "s", tmp_path / "b")
-    with Series(tmp_path / "r", tmp_path / "d", isolation="none", places=Places.of(tmp_path)) as series:
+    assert Places.of(tmp_path, artefacts=tmp_path / "b") == Places(
+        tmp_path / "s", tmp_path / "b"
+    )
+    with Series(
+        tmp_path / "r", tmp_path / "d", isolation="none", places=Places.of(tmp_path)
+    ) as series:
         assert series.artefacts("pkg:System") == tmp_path / "a" / "pkg-System"
         with series.scratch() as folder:
             assert folder.parent == tmp_path / "s"
@@ -80,10 +105,13 @@ def test_environment_variables_name_the_folders_and_options_go_first(
 
 def test_a_folder_that_cannot_be_made_is_named_with_its_option(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
-    with pytest.raises(InputError, match=r"artefacts cannot be written to .*file.*--artefacts"):
+    with pytest.raises(
+        InputError, match=r"artefacts cannot be written to .*file.*--artefacts"
+    ):
         Places.of(tmp_path, artefacts=tmp_path / "file").artefacts_of("ginex")
 
 
 def test_a_full_disk_is_no_full_results_folder(tmp_path: Path) -> None:
     error = io_failed(tmp_path / "packed", 4096, errno.ENOSPC, writing=True)
-    assert "results" not in str(error) and "free some space there" in error.fix
+    assert "results" not in str(error)
+    assert "free some space there" in error.fix

@@ -1,6 +1,8 @@
-"""A plan is a promise: with the least budget that it accepts, no run is ended by the kernel's cap.
+"""A plan is a promise: with the least budget that it accepts, no run is ended by the
+kernel's cap.
 
-A few runs on the shapes that broke most plans; `benchmarks/plan_promise.py` searches all systems and shapes.
+A few runs on the shapes that broke most plans; `benchmarks/plan_promise.py` searches
+all systems and shapes.
 """
 
 from __future__ import annotations
@@ -23,22 +25,39 @@ from tests.harness.run_tools import share_cache
 
 SHORT = (("max_batches", 12),)
 HUBS = replace(SHAPES["hubs"], nodes=60_000, settings=SHORT)
-TRAINED = replace(SHAPES["all nodes trained"], nodes=400_000, settings=(("batch_size", 4000), *SHORT))
+TRAINED = replace(
+    SHAPES["all nodes trained"], nodes=400_000, settings=(("batch_size", 4000), *SHORT)
+)
 STAR = replace(SHAPES["star"], nodes=60_000, settings=SHORT)
 
-SLOW = pytest.mark.slow("systems", "workloads/sampling", "harness/run/calibrate.py", seconds=20)
+SLOW = pytest.mark.slow(
+    "systems", "workloads/sampling", "harness/run/calibrate.py", seconds=20
+)
 
 
 @pytest.fixture(scope="module")
-def series(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Series]:
+def series(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Series]:
     results = tmp_path_factory.mktemp("promise") / "results"
-    # DGL's libraries take seconds to hold, so only those of the systems that run here are.
-    tests = [getattr(item, "callspec", None) for item in request.session.items if item.path == request.path]
-    names = {"in-memory", *(test.params["name"] for test in tests if test and "name" in test.params)}
+    # DGL's libraries take seconds to hold, so only those of the systems that run here
+    # are.
+    tests = [
+        getattr(item, "callspec", None)
+        for item in request.session.items
+        if item.path == request.path
+    ]
+    names = {
+        "in-memory",
+        *(test.params["name"] for test in tests if test and "name" in test.params),
+    }
     share_cache(results, tmp_path_factory)
     for folder in on_disk():
         with Series(results, folder) as opened:
-            configs = [config_of(opened, name, make(folder, HUBS), HUBS, "+64MiB") for name in sorted(names)]
+            configs = [
+                config_of(opened, name, make(folder, HUBS), HUBS, "+64MiB")
+                for name in sorted(names)
+            ]
             opened.prepare(configs, make(folder, HUBS))
             yield opened
 
@@ -55,17 +74,26 @@ def series(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
         pytest.param("pagraph+pp", STAR, marks=SLOW, id="pagraph+pp-star"),
     ],
 )
-def test_what_fits_in_the_plan_never_dies(series: Series, name: str, shape: Shape) -> None:
+def test_what_fits_in_the_plan_never_dies(
+    series: Series, name: str, shape: Shape
+) -> None:
     if name.startswith("dgl"):
         pytest.importorskip("dgl", reason="DGL is not installed")
     dataset = make(series.data_root, shape)
-    least = least_budget(series, config_of(series, name, dataset, shape, "+64MiB"), dataset)
+    least = least_budget(
+        series, config_of(series, name, dataset, shape, "+64MiB"), dataset
+    )
     assert least is not None
-    record = execute(series, config_of(series, name, dataset, shape, f"+{least}"), dataset)
+    record = execute(
+        series, config_of(series, name, dataset, shape, f"+{least}"), dataset
+    )
     assert judged(record) == "kept", record.reason
     assert record.memory.oom_kills == 0
-    planned = {item.name: item.bytes for item in record.memory.plan if item.tier == "host"}
-    assert planned["reserve"] == reserve_bytes(least) and sum(planned.values()) <= least
+    planned = {
+        item.name: item.bytes for item in record.memory.plan if item.tier == "host"
+    }
+    assert planned["reserve"] == reserve_bytes(least)
+    assert sum(planned.values()) <= least
     if name == "gnndrive":
         assert "extractors 1 instead of 4" in record.notes["lowered_to_fit"]
 
@@ -74,8 +102,11 @@ def test_what_fits_in_the_plan_never_dies(series: Series, name: str, shape: Shap
 @needs_cap
 def test_less_than_the_plan_accepts_is_refused_by_the_plan(series: Series) -> None:
     dataset = make(series.data_root, HUBS)
-    record = execute(series, config_of(series, "in-memory", dataset, HUBS, f"+{4 * MIB}"), dataset)
-    assert judged(record) == "refused" and record.memory.oom_kills == 0
+    record = execute(
+        series, config_of(series, "in-memory", dataset, HUBS, f"+{4 * MIB}"), dataset
+    )
+    assert judged(record) == "refused"
+    assert record.memory.oom_kills == 0
     assert "plan_was_kept" not in {rule.name for rule in record.verdict_rules}
 
 
@@ -104,6 +135,10 @@ libc.fclose(file)
 @pytest.mark.skipif(not hasattr(ctypes.CDLL(None), "malloc_info"), reason="needs glibc")
 @pytest.mark.parametrize("heaps", ["one", "many"])
 def test_threads_of_a_worker_share_one_heap(tmp_path: Path, heaps: str) -> None:
-    subprocess.run([sys.executable, "-c", THREADS, heaps, str(tmp_path / "info")], check=True, timeout=60)
+    subprocess.run(
+        [sys.executable, "-c", THREADS, heaps, str(tmp_path / "info")],
+        check=True,
+        timeout=60,
+    )
     count = (tmp_path / "info").read_text().count("<heap nr=")
     assert (count == 1) == (heaps == "one")

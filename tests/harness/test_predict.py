@@ -1,4 +1,5 @@
-"""Predictions from counters: their sums, and predicted orders of systems that measurements contradict."""
+"""Predictions from counters: their sums, and predicted orders of systems that
+measurements contradict."""
 
 from __future__ import annotations
 
@@ -23,7 +24,9 @@ PROFILE = DiskProfile(
 )
 
 
-def _epoch(device_bytes: int | None, device_requests: int | None, sizes: dict[str, int]) -> EpochRecord:
+def _epoch(
+    device_bytes: int | None, device_requests: int | None, sizes: dict[str, int]
+) -> EpochRecord:
     return EpochRecord(
         epoch=1,
         warmup=False,
@@ -35,8 +38,11 @@ def _epoch(device_bytes: int | None, device_requests: int | None, sizes: dict[st
 
 
 def test_own_reads_and_pages_share_the_device() -> None:
-    own, pages = 40_000, 10_000
-    found = predict(_epoch(own * 512 + pages * 4096, own + pages, {"512": own}), PROFILE, 0.25)
+    own = 40_000
+    pages = 10_000
+    found = predict(
+        _epoch(own * 512 + pages * 4096, own + pages, {"512": own}), PROFILE, 0.25
+    )
     assert found is not None
     assert found.own_s == pytest.approx(1.0)
     assert found.page_cache_s == pytest.approx(0.5)
@@ -51,7 +57,8 @@ def test_training_counts_where_it_is_longer() -> None:
 
 
 def test_large_requests_that_the_kernel_split_are_not_pages() -> None:
-    """Two hundred reads of 1 MiB are eight hundred requests to the device, and no page cache at all."""
+    """Two hundred reads of 1 MiB are eight hundred requests to the device, and no page
+    cache at all."""
     found = predict(_epoch(200 << 20, 800, {str(1 << 20): 200}), PROFILE, None)
     assert found is not None
     assert found.page_cache_s == 0.0
@@ -59,8 +66,11 @@ def test_large_requests_that_the_kernel_split_are_not_pages() -> None:
 
 
 def test_pages_come_as_fast_as_the_threads_that_wait_for_them() -> None:
-    """One read at a time takes 200 us, so two threads get 10,000 a second of a device that could do twice that."""
-    alone = dataclasses.replace(PROFILE, points=(*PROFILE.points, DiskPoint(4096, 1, 5_000.0, 4096 * 5_000.0)))
+    """One read at a time takes 200 us, so two threads get 10,000 a second of a device
+    that could do twice that."""
+    alone = dataclasses.replace(
+        PROFILE, points=(*PROFILE.points, DiskPoint(4096, 1, 5_000.0, 4096 * 5_000.0))
+    )
 
     def seconds(faults: int, page: int = 4096) -> float:
         pages = at_depth(alone, faults) if faults else None
@@ -73,7 +83,9 @@ def test_pages_come_as_fast_as_the_threads_that_wait_for_them() -> None:
     assert seconds(2, 128 << 10) == seconds(0, 128 << 10)  # read ahead
 
 
-def test_writes_take_turns_with_reads_and_use_up_the_budget_of_a_class_that_has_one_for_both() -> None:
+def test_writes_take_turns_with_reads_and_use_up_the_budget_of_a_class_that_has_one_for_both() -> (
+    None
+):
     epoch = _epoch(512 * 40_000, 40_000, {"512": 40_000})
     epoch.counters["bytes_written"] = 100 << 20
     epoch.device_written_bytes = 90 << 20
@@ -84,41 +96,64 @@ def test_writes_take_turns_with_reads_and_use_up_the_budget_of_a_class_that_has_
         return found.own_s
 
     assert seconds(PROFILE) == pytest.approx(1.0 + 0.5)
-    apart = dataclasses.replace(PROFILE, limited=(40_000.0, 200.0 * (1 << 20)), write_cost=0.0)
+    apart = dataclasses.replace(
+        PROFILE, limited=(40_000.0, 200.0 * (1 << 20)), write_cost=0.0
+    )
     assert seconds(apart) == pytest.approx(1.0)
-    # The requests of a second read 20 of its 200 MiB; the epoch writes 180 MiB, and then 400 MiB more.
+    # The requests of a second read 20 of its 200 MiB; the epoch writes 180 MiB, and
+    # then 400 MiB more.
     epoch.counters["bytes_written"] = 180 << 20
-    assert seconds(dataclasses.replace(apart, write_cost=1.0)) == pytest.approx(1.0, rel=0.01)
+    assert seconds(dataclasses.replace(apart, write_cost=1.0)) == pytest.approx(
+        1.0, rel=0.01
+    )
     epoch.device_written_bytes = 580 << 20
-    assert seconds(dataclasses.replace(apart, write_cost=1.0)) == pytest.approx(3.0, rel=0.01)
+    assert seconds(dataclasses.replace(apart, write_cost=1.0)) == pytest.approx(
+        3.0, rel=0.01
+    )
     epoch.device_written_bytes = 290 << 20
-    assert seconds(dataclasses.replace(apart, write_cost=2.0)) == pytest.approx(3.0, rel=0.01)
+    assert seconds(dataclasses.replace(apart, write_cost=2.0)) == pytest.approx(
+        3.0, rel=0.01
+    )
 
 
 def test_without_profile_or_device_counters_there_is_none() -> None:
     assert predict(_epoch(1, 1, {}), DiskProfile(), None) is None
     assert predict(_epoch(None, None, {"512": 3}), PROFILE, None) is None
-    record = make_record("ginex", [1.0]).model_copy(update={"epochs": [_epoch(4096, 1, {})]})
+    record = make_record("ginex", [1.0]).model_copy(
+        update={"epochs": [_epoch(4096, 1, {})]}
+    )
     assert RunNumbers(record, RunContext()).predicted_s() is None
 
 
 def _record(system: str, predicted: float, measured: float, **config: Any) -> object:
     record = make_record(system, [measured, measured], **config)
-    return record.model_copy(update={"summary": record.summary.model_copy(update={"predicted_s": predicted})})
+    return record.model_copy(
+        update={"summary": record.summary.model_copy(update={"predicted_s": predicted})}
+    )
 
 
 def test_an_order_that_turned_round_is_told_and_noise_is_not() -> None:
-    records = [_record("ginex", 10.0, 14.0), _record("gnndrive", 11.0, 10.0), _record("pyg+", 12.0, 13.0)]
+    records = [
+        _record("ginex", 10.0, 14.0),
+        _record("gnndrive", 11.0, 10.0),
+        _record("pyg+", 12.0, 13.0),
+    ]
     found = inversions(records)  # type: ignore[arg-type]
     assert found == ["ginex was predicted 1.10x as fast as gnndrive, measured 0.71x"]
 
 
 def test_an_order_is_of_two_systems_over_all_seeds_and_a_tie_has_none() -> None:
-    sets = [_record("ginex", 10.0, 14.0, options={"a": 1}), _record("ginex", 11.0, 2.0, options={"a": 2})]
+    sets = [
+        _record("ginex", 10.0, 14.0, options={"a": 1}),
+        _record("ginex", 11.0, 2.0, options={"a": 2}),
+    ]
     seeds = [_record("pyg+", 12.0, seconds, seed=seconds) for seconds in (1, 10, 11)]
     tie = _record("gnndrive", 10.001, 1.0)
     found = inversions([*sets, *seeds, tie])  # type: ignore[list-item]
-    assert found == ["ginex a=1 was predicted 1.20x as fast as pyg+, measured 0.71x", *found[1:]]
+    assert found == [
+        "ginex a=1 was predicted 1.20x as fast as pyg+, measured 0.71x",
+        *found[1:],
+    ]
     assert all("ginex a=1 was predicted 1.00x" not in line for line in found)
     assert not any(line.count("ginex") > 1 or line.count("pyg+") > 1 for line in found)
 
@@ -132,7 +167,10 @@ def test_failed_and_invalid_runs_are_not_compared(verdict: str) -> None:
 
 def test_reads_before_the_first_step_come_on_top_of_training() -> None:
     epoch = _epoch(200 << 20, 200, {str(1 << 20): 200})
-    beside, first = (predict(epoch, PROFILE, 3.0, reads_first=value) for value in (False, True))
-    assert beside is not None and first is not None
+    beside, first = (
+        predict(epoch, PROFILE, 3.0, reads_first=value) for value in (False, True)
+    )
+    assert beside is not None
+    assert first is not None
     assert beside.seconds == max(beside.own_s, 3.0)
     assert first.seconds == pytest.approx(first.own_s + 3.0)

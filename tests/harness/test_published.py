@@ -1,4 +1,5 @@
-"""Published values are found in the text of their paper, or marked as read off a plot."""
+"""Published values are found in the text of their paper, or marked as read off a
+plot."""
 
 from __future__ import annotations
 
@@ -22,17 +23,24 @@ NEAR = 400
 @cache
 def paper(name: str) -> str:
     """Return the text of a paper; skip where the folder of papers is not there."""
-    beside = (parent / "shared" / "papers" for parent in Path(__file__).resolve().parents[3:])
+    beside = (
+        parent / "shared" / "papers" for parent in Path(__file__).resolve().parents[3:]
+    )
     folder = next((folder for folder in beside if folder.is_dir()), None)
     if folder is None:
-        pytest.skip("SKIPPED ALOUD: the papers' texts are not beside this checkout, no published value was checked")
+        pytest.skip(
+            "SKIPPED ALOUD: the papers' texts are not beside this checkout, no "
+            "published value was checked"
+        )
     return (folder / f"{name}.txt").read_text(encoding="utf-8")
 
 
 @cache
 def spelling(value: str) -> re.Pattern[str]:
-    """Return a pattern of a number as papers print it: with commas, decimals, in thousands, millions or billions."""
-    number, found = float(value), {}
+    """Return a pattern of a number as papers print it: with commas, decimals, in
+    thousands, millions or billions."""
+    number = float(value)
+    found = {}
     for unit, size in UNITS.items():
         for decimals in range(4):
             text = f"{number / size:.{decimals}f}"
@@ -40,8 +48,14 @@ def spelling(value: str) -> re.Pattern[str]:
                 continue
             for digits in (text, f"{number / size:,.{decimals}f}"):
                 # In the text of tables, a line may break within a number.
-                loose = r"\s?".join(map(re.escape, digits)) if len(digits) > 4 else re.escape(digits)
-                found[loose + (rf"\s?{unit}\b" if unit else r"(?![\d]|\.\d|,\d{3})")] = None
+                loose = (
+                    r"\s?".join(map(re.escape, digits))
+                    if len(digits) > 4
+                    else re.escape(digits)
+                )
+                found[
+                    loose + (rf"\s?{unit}\b" if unit else r"(?![\d]|\.\d|,\d{3})")
+                ] = None
     return re.compile(rf"(?<![\d.,])(?:{'|'.join(found)})")
 
 
@@ -54,16 +68,22 @@ def places(value: str, text: str) -> list[int]:
 def stands_near(value: str, words: str, text: str) -> bool:
     """Return whether a number stands near some words."""
     at = [match.start() for match in re.finditer(re.escape(words), text)]
-    return any(abs(place - word) <= NEAR for place in places(value, text) for word in at)
+    return any(
+        abs(place - word) <= NEAR for place in places(value, text) for word in at
+    )
 
 
 def test_a_number_is_found_as_printed_and_a_wrong_one_is_not() -> None:
-    text = "It is 16.9x faster than PyG+ on 111.06M nodes in 4,115.73 s, at 87–95% and \\$1\n7.94."
+    text = (
+        "It is 16.9x faster than PyG+ on 111.06M nodes in 4,115.73 s, at 87–95% and "
+        "\\$1\n7.94."
+    )
     for value in ("16.9", "111060000", "4115.73", "87", "95", "17.94"):
         assert places(value, text), value
     for value in ("6.9", "16", "19.6", "4115.7", "111000000", "5"):
         assert not places(value, text), value
-    assert stands_near("16.9", "PyG+", text) and not stands_near("16.9", "Ginex", text)
+    assert stands_near("16.9", "PyG+", text)
+    assert not stands_near("16.9", "Ginex", text)
 
 
 @pytest.mark.parametrize("claim", claims().values(), ids=lambda claim: claim.id)
@@ -75,22 +95,30 @@ def test_every_claim_is_in_its_paper(claim: Claim) -> None:
             assert stands_near(value, claim.near, text), f"{value} near {claim.near!r}"
     if claim.computed:
         numbers = re.findall(r"\d+(?:\.\d+)?", claim.computed)
-        assert computed(claim.computed) == pytest.approx(float(claim.value), abs=0.6 * 10 ** -_decimals(claim.value))
+        assert computed(claim.computed) == pytest.approx(
+            float(claim.value), abs=0.6 * 10 ** -_decimals(claim.value)
+        )
         if claim.read == "computed":
-            for number in numbers if not claim.computed.startswith("100 *") else numbers[1:]:
+            for number in (
+                numbers if not claim.computed.startswith("100 *") else numbers[1:]
+            ):
                 assert places(number, text), number
     if claim.read == "plot":
         rows = csv.DictReader((FILE.parent / f"{claim.figure}.csv").open())
         known = {row["value"]: row["read"] for row in rows}
         numbers = re.findall(r"\d+(?:\.\d+)?", claim.computed or claim.value)
-        assert {known[number] for number in numbers} >= {"plot"}, "read off the plot of its figure"
+        assert {known[number] for number in numbers} >= {"plot"}, (
+            "read off the plot of its figure"
+        )
 
 
 def computed(text: str) -> float:
     """Evaluate a quotient, a difference, or a hundred times a quotient."""
     percent, rest = (100.0, text[6:]) if text.startswith("100 * ") else (1.0, text)
     first, sign, second = rest.split()
-    return percent * (float(first) / float(second) if sign == "/" else float(first) - float(second))
+    return percent * (
+        float(first) / float(second) if sign == "/" else float(first) - float(second)
+    )
 
 
 def _decimals(value: str) -> int:
@@ -99,7 +127,9 @@ def _decimals(value: str) -> int:
 
 @pytest.mark.parametrize("path", FIGURES, ids=lambda path: path.stem)
 def test_every_value_beside_a_figure_is_in_its_paper(path: Path) -> None:
-    name = {"tiering": "data-tiering"}.get(path.stem.split("-")[0], path.stem.split("-")[0])
+    name = {"tiering": "data-tiering"}.get(
+        path.stem.split("-")[0], path.stem.split("-")[0]
+    )
     with path.open(newline="", encoding="utf-8") as stream:
         rows = list(csv.DictReader(stream))
     assert rows
@@ -113,7 +143,11 @@ def test_every_value_beside_a_figure_is_in_its_paper(path: Path) -> None:
 
 
 def test_a_saving_is_not_reproduced_by_a_loss() -> None:
-    savings = [claim for claim in claims().values() if claim.unit == "%" and " save" in claim.claim]
+    savings = [
+        claim
+        for claim in claims().values()
+        if claim.unit == "%" and " save" in claim.claim
+    ]
     assert "gx-12" in {claim.id for claim in savings}
     assert {claim.id: verdict_of(claim, -0.1) for claim in savings} == dict.fromkeys(
         (claim.id for claim in savings), "not reproduced"

@@ -1,4 +1,5 @@
-"""Reference results: packed whole, judged as before, drawn under their machine's name, never pooled with one's own."""
+"""Reference results: packed whole, judged as before, drawn under their machine's name,
+never pooled with one's own."""
 
 from __future__ import annotations
 
@@ -24,7 +25,13 @@ from harness.records import seal
 from harness.report import readme, reference, write_report
 from harness.report.reference import write_reference
 from harness.results import store
-from harness.results.reference import ARCHIVE, MANIFEST, read_reference, references, unpacked
+from harness.results.reference import (
+    ARCHIVE,
+    MANIFEST,
+    read_reference,
+    references,
+    unpacked,
+)
 from harness.telemetry.frame import COLUMNS, thinned
 from tests.harness.records import make_record, save
 from tests.harness.report_tools import HOSTS, changed
@@ -38,8 +45,10 @@ SAMPLES = 20
 
 @pytest.fixture(scope="module")
 def golden(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Folder of reference results of the golden runs, one of which has its tables, unpacked."""
-    root, out = tmp_path_factory.mktemp("golden") / "results", tmp_path_factory.mktemp("reference") / NAME
+    """Folder of reference results of the golden runs, one of which has its tables,
+    unpacked."""
+    root = tmp_path_factory.mktemp("golden") / "results"
+    out = tmp_path_factory.mktemp("reference") / NAME
     shutil.copytree(GOLDEN, root)
     keep(root, load_experiment("smoke"))
     keep(root, load_experiment("smoke").model_copy(update={"name": "mine"}))
@@ -50,8 +59,10 @@ def golden(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def drawn(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Folder of reference results from which outcore-frontier and outcore-roofline can be drawn, unpacked."""
-    root, out = tmp_path_factory.mktemp("made"), tmp_path_factory.mktemp("drawn") / NAME
+    """Folder of reference results from which outcore-frontier and outcore-roofline can
+    be drawn, unpacked."""
+    root = tmp_path_factory.mktemp("made")
+    out = tmp_path_factory.mktemp("drawn") / NAME
     fill(root)
     shutil.rmtree(root / "studies")  # their keys are made up
     write_reference(root, out, partial=True)
@@ -75,26 +86,49 @@ def said(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str,
 
 def test_records_studies_and_experiments_are_packed_as_they_are(golden: Path) -> None:
     told = read_reference(golden)
-    assert told is not None and (told.host_class, told.runs, told.studies) == (NAME, len(store.run_folders(golden)), 1)
+    assert told is not None
+    assert (told.host_class, told.runs, told.studies) == (
+        NAME,
+        len(store.run_folders(golden)),
+        1,
+    )
     for folder in store.run_folders(golden):
         for name in ("record.json", "stages.parquet"):
-            assert (folder / name).exists() == (GOLDEN / "runs" / folder.name / name).exists()
+            assert (folder / name).exists() == (
+                GOLDEN / "runs" / folder.name / name
+            ).exists()
             if (folder / name).exists():
-                assert (folder / name).read_bytes() == (GOLDEN / "runs" / folder.name / name).read_bytes()
-        assert not (folder / "batches.parquet").exists() and not (folder / "worker.log").exists()
-    assert {path.name for path in (golden / "experiments").iterdir()} == {"smoke.json", "mine.json"}
+                assert (folder / name).read_bytes() == (
+                    GOLDEN / "runs" / folder.name / name
+                ).read_bytes()
+        assert not (folder / "batches.parquet").exists()
+        assert not (folder / "worker.log").exists()
+    assert {path.name for path in (golden / "experiments").iterdir()} == {
+        "smoke.json",
+        "mine.json",
+    }
     own, *others = told.commands
     assert own == "outcore bench --profile quick --figures all"
-    assert others == ["outcore bench experiments/mine.json", "outcore bench --profile smoke"]
-    assert load_experiment(golden / others[0].split()[-1]).systems == load_experiment("smoke").systems
-    assert set(told.versions) >= {"python", "torch"} and sum(told.commits.values()) == told.runs
+    assert others == [
+        "outcore bench experiments/mine.json",
+        "outcore bench --profile smoke",
+    ]
+    assert (
+        load_experiment(golden / others[0].split()[-1]).systems
+        == load_experiment("smoke").systems
+    )
+    assert set(told.versions) >= {"python", "torch"}
+    assert sum(told.commits.values()) == told.runs
     assert told.label.startswith(f"Reference machine {NAME}, 2026-11-25, commit ")
 
 
-def test_runs_are_judged_as_they_were_before_their_telemetry_was_thinned(golden: Path) -> None:
+def test_runs_are_judged_as_they_were_before_their_telemetry_was_thinned(
+    golden: Path,
+) -> None:
     thin = golden / "runs" / WITH_TABLES.name
     for folder in store.run_folders(golden):
-        one, other = store.read_record(folder), store.read_record(GOLDEN / "runs" / folder.name)
+        one = store.read_record(folder)
+        other = store.read_record(GOLDEN / "runs" / folder.name)
         assert (one.verdict, one.verdict_rules) == (other.verdict, other.verdict_rules)
     short, whole = (store.table(folder, "telemetry") for folder in (thin, WITH_TABLES))
     assert len(short) <= SAMPLES + whole["epoch"].nunique() + 1 < len(whole)
@@ -104,26 +138,44 @@ def test_runs_are_judged_as_they_were_before_their_telemetry_was_thinned(golden:
     note = json.loads((thin / seal.THINNED).read_text())["telemetry.parquet"]
     assert (note["rows"], note["of"]) == (len(short), len(whole))
     told = read_reference(golden)
-    assert told is not None and told.left_out[1].endswith(
+    assert told is not None
+    assert told.left_out[1].endswith(
         f"telemetry of 1 runs was thinned to at most {SAMPLES} samples"
     )
 
 
 @pytest.mark.parametrize("samples", [1000, SAMPLES // 2])
-def test_reference_results_can_be_archived_again_with_runs_added(golden: Path, tmp_path: Path, samples: int) -> None:
-    root, out = shutil.copytree(golden, tmp_path / "root"), tmp_path / NAME
+def test_reference_results_can_be_archived_again_with_runs_added(
+    golden: Path, tmp_path: Path, samples: int
+) -> None:
+    root = shutil.copytree(golden, tmp_path / "root")
+    out = tmp_path / NAME
     write_reference(root, out, samples=samples, partial=True)
     told = unpacked(out)
-    assert told.left_out[1].endswith(f"telemetry of 1 runs was thinned to at most {samples} samples")
+    assert told.left_out[1].endswith(
+        f"telemetry of 1 runs was thinned to at most {samples} samples"
+    )
     for folder in store.run_folders(golden):
-        one, other = (store.read_record(place / "runs" / folder.name) for place in (out, golden))
+        one, other = (
+            store.read_record(place / "runs" / folder.name) for place in (out, golden)
+        )
         assert (one.verdict, one.verdict_rules) == (other.verdict, other.verdict_rules)
-    notes = [json.loads((place / "runs" / WITH_TABLES.name / seal.THINNED).read_text()) for place in (out, golden)]
-    assert notes[0]["telemetry.parquet"]["sealed"] == notes[1]["telemetry.parquet"]["sealed"]
+    notes = [
+        json.loads((place / "runs" / WITH_TABLES.name / seal.THINNED).read_text())
+        for place in (out, golden)
+    ]
+    assert (
+        notes[0]["telemetry.parquet"]["sealed"]
+        == notes[1]["telemetry.parquet"]["sealed"]
+    )
 
 
-def test_a_changed_table_or_record_is_still_detected(golden: Path, tmp_path: Path) -> None:
-    run = shutil.copytree(golden / "runs" / WITH_TABLES.name, tmp_path / "runs" / WITH_TABLES.name)
+def test_a_changed_table_or_record_is_still_detected(
+    golden: Path, tmp_path: Path
+) -> None:
+    run = shutil.copytree(
+        golden / "runs" / WITH_TABLES.name, tmp_path / "runs" / WITH_TABLES.name
+    )
     table = pd.read_parquet(run / "telemetry.parquet")
     table.assign(cpu_percent=0.0).to_parquet(run / "telemetry.parquet")
     with pytest.raises(InputError, match="was changed after it was written"):
@@ -142,32 +194,51 @@ def test_a_changed_table_or_record_is_still_detected(golden: Path, tmp_path: Pat
 def test_joined_samples_keep_sums_peaks_and_the_borders_of_epochs() -> None:
     rng = np.random.default_rng(0)
     frame = pd.DataFrame({name: rng.random(100) for name in COLUMNS})
-    frame["epoch"], frame["t"] = np.repeat([-1, 0, 1, -1], [13, 40, 40, 7]), np.arange(100) / 10
+    frame["epoch"] = np.repeat([-1, 0, 1, -1], [13, 40, 40, 7])
+    frame["t"] = np.arange(100) / 10
     frame.loc[50:60, "disk_latency_s"] = np.nan
     frame["psi_io"] = np.nan
     short = thinned(frame, 10)
-    assert 10 <= len(short) <= 14 and short["epoch"].dtype == frame["epoch"].dtype
+    assert 10 <= len(short) <= 14
+    assert short["epoch"].dtype == frame["epoch"].dtype
     assert list(short["epoch"][short["epoch"].diff() != 0]) == [-1, 0, 1, -1]
     for column, how in (("disk_read_bytes", "sum"), ("mem_usage", "max"), ("t", "max")):
-        assert getattr(short[column], how)() == pytest.approx(getattr(frame[column], how)())
+        assert getattr(short[column], how)() == pytest.approx(
+            getattr(frame[column], how)()
+        )
     assert short["psi_io"].isna().all()
-    assert short["cpu_percent"].iloc[0] == pytest.approx(frame["cpu_percent"][:10].mean())
+    assert short["cpu_percent"].iloc[0] == pytest.approx(
+        frame["cpu_percent"][:10].mean()
+    )
     assert thinned(frame, 100) is frame
 
 
 def test_an_incomplete_sweep_is_refused_and_says_what_is_missing(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    root, out = tmp_path / "results", tmp_path / "reference" / NAME
+    root = tmp_path / "results"
+    out = tmp_path / "reference" / NAME
     save(root, make_record("gnndrive", [1.0]))
-    code, _, errors = said(capsys, "results", "archive", str(out), "--results-root", str(root), "-q")
-    assert code == 2 and "planned runs and studies have no record" in errors and "or add --partial" in errors
-    assert "the first is run of pyg+ on kron-600k" in errors and errors.count("\n") == 1
+    code, _, errors = said(
+        capsys, "results", "archive", str(out), "--results-root", str(root), "-q"
+    )
+    assert code == 2
+    assert "planned runs and studies have no record" in errors
+    assert "or add --partial" in errors
+    assert "the first is run of pyg+ on kron-600k" in errors
+    assert errors.count("\n") == 1
     assert not out.exists()
-    code, text, _ = said(capsys, "results", "archive", str(out), "--results-root", str(root), "--partial")
+    code, text, _ = said(
+        capsys, "results", "archive", str(out), "--results-root", str(root), "--partial"
+    )
     told = read_reference(out)
-    assert code == 0 and told is not None and f"{out}: 1 runs and 0 studies" in text
-    assert f"{len(told.missing)} of {told.planned_runs + told.planned_studies} planned are missing" in text
+    assert code == 0
+    assert told is not None
+    assert f"{out}: 1 runs and 0 studies" in text
+    assert (
+        f"{len(told.missing)} of {told.planned_runs + told.planned_studies} "
+        "planned are missing" in text
+    )
     assert sorted(path.name for path in out.iterdir()) == [MANIFEST, ARCHIVE]
 
 
@@ -198,9 +269,18 @@ def test_an_archive_too_large_for_a_repository_leaves_the_former_one(
     ("harm", "reason"),
     [
         (lambda out: (out / ARCHIVE).unlink(), "has no runs.tar.xz"),
-        (lambda out: (out / ARCHIVE).write_bytes(b"\xfd7zXZ\0"), "is not the archive that reference.json names"),
-        (lambda out: (out / MANIFEST).write_text("{}"), "is no manifest of reference results"),
-        (lambda out: (out / MANIFEST).write_bytes(b"\xff"), "is no manifest of reference results"),
+        (
+            lambda out: (out / ARCHIVE).write_bytes(b"\xfd7zXZ\0"),
+            "is not the archive that reference.json names",
+        ),
+        (
+            lambda out: (out / MANIFEST).write_text("{}"),
+            "is no manifest of reference results",
+        ),
+        (
+            lambda out: (out / MANIFEST).write_bytes(b"\xff"),
+            "is no manifest of reference results",
+        ),
         (lambda out: (out / MANIFEST).unlink(), "holds no reference results"),
     ],
 )
@@ -210,11 +290,16 @@ def test_wrong_reference_results_are_answered_in_one_sentence(
     out = made(tmp_path / "results", tmp_path / NAME)
     harm(out)
     code, text, errors = said(capsys, "report", "--reference", str(tmp_path), "-q")
-    assert (code, text) == (2, "") and reason in errors and errors.count("\n") == 1
-    assert not (out / "runs").exists() and not (out / "report.html").exists()
+    assert (code, text) == (2, "")
+    assert reason in errors
+    assert errors.count("\n") == 1
+    assert not (out / "runs").exists()
+    assert not (out / "report.html").exists()
 
 
-def test_an_archive_of_other_runs_than_its_manifest_counts_is_refused(tmp_path: Path) -> None:
+def test_an_archive_of_other_runs_than_its_manifest_counts_is_refused(
+    tmp_path: Path,
+) -> None:
     out = made(tmp_path / "results", tmp_path / NAME)
     content = json.loads((out / MANIFEST).read_text())
     (out / MANIFEST).write_text(json.dumps({**content, "runs": 2}))
@@ -235,10 +320,13 @@ def test_it_is_unpacked_once_and_again_for_another_archive(tmp_path: Path) -> No
     assert run.is_dir()
     made(tmp_path / "results", out)
     unpacked(out)
-    assert len(store.run_folders(out)) == 2 and not (run / "mark").exists()
+    assert len(store.run_folders(out)) == 2
+    assert not (run / "mark").exists()
 
 
-def test_every_figure_names_the_machine_and_has_the_same_data(drawn: Path, tmp_path: Path) -> None:
+def test_every_figure_names_the_machine_and_has_the_same_data(
+    drawn: Path, tmp_path: Path
+) -> None:
     ids = "outcore-roofline,outcore-ssd,pagraph-tab2"
     fill(tmp_path)
     shutil.rmtree(tmp_path / "studies")
@@ -247,14 +335,25 @@ def test_every_figure_names_the_machine_and_has_the_same_data(drawn: Path, tmp_p
     ours = render(chosen(ids), load_evidence(tmp_path), tmp_path / "figures")
     theirs = render(chosen(ids), load_evidence(drawn), tmp_path / "theirs")
     for one, other in zip(ours, theirs, strict=True):
-        assert other.status == "drawn" and other.caption == f"{told.label}: {one.caption}"
-        data = [pd.read_csv(found.files[-2 if found.files[0].suffix == ".md" else -1]) for found in (one, other)]
-        assert data[0].drop(columns="run", errors="ignore").equals(data[1].drop(columns="run", errors="ignore"))
+        assert other.status == "drawn"
+        assert other.caption == f"{told.label}: {one.caption}"
+        data = [
+            pd.read_csv(found.files[-2 if found.files[0].suffix == ".md" else -1])
+            for found in (one, other)
+        ]
+        assert (
+            data[0]
+            .drop(columns="run", errors="ignore")
+            .equals(data[1].drop(columns="run", errors="ignore"))
+        )
         if other.files[0].suffix == ".png":
-            assert told.label in other.files[1].read_text() and told.label not in one.files[1].read_text()
+            assert told.label in other.files[1].read_text()
+            assert told.label not in one.files[1].read_text()
 
 
-@pytest.mark.slow("harness/report", "harness/figures", "harness/results", "harness/claims", seconds=45)
+@pytest.mark.slow(
+    "harness/report", "harness/figures", "harness/results", "harness/claims", seconds=45
+)
 def test_the_report_of_reference_results_stands_beside_the_archive_and_ones_own_shows_its_figures(
     drawn: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -262,12 +361,17 @@ def test_the_report_of_reference_results_stands_beside_the_archive_and_ones_own_
     folder = shutil.copytree(drawn, place / NAME)
     code, text, _ = said(capsys, "report", "--reference", str(place), "-q")
     told = read_reference(folder)
-    assert code == 0 and told is not None
+    assert code == 0
+    assert told is not None
     lines = text.splitlines()
-    assert lines[0] == told.label and lines[2] == f"report: {folder / 'report.html'}"
-    assert "figures and tables drawn" in lines[1] and len(lines[1]) <= 80 and len(lines) == 3
+    assert lines[0] == told.label
+    assert lines[2] == f"report: {folder / 'report.html'}"
+    assert "figures and tables drawn" in lines[1]
+    assert len(lines[1]) <= 80
+    assert len(lines) == 3
     page = (folder / "report.html").read_text()
-    assert f"<title>{told.label}</title>" in page and "have no record" in page
+    assert f"<title>{told.label}</title>" in page
+    assert "have no record" in page
     assert "needs several real GPUs" in page
     regions = re.findall(r'role="region" aria-label="([^"]*)"', page)
     assert {"outcore-training", "outcore-training, the headline"} <= set(regions)
@@ -280,11 +384,20 @@ def test_the_report_of_reference_results_stands_beside_the_archive_and_ones_own_
     assert written.runs == 1
     own = (tmp_path / "results" / "report.html").read_text()
     card = own.partition('id="figure-outcore-ssd"')[2].partition("</figure>")[0]
-    assert "Not drawn" in card and f"{told.label}, never pooled" in card and card.count("<img") == 1
-    assert {path: path.stat().st_mtime_ns for path in (folder / "figures").iterdir()} == times
-    found = json.loads(said(capsys, "report", "--reference", str(folder), "--json")[1])["references"]
-    assert [entry["reference"]["host_class"] for entry in found] == [NAME] and found[0]["runs"] == told.runs
-    assert {path: path.stat().st_mtime_ns for path in (folder / "figures").iterdir()} == times
+    assert "Not drawn" in card
+    assert f"{told.label}, never pooled" in card
+    assert card.count("<img") == 1
+    assert {
+        path: path.stat().st_mtime_ns for path in (folder / "figures").iterdir()
+    } == times
+    found = json.loads(said(capsys, "report", "--reference", str(folder), "--json")[1])[
+        "references"
+    ]
+    assert [entry["reference"]["host_class"] for entry in found] == [NAME]
+    assert found[0]["runs"] == told.runs
+    assert {
+        path: path.stat().st_mtime_ns for path in (folder / "figures").iterdir()
+    } == times
     assert said(capsys, "report", "--reference", str(place), "--out", "x.html")[0] == 2
 
 
@@ -310,19 +423,26 @@ def kept_readme() -> str:
     return (readme.ROOT / "README.md").read_text()
 
 
-def test_readme_and_pictures_are_written_and_a_difference_is_found(drawn: Path, tmp_path: Path) -> None:
+def test_readme_and_pictures_are_written_and_a_difference_is_found(
+    drawn: Path, tmp_path: Path
+) -> None:
     checkout = pages(tmp_path)
     told = read_reference(drawn)
     pictures = [f"docs/img/{name}.png" for name in readme.PICTURES]
-    assert told is not None and readme.differing(drawn, checkout, write=True) == [*readme.PAGES, *pictures]
+    assert told is not None
+    assert readme.differing(drawn, checkout, write=True) == [*readme.PAGES, *pictures]
     assert readme.differing(drawn, checkout) == []
     text = (checkout / "README.md").read_text()
-    assert told.label in text and "| budget, of the features | graph/budget | " in text
-    assert (
-        "| 128.0 MiB (0.13) | – | " in text and "Least for a fresh epoch: `diskgnn` at 64.0 MiB (0.066), 128.0" in text
-    )
-    assert "OOM" in text and "Of 21 runs 21 are `CAVEATS`." in text
-    before = [re.sub(r"!\[.*?\]", "![]", page.partition(readme._BEGIN)[0]) for page in (text, kept_readme())]
+    assert told.label in text
+    assert "| budget, of the features | graph/budget | " in text
+    assert "| 128.0 MiB (0.13) | – | " in text
+    assert "Least for a fresh epoch: `diskgnn` at 64.0 MiB (0.066), 128.0" in text
+    assert "OOM" in text
+    assert "Of 21 runs 21 are `CAVEATS`." in text
+    before = [
+        re.sub(r"!\[.*?\]", "![]", page.partition(readme._BEGIN)[0])
+        for page in (text, kept_readme())
+    ]
     assert before[0] == before[1]
     assert "![At 64.0 MiB, least training time: diskgnn" in text
     (checkout / "README.md").write_text(text.replace("**3.00**", "**0.30**"))
@@ -334,16 +454,24 @@ def test_readme_and_pictures_are_written_and_a_difference_is_found(drawn: Path, 
         readme.differing(drawn, checkout)
 
 
-def test_the_check_of_the_readme_says_what_to_run(drawn: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_check_of_the_readme_says_what_to_run(
+    drawn: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     lines: list[str] = []
     monkeypatch.setattr(readme, "HERE", readme.ROOT / "results" / "nowhere")
-    assert readme.main([], lines.append) == 0 and lines.pop().startswith("skipped: ")
+    assert readme.main([], lines.append) == 0
+    assert lines.pop().startswith("skipped: ")
     code = readme.main([str(drawn), "--check"], lines.append)
-    assert code == 1 and lines.pop().endswith(f"differ from {drawn}: run `{readme.COMMAND}`")
-    assert readme.main([str(tmp_path), "--check"], lines.append) == 2 and "has no reference.json" in lines.pop()
+    assert code == 1
+    assert lines.pop().endswith(f"differ from {drawn}: run `{readme.COMMAND}`")
+    assert readme.main([str(tmp_path), "--check"], lines.append) == 2
+    assert "has no reference.json" in lines.pop()
 
 
 def test_readme_docs_and_pictures_show_the_reference_results() -> None:
     if not (found := references(readme.HERE)):
-        pytest.skip("no reference results in results/reference: README's numbers were written by hand")
+        pytest.skip(
+            "no reference results in results/reference: README's numbers were "
+            "written by hand"
+        )
     assert readme.differing(found[0]) == [], f"run `{readme.COMMAND}`"

@@ -1,4 +1,5 @@
-"""The report follows from the records alone: the fastest system, the confidence in it, and missing runs."""
+"""The report follows from the records alone: the fastest system, the confidence in it,
+and missing runs."""
 
 from __future__ import annotations
 
@@ -26,13 +27,30 @@ from harness.report.gallery import Scoreboard, gallery, read_markdown
 from harness.report.headline import Headline, headline, who_is_ahead
 from harness.report.outdated import MARK, is_current, mark_outdated
 from harness.report.page import SCRIPTS, TEMPLATES
-from harness.report.runs import LOG_TAIL, POINTS, SPANS, log_tail, pipeline, table_of, timeline
+from harness.report.runs import (
+    LOG_TAIL,
+    POINTS,
+    SPANS,
+    log_tail,
+    pipeline,
+    table_of,
+    timeline,
+)
 from harness.report.standings import settings_of, times_as_fast
 from harness.results import store as results
 from harness.results.table import load
 from tests.harness.claim_records import profile
 from tests.harness.records import make_record
-from tests.harness.report_tools import EVIL, HOSTS, Page, changed, filled_root, full_telemetry, keep, stages_of
+from tests.harness.report_tools import (
+    EVIL,
+    HOSTS,
+    Page,
+    changed,
+    filled_root,
+    full_telemetry,
+    keep,
+    stages_of,
+)
 from tests.harness.study_records import fio_grid, put_study
 from workloads.errors import InputError
 
@@ -71,54 +89,78 @@ def test_the_headline_names_the_fastest_by_how_much_and_how_sure() -> None:
         make_record("ginex", [20.0, 21.0, 19.0, 20.0, 20.5]),
         make_record("pyg+", [50.0, 50.0, 50.0, 50.0, 50.0]),
     ).first
-    assert story is not None and story.winner == "gnndrive"
-    assert (
-        "10 s an epoch with all of its work (95 % interval" in story.lead
-        and "2.00 times as fast as ginex, the next" in story.lead
-    )
+    assert story is not None
+    assert story.winner == "gnndrive"
+    assert "10 s an epoch with all of its work (95 % interval" in story.lead
+    assert "2.00 times as fast as ginex, the next" in story.lead
     assert "4.98 times as fast as pyg+, the slowest" in story.lead, "ratios of means"
     assert "With 95 % confidence the ratio to ginex lies between" in story.sure
-    assert story.sure.endswith("gnndrive is the faster of the two.") and story.place == "is fastest"
+    assert story.sure.endswith("gnndrive is the faster of the two.")
+    assert story.place == "is fastest"
     assert [row.system for row in story.rows] == ["gnndrive", "ginex", "pyg+"]
-    assert "EMULATED a10g" in story.setting and "storage" not in story.lead
+    assert "EMULATED a10g" in story.setting
+    assert "storage" not in story.lead
 
 
 def test_altered_records_alter_the_headline() -> None:
     for factor, winner in ((1.0, "gnndrive"), (3.0, "ginex")):
-        story = told(make_record("gnndrive", [10.0 * factor, 11.0 * factor]), make_record("ginex", [20.0, 21.0])).first
-        assert story is not None and story.winner == winner
+        story = told(
+            make_record("gnndrive", [10.0 * factor, 11.0 * factor]),
+            make_record("ginex", [20.0, 21.0]),
+        ).first
+        assert story is not None
+        assert story.winner == winner
 
 
 def test_below_five_epochs_a_range_is_given_and_said_to_be_one() -> None:
-    story = told(make_record("gnndrive", [10.0, 11.0]), make_record("ginex", [20.0, 22.0])).first
+    story = told(
+        make_record("gnndrive", [10.0, 11.0]), make_record("ginex", [20.0, 22.0])
+    ).first
     assert story is not None
-    assert "between 1.82 and 2.20" in story.sure and "too few for a confidence interval" in story.sure
+    assert "between 1.82 and 2.20" in story.sure
+    assert "too few for a confidence interval" in story.sure
     assert "every measured epoch of gnndrive was faster" in story.sure
 
 
 def test_an_order_that_the_epochs_do_not_decide_is_said_to_be_open() -> None:
-    story = told(make_record("gnndrive", [10.0, 30.0]), make_record("ginex", [21.0, 20.0])).first
-    assert story is not None and "either of the two may be the faster" in story.sure
+    story = told(
+        make_record("gnndrive", [10.0, 30.0]), make_record("ginex", [21.0, 20.0])
+    ).first
+    assert story is not None
+    assert "either of the two may be the faster" in story.sure
     assert story.place == "is ahead, not surely"
     once = told(make_record("gnndrive", [10.0]), make_record("ginex", [20.0])).first
-    assert once is not None and "cannot be said" in once.sure and once.place == "is ahead, not surely"
+    assert once is not None
+    assert "cannot be said" in once.sure
+    assert once.place == "is ahead, not surely"
 
 
 def test_a_system_that_alone_has_a_result_is_not_called_fastest() -> None:
     alone = told(make_record("gnndrive", [10.0, 10.0])).first
-    only = told(make_record("gnndrive", [10.0, 10.0]), make_record("in-memory", [], status="oom")).first
-    assert alone is not None and alone.place == "was measured alone"
-    assert only is not None and only.place == "is the only one with a result"
+    only = told(
+        make_record("gnndrive", [10.0, 10.0]),
+        make_record("in-memory", [], status="oom"),
+    ).first
+    assert alone is not None
+    assert alone.place == "was measured alone"
+    assert only is not None
+    assert only.place == "is the only one with a result"
 
 
 def test_the_interval_of_a_ratio_holds_the_true_one() -> None:
     rng = np.random.default_rng(1)
-    samples = [(10 * rng.lognormal(0, 0.05, 8), 20 * rng.lognormal(0, 0.05, 8)) for _ in range(50)]
+    samples = [
+        (10 * rng.lognormal(0, 0.05, 8), 20 * rng.lognormal(0, 0.05, 8))
+        for _ in range(50)
+    ]
     held = 0
     for fast, slow in samples:
-        one, other = settings_of(plain(make_record("a", list(fast)), make_record("b", list(slow))))[0].standings
+        one, other = settings_of(
+            plain(make_record("a", list(fast)), make_record("b", list(slow)))
+        )[0].standings
         spread = times_as_fast(one, other)
-        assert spread.interval_kind == "bootstrap95" and spread.interval[0] <= spread.median <= spread.interval[1]
+        assert spread.interval_kind == "bootstrap95"
+        assert spread.interval[0] <= spread.median <= spread.interval[1]
         held += spread.interval[0] <= 2.0 <= spread.interval[1]
     assert held >= 42
 
@@ -128,24 +170,42 @@ def test_hosts_devices_and_settings_are_split_never_averaged() -> None:
         changed(make_record("gnndrive", [10.0, 10.0]), environment=HOSTS[0]),
         changed(make_record("ginex", [12.0, 12.0]), environment=HOSTS[0]),
         changed(make_record("gnndrive", [1.0, 1.0]), environment=HOSTS[1]),
-        changed(make_record("gnndrive", [99.0], device="cpu", device_memory_bytes=None), environment=HOSTS[0]),
+        changed(
+            make_record("gnndrive", [99.0], device="cpu", device_memory_bytes=None),
+            environment=HOSTS[0],
+        ),
         changed(make_record("gnndrive", [50.0], dim=256), environment=HOSTS[0]),
         changed(make_record("gnndrive", [0.1], stages="sample"), environment=HOSTS[0]),
     ]
     settings = settings_of(plain(*records))
-    assert sorted(s.samples[0] for setting in settings for s in setting.standings) == [1.0, 10.0, 12.0, 50.0, 99.0]
+    assert sorted(s.samples[0] for setting in settings for s in setting.standings) == [
+        1.0,
+        10.0,
+        12.0,
+        50.0,
+        99.0,
+    ]
     assert len(settings) == 4, "sampling alone is no epoch time"
-    assert [standing.system for standing in settings[0].standings] == ["gnndrive", "ginex"]
+    assert [standing.system for standing in settings[0].standings] == [
+        "gnndrive",
+        "ginex",
+    ]
 
 
-def test_the_report_opens_with_a_storage_bound_setting_of_two_systems_if_there_is_one() -> None:
-    bound = [changed(make_record(name, [9.0, 9.0]), class_="storage-bound") for name in ("ginex", "gnndrive")]
+def test_the_report_opens_with_a_storage_bound_setting_of_two_systems_if_there_is_one() -> (
+    None
+):
+    bound = [
+        changed(make_record(name, [9.0, 9.0]), class_="storage-bound")
+        for name in ("ginex", "gnndrive")
+    ]
     fits = [
         changed(make_record(name, [1.0, 1.0, 1.0], memory="8GiB"), class_="fits memory")
         for name in ("ginex", "gnndrive", "pyg+")
     ]
     settings = settings_of(plain(*fits, *bound))
-    assert [len(setting.standings) for setting in settings] == [2, 3] and settings[0].storage_bound
+    assert [len(setting.standings) for setting in settings] == [2, 3]
+    assert settings[0].storage_bound
     (alone, *_) = settings_of(plain(*fits, bound[0]))
     assert not alone.storage_bound, "one system has no order"
 
@@ -155,17 +215,25 @@ def test_rounds_are_pooled_and_warm_up_and_invalid_runs_left_out(verdict: str) -
     records = [make_record("gnndrive", [1.0 + k, 2.0 + k], round=k) for k in (0, 1)]
     records.append(make_record("pyg+", [0.001], verdict=verdict))
     setting = settings_of(plain(*records))[0]
-    assert setting.standings[0].samples == [1.0, 2.0, 2.0, 3.0] and setting.uncounted == [verdict]
+    assert setting.standings[0].samples == [1.0, 2.0, 2.0, 3.0]
+    assert setting.uncounted == [verdict]
     story = told(*records).first
-    reason = {"INVALID": "1 invalid run", "SPOILT": "1 run spoilt by other programs"}[verdict]
-    assert story is not None and f"{reason} was left out." in story.notes
+    reason = {"INVALID": "1 invalid run", "SPOILT": "1 run spoilt by other programs"}[
+        verdict
+    ]
+    assert story is not None
+    assert f"{reason} was left out." in story.notes
     assert "No other system was measured" in story.sure
 
 
 def test_what_speaks_against_the_headline_is_said() -> None:
-    ginex, gnndrive = make_record("ginex", [12.0, 12.0]), make_record("gnndrive", [10.0, 10.0], verdict="CAVEATS")
+    ginex = make_record("ginex", [12.0, 12.0])
+    gnndrive = make_record("gnndrive", [10.0, 10.0], verdict="CAVEATS")
     spent = gnndrive.preprocess.model_copy(update={"seconds": 60.0})
-    own = [epoch.model_copy(update={"digest": "xxh3:own"}) for epoch in make_record("mariusgnn", [11.0, 11.0]).epochs]
+    own = [
+        epoch.model_copy(update={"digest": "xxh3:own"})
+        for epoch in make_record("mariusgnn", [11.0, 11.0]).epochs
+    ]
     story = told(
         ginex,
         make_record("pyg+", [13.0]),
@@ -177,7 +245,10 @@ def test_what_speaks_against_the_headline_is_said() -> None:
     assert story is not None
     notes = " ".join(story.notes)
     assert "in-memory ran out of memory" in notes
-    assert "Without a memory cap in-memory takes 2 s an epoch; gnndrive takes 5.00 times that." in notes
+    assert (
+        "Without a memory cap in-memory takes 2 s an epoch; gnndrive takes 5.00 "
+        "times that." in notes
+    )
     assert story.trainings == [
         "In a training of E epochs, with all work counted, the least time is that of: "
         "mariusgnn for 1 to 60 epochs, gnndrive from 61 epochs on."
@@ -188,21 +259,35 @@ def test_what_speaks_against_the_headline_is_said() -> None:
 
 def test_a_bench_of_several_budgets_says_who_is_ahead_at_each() -> None:
     def at(memory: str, graph: float, ginex: float) -> list[Record]:
-        made = [make_record("ginex", [ginex], memory=memory), make_record("gnndrive", [10.0], memory=memory)]
-        return [changed(r, summary=r.summary.model_copy(update={"topology_over_budget": graph})) for r in made]
+        made = [
+            make_record("ginex", [ginex], memory=memory),
+            make_record("gnndrive", [10.0], memory=memory),
+        ]
+        return [
+            changed(
+                r, summary=r.summary.model_copy(update={"topology_over_budget": graph})
+            )
+            for r in made
+        ]
 
     alone = make_record("in-memory", [1.0], memory="none")
     one = who_is_ahead(plain(*at("+64MiB", 2.0, 20.0), alone), "quick")
-    assert one[0].startswith("gnndrive takes 10 s an epoch") and len(one) == 1
-    small, large = at("+64MiB", 2.0, 20.0), at("+256MiB", 0.5, 5.0)
+    assert one[0].startswith("gnndrive takes 10 s an epoch")
+    assert len(one) == 1
+    small = at("+64MiB", 2.0, 20.0)
+    large = at("+256MiB", 0.5, 5.0)
     lines = who_is_ahead(plain(*small, *large, alone), "quick")
-    assert lines[0].startswith("memory floor + 256") and ": ginex takes 5 s" in lines[0]
-    assert lines[1].startswith("memory floor + 64") and ": gnndrive takes 10 s" in lines[1] and len(lines) == 2
+    assert lines[0].startswith("memory floor + 256")
+    assert ": ginex takes 5 s" in lines[0]
+    assert lines[1].startswith("memory floor + 64")
+    assert ": gnndrive takes 10 s" in lines[1]
+    assert len(lines) == 2
 
 
 def test_no_records_and_only_failed_runs_are_told_in_a_sentence(tmp_path: Path) -> None:
     written_ = write_report(tmp_path, draw=False)
-    assert written_.runs == 0 and "There are no run records yet" in written(tmp_path).text
+    assert written_.runs == 0
+    assert "There are no run records yet" in written(tmp_path).text
     for status in ("oom", "failed"):
         keep(tmp_path, make_record("gnndrive", [], status=status))
     write_report(tmp_path, draw=False)
@@ -211,17 +296,24 @@ def test_no_records_and_only_failed_runs_are_told_in_a_sentence(tmp_path: Path) 
     assert "2 without a result" in text
 
 
-def test_records_that_cannot_be_read_are_counted_and_never_stop_it(tmp_path: Path) -> None:
+def test_records_that_cannot_be_read_are_counted_and_never_stop_it(
+    tmp_path: Path,
+) -> None:
     keep(tmp_path, make_record("gnndrive", [1.0, 2.0]), make_record("pyg+", [3.0, 4.0]))
     good = (results.run_folders(tmp_path)[0] / "record.json").read_text()
-    damage = {"a-cut": good[: len(good) // 2], "b-empty": "", "c-later": good.replace('"schema": 1', '"schema": 99')}
+    damage = {
+        "a-cut": good[: len(good) // 2],
+        "b-empty": "",
+        "c-later": good.replace('"schema": 1', '"schema": 99'),
+    }
     for name, text in {**damage, "d-list": "[]", "e-<b>": "{}"}.items():
         (results.runs_folder(tmp_path) / name).mkdir()
         (results.runs_folder(tmp_path) / name / "record.json").write_text(text)
     found = write_report(tmp_path, draw=False)
     assert (found.runs, found.unreadable) == (2, 5)
     page = written(tmp_path)
-    assert "5 records were not read" in page.text and "e-<b>" in page.text
+    assert "5 records were not read" in page.text
+    assert "e-<b>" in page.text
     assert "gnndrive is fastest" in page.text
 
 
@@ -239,10 +331,14 @@ def test_every_value_is_escaped(filled: Path) -> None:
     assert EVIL in page.text, "the name is shown as text"
     tags = {tag for tag, _ in page.tags}
     assert not any("onerror" in attrs for _, attrs in page.tags)
-    assert len([tag for tag, _ in page.tags if tag == "script"]) == 3 + len(SCRIPTS), "data, packed, plotly and ours"
+    assert len([tag for tag, _ in page.tags if tag == "script"]) == 3 + len(SCRIPTS), (
+        "data, packed, plotly and ours"
+    )
     assert all("hostile" not in script for script in page.scripts[2:])
     mine = Page((TEMPLATES / "report.html").read_text())
-    assert tags <= {tag for tag, _ in mine.tags}, "no value became an element that the template lacks"
+    assert tags <= {tag for tag, _ in mine.tags}, (
+        "no value became an element that the template lacks"
+    )
 
 
 def test_the_file_names_nothing_that_would_be_fetched(filled: Path) -> None:
@@ -253,12 +349,20 @@ def test_the_file_names_nothing_that_would_be_fetched(filled: Path) -> None:
         if tag == "link":
             assert str(attrs["href"]).startswith("data:")
         if tag == "a":
-            assert not str(attrs["href"]).startswith(("http:", "https:", "//", "javascript:"))
+            assert not str(attrs["href"]).startswith(
+                ("http:", "https:", "//", "javascript:")
+            )
     text = (filled / "report.html").read_text()
     style = text[text.index("<style>") : text.index("</style>")]
-    assert "url(" not in style and "@import" not in style
-    policy = next(attrs["content"] for tag, attrs in page.tags if tag == "meta" and "http-equiv" in attrs)
-    assert "default-src 'none'" in str(policy) and "connect-src 'none'" in str(policy)
+    assert "url(" not in style
+    assert "@import" not in style
+    policy = next(
+        attrs["content"]
+        for tag, attrs in page.tags
+        if tag == "meta" and "http-equiv" in attrs
+    )
+    assert "default-src 'none'" in str(policy)
+    assert "connect-src 'none'" in str(policy)
 
 
 def test_only_runs_that_figures_draw_have_timelines(filled: Path) -> None:
@@ -266,11 +370,17 @@ def test_only_runs_that_figures_draw_have_timelines(filled: Path) -> None:
     drawn = set()
     for file in (filled / "figures").glob("*.json"):
         drawn |= set(json.loads(file.read_text())["runs"])
-    story = headline(settings_of(list(load(filled)["record"]), ["quick"]), list(load(filled)["record"]))
+    story = headline(
+        settings_of(list(load(filled)["record"]), ["quick"]),
+        list(load(filled)["record"]),
+    )
     assert story.first is not None
     shown = set(packed["timelines"])
-    assert shown and shown <= drawn | {row.run for row in story.first.rows}
-    assert set(unpacked(packed["details"])["runs"]) == {folder.name for folder in results.run_folders(filled)}
+    assert shown
+    assert shown <= drawn | {row.run for row in story.first.rows}
+    assert set(unpacked(packed["details"])["runs"]) == {
+        folder.name for folder in results.run_folders(filled)
+    }
 
 
 def test_it_stays_small_and_says_what_it_left_out(
@@ -284,7 +394,10 @@ def test_it_stays_small_and_says_what_it_left_out(
     page = Page((tmp_path / "small.html").read_text())
     packed = embedded(page, "packed")
     assert len(json.dumps(packed)) < len(json.dumps(whole))
-    assert "stay in the files beside this one" in page.text or "more lie beside it" in page.text
+    assert (
+        "stay in the files beside this one" in page.text
+        or "more lie beside it" in page.text
+    )
 
 
 def test_links_lead_to_the_files_beside_it(filled: Path, tmp_path: Path) -> None:
@@ -293,11 +406,18 @@ def test_links_lead_to_the_files_beside_it(filled: Path, tmp_path: Path) -> None
     write_report(filled, tmp_path / "elsewhere" / "r.html")
     for out in (filled / "report.html", tmp_path / "elsewhere" / "r.html"):
         page = Page(out.read_text())
-        links = [str(attrs["href"]) for tag, attrs in page.tags if tag == "a" and "/figures/" in str(attrs.get("href"))]
-        assert links and all((out.parent / unquote(link)).is_file() for link in links)
+        links = [
+            str(attrs["href"])
+            for tag, attrs in page.tags
+            if tag == "a" and "/figures/" in str(attrs.get("href"))
+        ]
+        assert links
+        assert all((out.parent / unquote(link)).is_file() for link in links)
         runs = unpacked(embedded(page, "packed")["details"])["runs"]
         for run in runs.values():
-            assert all((out.parent / unquote(address)).is_file() for _, address in run["files"])
+            assert all(
+                (out.parent / unquote(address)).is_file() for _, address in run["files"]
+            )
 
 
 def test_a_report_is_whole_or_not_there(tmp_path: Path) -> None:
@@ -311,16 +431,28 @@ def test_a_report_is_whole_or_not_there(tmp_path: Path) -> None:
 
 def test_a_timeline_is_thinned_to_means_and_keeps_what_is_unknown() -> None:
     t = np.arange(0.0, 120.0, 0.1)
-    table = pd.DataFrame({"t": t, "cpu_percent": t, "gpu_percent": np.nan, "disk_read_bytes": np.full(len(t), 1e6)})
+    table = pd.DataFrame(
+        {
+            "t": t,
+            "cpu_percent": t,
+            "gpu_percent": np.nan,
+            "disk_read_bytes": np.full(len(t), 1e6),
+        }
+    )
     table.loc[table["t"].between(60, 70), "cpu_percent"] = np.nan
     line = timeline(table)
-    assert line is not None and len(line["t"]) == POINTS and "gpu" not in line
+    assert line is not None
+    assert len(line["t"]) == POINTS
+    assert "gpu" not in line
     known = [value for value in line["cpu"] if value is not None]
     assert np.isclose(np.mean(known), table["cpu_percent"].mean(), rtol=0.02)
     assert line["cpu"].count(None) == pytest.approx(POINTS / 12, abs=2)
-    assert [value for value in line["read"] if value] == pytest.approx([10.0] * POINTS, rel=0.02), "MB/s"
+    assert [value for value in line["read"] if value] == pytest.approx(
+        [10.0] * POINTS, rel=0.02
+    ), "MB/s"
     short = timeline(table.head(50))
-    assert short is not None and len(short["t"]) == 50
+    assert short is not None
+    assert len(short["t"]) == 50
     assert timeline(table.head(0)) is None
 
 
@@ -329,23 +461,36 @@ def test_a_pipeline_shows_the_first_measured_epoch_batch_by_batch() -> None:
     shown = pipeline(stages_of(record), record.to_json())
     assert shown is not None
     assert (shown["epoch"], shown["batches"], shown["of"]) == (1, 20, 20)
-    assert shown["stages"] == ["sample", "extract", "train"], "lanes of the device are no stages"
+    assert shown["stages"] == ["sample", "extract", "train"], (
+        "lanes of the device are no stages"
+    )
     first = [span for span in shown["spans"] if span[1] == 0]
-    assert [span[0] for span in first] == [0, 1, 2] and first[0][2] == 0.0
+    assert [span[0] for span in first] == [0, 1, 2]
+    assert first[0][2] == 0.0
     assert max(span[2] + span[3] for span in shown["spans"]) <= 2000.0
     many = pipeline(stages_of(record, batches=2000), record.to_json())
-    assert many is not None and len(many["spans"]) <= SPANS and many["batches"] < many["of"] == 2000
+    assert many is not None
+    assert len(many["spans"]) <= SPANS
+    assert many["batches"] < many["of"] == 2000
 
 
 def test_the_page_reads_each_text_of_the_table_of_runs_as_text() -> None:
-    """A row has the number of its text; a column that the script takes for one of numbers would show this number."""
+    """A row has the number of its text; a column that the script takes for one of
+    numbers would show this number."""
     table = table_of(plain(make_record("gnndrive", [2.0], max_batches=16)))
     script = (TEMPLATES / "core.js").read_text()
-    textual = set(re.findall(r'"(\w+)"', script[script.index("textual = new Set") : script.index("]);")]))
+    textual = set(
+        re.findall(
+            r'"(\w+)"', script[script.index("textual = new Set") : script.index("]);")]
+        )
+    )
     assert textual <= set(table["columns"])
     row = dict(zip(table["columns"], table["rows"][0], strict=True))
-    assert table["texts"][row["part"]].startswith("first 16") and "part" in textual
-    assert {table["texts"][row[name]] for name in textual if row[name] is not None} == set(table["texts"])
+    assert table["texts"][row["part"]].startswith("first 16")
+    assert "part" in textual
+    assert {
+        table["texts"][row[name]] for name in textual if row[name] is not None
+    } == set(table["texts"])
 
 
 def test_timelines_use_the_names_of_the_recorder() -> None:
@@ -354,27 +499,62 @@ def test_timelines_use_the_names_of_the_recorder() -> None:
 
     assert set(LEVELS) | set(RATES) <= set(COLUMNS)
     line = timeline(full_telemetry(make_record("gnndrive", [2.0])))
-    assert line is not None and set(line) == {"t", *(name for name, _ in [*LEVELS.values(), *RATES.values()])}
+    assert line is not None
+    assert set(line) == {
+        "t",
+        *(name for name, _ in [*LEVELS.values(), *RATES.values()]),
+    }
 
 
 def test_a_log_keeps_its_end_and_no_control_characters(tmp_path: Path) -> None:
     lines = [f"line {number}" for number in range(1000)]
-    keep(tmp_path, make_record("gnndrive", [1.0]), log="\n".join([*lines, "\x1b[31mred\u202eder\x1b[0m", "end"]))
+    keep(
+        tmp_path,
+        make_record("gnndrive", [1.0]),
+        log="\n".join([*lines, "\x1b[31mred\u202eder\x1b[0m", "end"]),
+    )
     tail = log_tail(results.run_folders(tmp_path)[0])
-    assert tail.startswith("… line ") and tail.endswith("�[31mred�der�[0m\nend") and len(tail) <= LOG_TAIL
+    assert tail.startswith("… line ")
+    assert tail.endswith("�[31mred�der�[0m\nend")
+    assert len(tail) <= LOG_TAIL
     assert log_tail(tmp_path) == ""
 
 
 def test_a_claim_shows_what_there_is_and_a_dash_for_what_is_not() -> None:
-    text = dict.fromkeys(("paper", "claim", "condition", "tolerance", "read", "figure", "profile", "setting"), "")
+    text = dict.fromkeys(
+        (
+            "paper",
+            "claim",
+            "condition",
+            "tolerance",
+            "read",
+            "figure",
+            "profile",
+            "setting",
+        ),
+        "",
+    )
     known: Any = {**text, "paper_value": "16.9", "unit": "x"}
-    number: Any = {"measured": 12.345, "interval": [11.0, 13.0], "interval_kind": "bootstrap95"}
+    number: Any = {
+        "measured": 12.345,
+        "interval": [11.0, 13.0],
+        "interval_kind": "bootstrap95",
+    }
     claim = Judged(id="x", verdict="reproduced", **known, **number)
-    assert (published_text(claim), measured_text(claim)) == ("16.9 x", "12.3 x [11–13, 95 %]")
+    assert (published_text(claim), measured_text(claim)) == (
+        "16.9 x",
+        "12.3 x [11–13, 95 %]",
+    )
     nothing = Judged(id="y", verdict="not run", **known)
     assert measured_text(nothing) == "–"
     counts = dict(Scoreboard([claim, nothing]).counts())
-    assert counts == {"reproduced": 1, "direction only": 0, "not reproduced": 0, "emulated": 0, "not run": 1}
+    assert counts == {
+        "reproduced": 1,
+        "direction only": 0,
+        "not reproduced": 0,
+        "emulated": 0,
+        "not run": 1,
+    }
 
 
 def test_every_verdict_of_a_claim_has_a_tone_and_a_mark() -> None:
@@ -383,7 +563,9 @@ def test_every_verdict_of_a_claim_has_a_tone_and_a_mark() -> None:
 
     assert set(VERDICTS) == set(page.TONES) == set(page.MARKS)
     css = (page.TEMPLATES / "report.css").read_text()
-    assert all(f".badge.{tone}" in css for tone in page.TONES.values() if tone != "none")
+    assert all(
+        f".badge.{tone}" in css for tone in page.TONES.values() if tone != "none"
+    )
 
 
 def test_every_published_claim_is_on_the_scoreboard(filled: Path) -> None:
@@ -394,7 +576,8 @@ def test_every_published_claim_is_on_the_scoreboard(filled: Path) -> None:
     with (PUBLISHED / "claims.csv").open() as file:
         ids = {row["id"] for row in csv.DictReader(file)}
     text = written(filled).text.split()
-    assert ids and ids <= set(text)
+    assert ids
+    assert ids <= set(text)
 
 
 @dataclass
@@ -408,12 +591,17 @@ class Section:
 def sections(root: Path) -> dict[str, Section]:
     """The sections of a report by id."""
     found = {}
-    for text in re.split(r"(?=<section id=)", (root / "report.html").read_text().partition("</main>")[0])[1:]:
+    for text in re.split(
+        r"(?=<section id=)", (root / "report.html").read_text().partition("</main>")[0]
+    )[1:]:
         # The outermost folds; cards of the gallery have folds of their own.
-        at, depth, parts = 0, 0, ("", "")
+        at = 0
+        depth = 0
+        parts = ("", "")
         for tag in re.finditer("<details|</details>", text):
             opened, folded = parts
-            piece, at = text[at : tag.start()], tag.start()
+            piece = text[at : tag.start()]
+            at = tag.start()
             parts = (opened, folded + piece) if depth else (opened + piece, folded)
             depth += 1 if tag[0] == "<details" else -1
         assert depth == 0
@@ -427,15 +615,24 @@ def disk_study(root: Path) -> None:
         put_study(root, need.study, fio_grid(), **need.params)
 
 
-def test_claims_and_figures_without_runs_are_folded_away_and_counted(tmp_path: Path) -> None:
-    """One run reproduces nothing: no score, no tile and no heading speaks of claims that it cannot judge."""
+def test_claims_and_figures_without_runs_are_folded_away_and_counted(
+    tmp_path: Path,
+) -> None:
+    """One run reproduces nothing: no score, no tile and no heading speaks of claims
+    that it cannot judge."""
     keep(tmp_path, make_record("gnndrive", [1.0, 2.0]))
     write_report(tmp_path)
     shown = sections(tmp_path)
-    assert "None of the 97 published claims can be judged by these runs" in shown["claims"].open
-    assert "97 claims have no runs here" in shown["claims"].folded and "claims" not in shown["headline"].open
-    assert "not run" not in shown["claims"].open and "<form" not in shown["claims"].open
-    assert "gnndrive-fig9" in shown["gallery"].folded and 'id="figure-gnndrive-fig9"' not in shown["gallery"].open
+    assert (
+        "None of the 97 published claims can be judged by these runs"
+        in shown["claims"].open
+    )
+    assert "97 claims have no runs here" in shown["claims"].folded
+    assert "claims" not in shown["headline"].open
+    assert "not run" not in shown["claims"].open
+    assert "<form" not in shown["claims"].open
+    assert "gnndrive-fig9" in shown["gallery"].folded
+    assert 'id="figure-gnndrive-fig9"' not in shown["gallery"].open
 
 
 @pytest.mark.slow("harness/report", "harness/claims")
@@ -445,22 +642,36 @@ def test_judged_claims_and_drawn_figures_are_open(tmp_path: Path) -> None:
     shown = sections(tmp_path)
     assert 'id="figure-gnndrive-figB1"' in shown["gallery"].open
     judged = re.findall(r'data-verdict="([a-z ]+)"', shown["claims"].open)
-    assert len(judged) == 2 and "not run" not in judged and ">gd-27<" in shown["claims"].open
-    assert set(re.findall(r'data-verdict="([a-z ]+)"', shown["claims"].folded)) == {"not run"}
-    assert f"<b>{judged.count('reproduced')} of 2</b>judged claims reproduced" in shown["headline"].open
+    assert len(judged) == 2
+    assert "not run" not in judged
+    assert ">gd-27<" in shown["claims"].open
+    assert set(re.findall(r'data-verdict="([a-z ]+)"', shown["claims"].folded)) == {
+        "not run"
+    }
+    assert (
+        f"<b>{judged.count('reproduced')} of 2</b>judged claims reproduced"
+        in shown["headline"].open
+    )
     assert "95 claims have no runs here" in shown["claims"].folded
 
 
 def test_every_rule_that_is_named_leads_to_its_entry(filled: Path) -> None:
-    """Rules in the headline's notes and in captions are links, and every link leads to an element of the page."""
+    """Rules in the headline's notes and in captions are links, and every link leads to
+    an element of the page."""
     page = written(filled)
     ids = {str(attrs["id"]) for _, attrs in page.tags if "id" in attrs}
     links = [str(attrs["href"]) for tag, attrs in page.tags if tag == "a"]
-    assert {f"rule-{rule.name}" for rule in rules()} | {f"rule-{rule.number}" for rule in rules()} <= ids
+    assert {f"rule-{rule.name}" for rule in rules()} | {
+        f"rule-{rule.number}" for rule in rules()
+    } <= ids
     to_rules = [link.removeprefix("#") for link in links if link.startswith("#rule-")]
-    assert len(to_rules) > 3 and set(to_rules) <= ids
+    assert len(to_rules) > 3
+    assert set(to_rules) <= ids
     outside = re.sub(
-        r"<script.*?</script>|<a [^>]*>.*?</a>|<h3.*?</h3>|alt=\".*?\"", "", text_of(filled), flags=re.DOTALL
+        r"<script.*?</script>|<a [^>]*>.*?</a>|<h3.*?</h3>|alt=\".*?\"",
+        "",
+        text_of(filled),
+        flags=re.DOTALL,
     )
     assert re.findall(r"[Rr]ules? \d+", outside) == []
 
@@ -470,25 +681,36 @@ def text_of(root: Path) -> str:
 
 
 @pytest.mark.slow("harness/report", "harness/figures/render.py", "harness/cli/bench.py")
-def test_a_report_without_figures_shows_none_of_older_records_and_removes_none(tmp_path: Path) -> None:
+def test_a_report_without_figures_shows_none_of_older_records_and_removes_none(
+    tmp_path: Path,
+) -> None:
     disk_study(tmp_path)
     first = write_report(tmp_path)
     folder = tmp_path / "figures"
     made = {path.name: path.read_bytes() for path in folder.iterdir()}
-    assert first.figures > 0 and any(name.endswith(".png") for name in made)
+    assert first.figures > 0
+    assert any(name.endswith(".png") for name in made)
     (finding,) = filter(None, [one["finding"] for one in marks(folder)])
     (image,) = [attrs for tag, attrs in written(tmp_path).tags if tag == "img"]
-    assert str(image["alt"]).startswith(f"{finding}. "), "the text of an image opens with what the figure found"
+    assert str(image["alt"]).startswith(f"{finding}. "), (
+        "the text of an image opens with what the figure found"
+    )
     same = write_report(tmp_path, draw=False)
     assert same.figures == first.figures, "these are of the records"
     assert {path.name: path.read_bytes() for path in folder.iterdir()} == made
-    keep(tmp_path, make_record("ginex", [30.0, 31.0], memory=f"+{64 * 2**20}", experiment="quick"))
+    keep(
+        tmp_path,
+        make_record("ginex", [30.0, 31.0], memory=f"+{64 * 2**20}", experiment="quick"),
+    )
     later = write_report(tmp_path, draw=False)
-    assert later.figures == 0 and {path.name for path in folder.iterdir()} == set(made)
+    assert later.figures == 0
+    assert {path.name for path in folder.iterdir()} == set(made)
     page = (tmp_path / "report.html").read_text()
-    assert "data:image/webp" not in page and "out of date: its files show earlier records" in page
+    assert "data:image/webp" not in page
+    assert "out of date: its files show earlier records" in page
     assert first.figures == sum(one["outdated"] for one in marks(folder))
-    assert write_report(tmp_path).figures > 0 and not any(one["outdated"] for one in marks(folder))
+    assert write_report(tmp_path).figures > 0
+    assert not any(one["outdated"] for one in marks(folder))
 
 
 def marks(folder: Path) -> list[dict[str, Any]]:
@@ -496,27 +718,47 @@ def marks(folder: Path) -> list[dict[str, Any]]:
 
 
 @pytest.mark.slow("harness/report", "harness/figures/render.py", "harness/cli/bench.py")
-def test_a_bench_without_figures_removes_nothing_and_names_what_is_out_of_date(tmp_path: Path) -> None:
-    keep(tmp_path, *(make_record("gnndrive", [9.0, 9.1], memory=f"+{m * 2**20}", experiment="quick") for m in (32, 64)))
+def test_a_bench_without_figures_removes_nothing_and_names_what_is_out_of_date(
+    tmp_path: Path,
+) -> None:
+    keep(
+        tmp_path,
+        *(
+            make_record(
+                "gnndrive", [9.0, 9.1], memory=f"+{m * 2**20}", experiment="quick"
+            )
+            for m in (32, 64)
+        ),
+    )
     write_report(tmp_path)
-    report, folder = tmp_path / "report.html", tmp_path / "figures"
+    report = tmp_path / "report.html"
+    folder = tmp_path / "figures"
     files = {path.name for path in folder.iterdir()}
     fresh = report.read_text()
     found = mark_outdated(tmp_path)
-    assert found.lines(tmp_path) == [] and report.read_text() == fresh, "these are of the records"
-    keep(tmp_path, make_record("pyg+", [30.0, 31.0], memory=f"+{64 * 2**20}", experiment="quick"))
+    assert found.lines(tmp_path) == [] and report.read_text() == fresh, (
+        "these are of the records"
+    )
+    keep(
+        tmp_path,
+        make_record("pyg+", [30.0, 31.0], memory=f"+{64 * 2**20}", experiment="quick"),
+    )
     written_ns = report.stat().st_mtime_ns
     for _ in range(2):
         found = mark_outdated(tmp_path)
-        assert found.report == report and found.figures == [one["id"] for one in marks(folder) if one["outdated"]]
+        assert found.report == report
+        assert found.figures == [one["id"] for one in marks(folder) if one["outdated"]]
         (line,) = found.lines(tmp_path)
-        assert line.startswith("out of date: ") and str(report) in line and found.figures[0] in line
+        assert line.startswith("out of date: ")
+        assert str(report) in line
+        assert found.figures[0] in line
         assert {path.name for path in folder.iterdir()} == files
         assert report.read_text() == fresh.replace("<body>", f"<body>\n{MARK}", 1)
         assert report.stat().st_mtime_ns == written_ns, "the mark makes it no newer"
     assert not is_current(report, tmp_path)
     write_report(tmp_path)
-    assert MARK not in report.read_text() and mark_outdated(tmp_path).lines(tmp_path) == []
+    assert MARK not in report.read_text()
+    assert mark_outdated(tmp_path).lines(tmp_path) == []
 
 
 def test_a_table_of_the_catalogue_is_read_back_as_it_was_shown() -> None:
@@ -529,21 +771,29 @@ def test_a_table_of_the_catalogue_is_read_back_as_it_was_shown() -> None:
     assert (table.header, table.rows) == (["a|b", "n"], [["x|y", "1"], ["–", "2"]])
 
 
-def test_a_figure_that_was_not_drawn_says_why_and_a_lost_image_too(tmp_path: Path) -> None:
+def test_a_figure_that_was_not_drawn_says_why_and_a_lost_image_too(
+    tmp_path: Path,
+) -> None:
     from harness.figures.render import Rendered
 
     image = tmp_path / "gnndrive-fig9.png"
     image.write_bytes(b"no image")
     lost, absent = gallery(
-        [Rendered("b", "p", "B", "not drawn", "no runs yet"), Rendered("a", "p", "A", "drawn", files=[image])],
+        [
+            Rendered("b", "p", "B", "not drawn", "no runs yet"),
+            Rendered("a", "p", "A", "drawn", files=[image]),
+        ],
         Scoreboard([]),
         "results",
     )
     assert (lost.id, lost.drawn, absent.drawn) == ("a", False, False)
-    assert absent.reason == "no runs yet" and "cannot be read" in lost.reason
+    assert absent.reason == "no runs yet"
+    assert "cannot be read" in lost.reason
 
 
-def test_the_command_writes_it_and_says_where(filled: Path, capfd: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+def test_the_command_writes_it_and_says_where(
+    filled: Path, capfd: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
     from harness.cli import main
 
     def run(*arguments: str) -> tuple[int, str]:
@@ -555,7 +805,9 @@ def test_the_command_writes_it_and_says_where(filled: Path, capfd: pytest.Captur
     assert run("--out", str(out), "-q") == (0, f"report: {out}\n")
     code, text = run("--json")
     told_ = json.loads(text)
-    assert code == 0 and told_["report"] == str(filled / "report.html") and told_["bytes"] < 15e6
+    assert code == 0
+    assert told_["report"] == str(filled / "report.html")
+    assert told_["bytes"] < 15e6
     assert told_["runs"] == len(results.run_folders(filled))
     assert run("--out", str(tmp_path), "--json")[0] == 2
     assert run("--figures", "some")[0] == 2
@@ -568,15 +820,27 @@ def test_the_command_writes_it_and_says_where(filled: Path, capfd: pytest.Captur
             ("fits memory", "mixed", "storage-bound"),
             "Across runs, the data ranges from fitting memory to at least twice it",
         ),
-        (("fits memory", "mixed"), "Across runs, the data ranges from fitting memory to less than twice it"),
-        (("mixed", "storage-bound"), "Across runs, the data ranges from exceeding memory to at least twice it"),
+        (
+            ("fits memory", "mixed"),
+            "Across runs, the data ranges from fitting memory to less than twice it",
+        ),
+        (
+            ("mixed", "storage-bound"),
+            "Across runs, the data ranges from exceeding memory to at least twice it",
+        ),
         (("fits memory",), "In every run the data fits memory: not storage-bound"),
-        (("mixed",), "In every run the data is between one and two times the memory: not storage-bound"),
+        (
+            ("mixed",),
+            "In every run the data is between one and two times the memory: not "
+            "storage-bound",
+        ),
         (("storage-bound",), ""),
         ((), ""),
     ],
 )
-def test_the_sizes_of_data_beside_memory_are_a_sentence(classes: tuple[str, ...], sentence: str) -> None:
+def test_the_sizes_of_data_beside_memory_are_a_sentence(
+    classes: tuple[str, ...], sentence: str
+) -> None:
     assert data_sizes(classes) == sentence
 
 
@@ -588,4 +852,7 @@ def test_a_caption_names_the_sizes_of_data_and_graph_beside_memory() -> None:
     beyond = "the data is at least twice the memory; the graph alone exceeds the budget"
     assert sizes_of([large, large]) == beyond
     ranges = "across runs, the data ranges from fitting memory to at least twice it"
-    assert sizes_of([small, large]) == f"{ranges}; in 1 of 2 runs the graph alone exceeds the budget"
+    assert (
+        sizes_of([small, large])
+        == f"{ranges}; in 1 of 2 runs the graph alone exceeds the budget"
+    )

@@ -20,9 +20,14 @@ NOW = schema.SCHEMA
 
 
 def record(run_id: str = "20260101-000000-000-s-00000000-r0") -> Record:
-    dataset = DatasetConfig(name="d", fingerprint="f", num_nodes=9, num_edges=9, dim=4, dtype="float32")
+    dataset = DatasetConfig(
+        name="d", fingerprint="f", num_nodes=9, num_edges=9, dim=4, dtype="float32"
+    )
     config = RunConfig(system="s", dataset=dataset, options={"a": 1})
-    epochs = [EpochRecord(epoch=0, warmup=True, seconds=2.0), EpochRecord(epoch=1, warmup=False, seconds=1.0)]
+    epochs = [
+        EpochRecord(epoch=0, warmup=True, seconds=2.0),
+        EpochRecord(epoch=1, warmup=False, seconds=1.0),
+    ]
     return Record(
         run_id=run_id,
         config_hash=config.config_hash,
@@ -48,7 +53,8 @@ def test_a_record_comes_back_as_it_was(tmp_path: Path) -> None:
     assert results.read_record(folder) == read_again(written)
     pd.testing.assert_frame_equal(results.table(folder, "batches"), table)
     text = json.loads((folder / "record.json").read_text())
-    assert text["schema"] == schema.SCHEMA and text["class"] == "mixed"
+    assert text["schema"] == schema.SCHEMA
+    assert text["class"] == "mixed"
     assert [entry.epoch for entry in record().measured] == [1]
 
 
@@ -83,13 +89,16 @@ def test_a_run_that_cannot_be_written_leaves_nothing(tmp_path: Path) -> None:
     assert results.read_record(folder) == read_again(written), "the first record stands"
 
 
-@pytest.mark.parametrize("damage", ["", "[]", "{", '{"schema": 99}', '{"schema": 1, "run_id": 3}'])
+@pytest.mark.parametrize(
+    "damage", ["", "[]", "{", '{"schema": 99}', '{"schema": 1, "run_id": 3}']
+)
 def test_a_damaged_record_is_told_in_a_sentence(tmp_path: Path, damage: str) -> None:
     folder = results.write_run(tmp_path, record(), {})
     (folder / "record.json").write_text(damage)
     with pytest.raises(InputError) as error:
         results.read_record(folder)
-    assert "record.json" in str(error.value) and "\n" not in error.value.message
+    assert "record.json" in str(error.value)
+    assert "\n" not in error.value.message
 
 
 def test_what_cannot_be_read_is_named_and_hides_no_other_run(tmp_path: Path) -> None:
@@ -110,7 +119,8 @@ def test_what_cannot_be_read_is_named_and_hides_no_other_run(tmp_path: Path) -> 
     assert all("\n" not in entry.reason for entry in bad)
     reasons = {Path(entry.path).name: entry.reason for entry in bad}
     assert set(reasons) == {"2026-cut", "2026-new", "2026-empty", "2026-copy"}
-    assert "cut off" in reasons["2026-cut"] and "another name" in reasons["2026-copy"]
+    assert "cut off" in reasons["2026-cut"]
+    assert "another name" in reasons["2026-copy"]
     assert f"schema {NOW + 1}, this version reads schema {NOW}" in reasons["2026-new"]
     assert [entry.run_id for entry in results.records(tmp_path)] == ["2026-whole"]
 
@@ -124,7 +134,9 @@ def test_a_record_cut_off_anywhere_is_a_sentence(tmp_path: Path) -> None:
             results.read_record(folder)
 
 
-def test_a_record_of_an_older_schema_is_brought_to_todays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_record_of_an_older_schema_is_brought_to_todays(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     folder = results.write_run(tmp_path, record(), {})
     old = json.loads((folder / "record.json").read_text())
     old |= {"schema": 0, "program": old.pop("system")}
@@ -132,7 +144,11 @@ def test_a_record_of_an_older_schema_is_brought_to_todays(tmp_path: Path, monkey
     with pytest.raises(InputError, match=rf"schema 0.* reads schema {NOW}"):
         results.read_record(folder)
     renamed = {"program": "system"}
-    monkeypatch.setitem(schema.UPGRADES, 0, lambda content: {renamed.get(key, key): content[key] for key in content})
+    monkeypatch.setitem(
+        schema.UPGRADES,
+        0,
+        lambda content: {renamed.get(key, key): content[key] for key in content},
+    )
     assert results.read_record(folder).system == "s"
 
 
@@ -150,7 +166,8 @@ def test_facts_of_a_record_that_has_them_in_its_notes_are_read(tmp_path: Path) -
     del old["facts"]
     (folder / "record.json").write_text(json.dumps(old | {"schema": 2, "notes": notes}))
     facts = results.read_record(folder).facts
-    assert facts.io == "io_uring registered" and facts.reads_in == ("load_graph", "extract")
+    assert facts.io == "io_uring registered"
+    assert facts.reads_in == ("load_graph", "extract")
     assert facts.prepared_reused is False
     own = {"cached_rows": 800, "table_rows": 2000, "disk_bytes": 4096, "pack_s": 1.5}
     assert facts.model_extra == own
@@ -168,10 +185,15 @@ def test_runs_are_found_by_part_of_their_id(tmp_path: Path) -> None:
         results.find(tmp_path, "zzz")
 
 
-def test_intervals_are_ranges_below_five_samples_and_bootstrapped_from_five_on() -> None:
+def test_intervals_are_ranges_below_five_samples_and_bootstrapped_from_five_on() -> (
+    None
+):
     few = spread([3.0, 1.0, 2.0])
     assert (few.median, few.interval, few.interval_kind) == (2.0, (1.0, 3.0), "range")
     many = spread([1.0, 2.0, 3.0, 4.0, 100.0])
-    assert many.interval_kind == "bootstrap95" and many.median == 3.0
+    assert many.interval_kind == "bootstrap95"
+    assert many.median == 3.0
     assert 1.0 <= many.interval[0] <= 3.0 <= many.interval[1] <= 100.0
-    assert many == spread([1.0, 2.0, 3.0, 4.0, 100.0]), "the same samples give the same interval"
+    assert many == spread([1.0, 2.0, 3.0, 4.0, 100.0]), (
+        "the same samples give the same interval"
+    )

@@ -1,4 +1,5 @@
-"""Results of several hosts become one root, whole or not at all, and hostile archives do no harm."""
+"""Results of several hosts become one root, whole or not at all, and hostile archives
+do no harm."""
 
 from __future__ import annotations
 
@@ -55,30 +56,49 @@ def host(root: Path, systems: tuple[str, ...] = ("gnndrive", "pyg+")) -> list[st
 
 
 def tree(root: Path) -> dict[str, bytes]:
-    return {str(path.relative_to(root)): path.read_bytes() for path in sorted(root.rglob("*")) if path.is_file()}
+    return {
+        str(path.relative_to(root)): path.read_bytes()
+        for path in sorted(root.rglob("*"))
+        if path.is_file()
+    }
 
 
 def archive(root: Path, out: Path) -> Path:
-    pack(root, results.run_folders(root), sorted((root / "studies").glob("*.json")), out)
+    pack(
+        root, results.run_folders(root), sorted((root / "studies").glob("*.json")), out
+    )
     return out
 
 
 @pytest.mark.parametrize("suffix", [".tar.gz", ".tgz", ".tar.xz", ".tar", ".zip", ""])
 def test_what_two_hosts_measured_becomes_one_root(tmp_path: Path, suffix: str) -> None:
-    own, other = host(tmp_path / "a"), host(tmp_path / "b", ("diskgnn",))
-    source = archive(tmp_path / "b", tmp_path / f"b{suffix}") if suffix else tmp_path / "b"
+    own = host(tmp_path / "a")
+    other = host(tmp_path / "b", ("diskgnn",))
+    source = (
+        archive(tmp_path / "b", tmp_path / f"b{suffix}") if suffix else tmp_path / "b"
+    )
     merged = merge([source], tmp_path / "a")
-    assert (merged.runs, merged.studies, merged.kept) == (other, [], []) and len(merged.skipped) == 1
+    assert (merged.runs, merged.studies, merged.kept) == (other, [], [])
+    assert len(merged.skipped) == 1
     assert list(load(tmp_path / "a")["run_id"]) == sorted(own + other)
     place = f"runs/{other[0]}"
     assert tree(tmp_path / "a" / place) == tree(tmp_path / "b" / place)
     again = merge([source, tmp_path / "b" / place], tmp_path / "a")
-    assert again.runs == [] and again.skipped == [*other, f"device_classes-{KEY}.json", *other]
-    assert sorted(path.name for path in (tmp_path / "a").iterdir()) == ["figures", "runs", "studies"]
-    assert sorted((tmp_path / "a" / "figures").iterdir()) == [tmp_path / "a" / "figures" / "x.png"]
+    assert again.runs == []
+    assert again.skipped == [*other, f"device_classes-{KEY}.json", *other]
+    assert sorted(path.name for path in (tmp_path / "a").iterdir()) == [
+        "figures",
+        "runs",
+        "studies",
+    ]
+    assert sorted((tmp_path / "a" / "figures").iterdir()) == [
+        tmp_path / "a" / "figures" / "x.png"
+    ]
 
 
-def test_a_folder_that_an_archiver_made_of_a_whole_root_is_taken_too(tmp_path: Path) -> None:
+def test_a_folder_that_an_archiver_made_of_a_whole_root_is_taken_too(
+    tmp_path: Path,
+) -> None:
     runs = host(tmp_path / "results")
     with tarfile.open(tmp_path / "x.tgz", "w:gz") as packed:
         packed.add(tmp_path / "results", "./some/results")
@@ -87,20 +107,27 @@ def test_a_folder_that_an_archiver_made_of_a_whole_root_is_taken_too(tmp_path: P
 
 def test_an_archive_names_no_user_and_is_the_same_each_time(tmp_path: Path) -> None:
     host(tmp_path / "a")
-    first, second = archive(tmp_path / "a", tmp_path / "1.tar.gz"), archive(tmp_path / "a", tmp_path / "2.tar.gz")
+    first = archive(tmp_path / "a", tmp_path / "1.tar.gz")
+    second = archive(tmp_path / "a", tmp_path / "2.tar.gz")
     assert first.read_bytes() == second.read_bytes()
     with tarfile.open(first) as packed:
-        assert {(info.uid, info.gid, info.uname, info.gname) for info in packed} == {(0, 0, "", "")}
+        assert {(info.uid, info.gid, info.uname, info.gname) for info in packed} == {
+            (0, 0, "", "")
+        }
 
 
-def test_another_content_under_a_known_id_is_refused_and_nothing_is_taken(tmp_path: Path) -> None:
+def test_another_content_under_a_known_id_is_refused_and_nothing_is_taken(
+    tmp_path: Path,
+) -> None:
     host(tmp_path / "a")
     shutil.copytree(tmp_path / "a", tmp_path / "b")
     save(tmp_path / "b", make_record("diskgnn", [2.0]))
     changed = results.run_folders(tmp_path / "b")[0] / "record.json"
     changed.write_text(changed.read_text().replace('"seconds": 1.0', '"seconds": 0.1'))
     before = tree(tmp_path / "a")
-    with pytest.raises(InputError, match=f"{changed.parent.name} .* has another content"):
+    with pytest.raises(
+        InputError, match=f"{changed.parent.name} .* has another content"
+    ):
         merge([tmp_path / "b"], tmp_path / "a")
     assert tree(tmp_path / "a") == before
     with pytest.raises(InputError, match="has another content"):
@@ -113,14 +140,23 @@ def test_a_study_that_stands_here_stays_and_is_named(tmp_path: Path) -> None:
     write_study(tmp_path / "b", study(2))
     write_study(tmp_path / "b", study(3, "f" * 16))
     merged = merge([tmp_path / "b"], tmp_path / "a")
-    assert (merged.studies, merged.kept) == (["device_classes-ffffffffffffffff.json"], [f"device_classes-{KEY}.json"])
-    assert json.loads((tmp_path / "a" / "studies" / f"device_classes-{KEY}.json").read_text())["result"] == {"value": 1}
+    assert (merged.studies, merged.kept) == (
+        ["device_classes-ffffffffffffffff.json"],
+        [f"device_classes-{KEY}.json"],
+    )
+    assert json.loads(
+        (tmp_path / "a" / "studies" / f"device_classes-{KEY}.json").read_text()
+    )["result"] == {"value": 1}
 
 
-def test_a_rename_that_fails_half_way_is_undone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_rename_that_fails_half_way_is_undone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     host(tmp_path / "a")
     host(tmp_path / "b")
-    before, rename, count = tree(tmp_path / "a"), Path.rename, iter(range(100))
+    before = tree(tmp_path / "a")
+    rename = Path.rename
+    count = iter(range(100))
 
     def fails_once(self: Path, target: Path) -> Path:
         if next(count) == 1:
@@ -156,7 +192,8 @@ class Packed:
 
 def member(name: str, kind: bytes = tarfile.REGTYPE, link: str = "") -> tarfile.TarInfo:
     info = tarfile.TarInfo(name)
-    info.type, info.linkname = kind, link
+    info.type = kind
+    info.linkname = link
     return info
 
 
@@ -165,7 +202,10 @@ HOSTILE: dict[str, tuple[tarfile.TarInfo, str]] = {
     "absolute": (member("/etc/record.json"), "leads out of it"),
     "up": (member(f"{RUN}/../../../record.json"), "leads out of it"),
     "backslash": (member("runs\\..\\record.json"), "leads out of it"),
-    "symlink": (member(f"{RUN}/record.json", tarfile.SYMTYPE, "/etc/passwd"), "is a link"),
+    "symlink": (
+        member(f"{RUN}/record.json", tarfile.SYMTYPE, "/etc/passwd"),
+        "is a link",
+    ),
     "symlinked folder": (member("runs", tarfile.SYMTYPE, "/etc"), "is a link"),
     "hard link": (member(f"{RUN}/record.json", tarfile.LNKTYPE, "runs/x"), "is a link"),
     "device": (member(f"{RUN}/record.json", tarfile.CHRTYPE), "is a device"),
@@ -202,7 +242,9 @@ def test_links_in_a_folder_are_never_followed(tmp_path: Path) -> None:
     assert list((tmp_path / "new").iterdir()) == []
 
 
-def test_what_is_larger_than_a_run_can_be_is_refused_unread(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_is_larger_than_a_run_can_be_is_refused_unread(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setitem(results_archive.RUN_FILES, "worker.log", 1000)
     packed = Packed(tmp_path)
     log = f"runs/{packed.run.name}/worker.log"
@@ -229,7 +271,10 @@ def test_what_is_larger_than_a_run_can_be_is_refused_unread(tmp_path: Path, monk
 def test_a_zip_with_a_link_or_a_way_out_is_refused(tmp_path: Path) -> None:
     link = zipfile.ZipInfo(f"{RUN}/record.json")
     link.external_attr = 0o120777 << 16
-    for info, said in ((link, "is a link"), (zipfile.ZipInfo("../runs/x/record.json"), "leads out")):
+    for info, said in (
+        (link, "is a link"),
+        (zipfile.ZipInfo("../runs/x/record.json"), "leads out"),
+    ):
         with zipfile.ZipFile(tmp_path / "x.zip", "w") as packed:
             packed.writestr(info, "/etc/passwd")
         with pytest.raises(InputError, match=said):
@@ -237,21 +282,27 @@ def test_a_zip_with_a_link_or_a_way_out_is_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("suffix", [".tar.gz", ".tar", ".zip"])
-def test_an_archive_cut_off_anywhere_is_a_sentence_and_takes_nothing(tmp_path: Path, suffix: str) -> None:
+def test_an_archive_cut_off_anywhere_is_a_sentence_and_takes_nothing(
+    tmp_path: Path, suffix: str
+) -> None:
     host(tmp_path / "a", ("gnndrive",))
     whole = archive(tmp_path / "a", tmp_path / f"whole{suffix}").read_bytes()
     cut = tmp_path / f"cut{suffix}"
-    refused, size = 0, len(whole.rstrip(bytes(1)))
+    refused = 0
+    size = len(whole.rstrip(bytes(1)))
     for share in range(0, 10):
         cut.write_bytes(whole[: size * share // 10])
         with pytest.raises(InputError) as error:
             merge([cut], tmp_path / "new")
         refused += 1
         assert "\n" not in error.value.message
-    assert refused == 10 and list((tmp_path / "new").iterdir()) == []
+    assert refused == 10
+    assert list((tmp_path / "new").iterdir()) == []
 
 
-def test_a_tar_cut_off_between_two_files_or_in_a_header_is_not_taken_for_whole(tmp_path: Path) -> None:
+def test_a_tar_cut_off_between_two_files_or_in_a_header_is_not_taken_for_whole(
+    tmp_path: Path,
+) -> None:
     host(tmp_path / "a", ("gnndrive",))
     whole = archive(tmp_path / "a", tmp_path / "whole.tar")
     with tarfile.open(whole) as packed:
@@ -323,8 +374,12 @@ def stage_columns(**changes: pa.Array) -> pa.Table:
 
 
 TABLES: dict[str, Callable[[], pa.Table]] = {
-    "pickled objects": lambda: stage_columns(stage=pa.array([pickle.dumps(Evil())], pa.binary())),
-    "extension type": lambda: stage_columns(batch=pa.ExtensionArray.from_storage(Opaque(), pa.array([1]))),
+    "pickled objects": lambda: stage_columns(
+        stage=pa.array([pickle.dumps(Evil())], pa.binary())
+    ),
+    "extension type": lambda: stage_columns(
+        batch=pa.ExtensionArray.from_storage(Opaque(), pa.array([1]))
+    ),
     "lists": lambda: stage_columns(batch=pa.array([[1]])),
     "mappings": lambda: stage_columns(batch=pa.array([{"a": 1}])),
     "text for a number": lambda: stage_columns(start=pa.array(["<script>"])),
@@ -335,13 +390,16 @@ TABLES: dict[str, Callable[[], pa.Table]] = {
 
 
 @pytest.mark.parametrize("kind", TABLES)
-def test_a_table_is_flat_numbers_and_text_or_is_refused(tmp_path: Path, kind: str) -> None:
+def test_a_table_is_flat_numbers_and_text_or_is_refused(
+    tmp_path: Path, kind: str
+) -> None:
     save(tmp_path / "b", make_record("gnndrive", [1.0]))
     path = results.run_folders(tmp_path / "b")[0] / "stages.parquet"
     pq.write_table(TABLES[kind](), path)
     with pytest.raises(InputError, match=r"stages of run .* (has|have)"):
         merge([tmp_path / "b"], tmp_path / "new")
-    assert list((tmp_path / "new").iterdir()) == [] and not Path("/tmp/outcore-was-here").exists()
+    assert list((tmp_path / "new").iterdir()) == []
+    assert not Path("/tmp/outcore-was-here").exists()
     pq.write_table(stage_columns(), path)
     assert len(merge([tmp_path / "b"], tmp_path / "new").runs) == 1
 
@@ -349,7 +407,9 @@ def test_a_table_is_flat_numbers_and_text_or_is_refused(tmp_path: Path, kind: st
 def test_the_tables_of_a_run_without_an_epoch_are_taken(tmp_path: Path) -> None:
     for columns in (results.STAGE_COLUMNS, results.BATCH_COLUMNS):
         name = "stages" if columns == results.STAGE_COLUMNS else "batches"
-        pd.DataFrame([], columns=list(columns)).to_parquet(tmp_path / f"{name}.parquet", index=False)
+        pd.DataFrame([], columns=list(columns)).to_parquet(
+            tmp_path / f"{name}.parquet", index=False
+        )
         check_table(tmp_path / f"{name}.parquet", "x")
     (tmp_path / "telemetry.parquet").write_bytes(b"PAR1")
     with pytest.raises(InputError, match="no parquet file"):
@@ -362,5 +422,11 @@ def test_the_ids_that_runs_get_are_the_ids_that_are_taken() -> None:
     for system in ("pyg+", "my.module:Some_System", "x" * 200):
         config = make_record(system, [1.0]).config
         assert RUN_ID.fullmatch(new_run_id(config))
-    for name in ("..", "20260101-000000-", "20260101-000000-a/b", "20260101-000000-<b>", "20260101-000000-a\n"):
+    for name in (
+        "..",
+        "20260101-000000-",
+        "20260101-000000-a/b",
+        "20260101-000000-<b>",
+        "20260101-000000-a\n",
+    ):
         assert not RUN_ID.fullmatch(name)

@@ -1,4 +1,5 @@
-"""`--sampler` reaches the workload, and real runs of one sampler agree whatever the system."""
+"""`--sampler` reaches the workload, and real runs of one sampler agree whatever the
+system."""
 
 from __future__ import annotations
 
@@ -14,7 +15,13 @@ from harness.plan.experiment import PlannedRun, resolve
 from harness.settings import RunSettings, check_settings, strict
 from harness.worker.build import workload_of
 from systems.loading.loader import Loader
-from tests.harness.run_tools import REPOSITORY, command, environment, outcore, share_cache
+from tests.harness.run_tools import (
+    REPOSITORY,
+    command,
+    environment,
+    outcore,
+    share_cache,
+)
 from tests.support import make_tiny
 from workloads.dataset import Dataset
 from workloads.errors import InputError
@@ -37,11 +44,16 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
         ({"sampler": "shadow", "fanout": [4, 3], "layers": 5}, 5),
     ],
 )
-def test_sampler_and_layers_reach_the_workload(data: Path, settings: dict[str, Any], layers: int) -> None:
+def test_sampler_and_layers_reach_the_workload(
+    data: Path, settings: dict[str, Any], layers: int
+) -> None:
     planned = PlannedRun("in-memory", RunSettings(dataset="tiny", **settings))
     config = resolve(planned, data, "none")
     workload = workload_of(config, Dataset.open(data / "tiny"))
-    assert (workload.sampler.name, workload.model.layers) == (settings["sampler"], layers)
+    assert (workload.sampler.name, workload.model.layers) == (
+        settings["sampler"],
+        layers,
+    )
     assert workload.sampler.fanout == tuple(settings["fanout"])
 
 
@@ -52,7 +64,9 @@ def test_sampler_and_layers_reach_the_workload(data: Path, settings: dict[str, A
         ({"sampler": "layerwise", "replace": True}, "without replacement"),
     ],
 )
-def test_impossible_samplers_are_refused(settings: dict[str, Any], message: str) -> None:
+def test_impossible_samplers_are_refused(
+    settings: dict[str, Any], message: str
+) -> None:
     with pytest.raises(InputError, match=message):
         check_settings(RunSettings(dataset="tiny", **settings))
 
@@ -74,10 +88,17 @@ SAMPLER = SamplerKind("wider", lambda workload, **others: WiderSampler(**others)
 
 
 @pytest.mark.slow(
-    "workloads/sampling", "harness/settings.py", "harness/worker/build.py", "harness/records/code.py", seconds=150
+    "workloads/sampling",
+    "harness/settings.py",
+    "harness/worker/build.py",
+    "harness/records/code.py",
+    seconds=150,
 )
 def test_a_sampler_is_one_file(
-    data: Path, tmp_path: Path, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
+    data: Path,
+    tmp_path: Path,
+    tmp_path_factory: pytest.TempPathFactory,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     (tmp_path / "wider_sampler.py").write_text(WIDER)
     monkeypatch.syspath_prepend(tmp_path)
@@ -86,27 +107,53 @@ def test_a_sampler_is_one_file(
     for sampler, fanout in (("wider_sampler:SAMPLER", "2,2"), ("neighbor", "3,3")):
         done = subprocess.run(
             command(
-                *("run", "gnndrive", "--dataset", "tiny", "--sampler", sampler, "--fanout", fanout),
+                *(
+                    "run",
+                    "gnndrive",
+                    "--dataset",
+                    "tiny",
+                    "--sampler",
+                    sampler,
+                    "--fanout",
+                    fanout,
+                ),
                 *("--batch-size", "40", "--hidden", "8", "--epochs", "2", "--json"),
             ),
-            env={**environment(data, tmp_path / "results"), "PYTHONPATH": f"{REPOSITORY}:{tmp_path}"},
+            env={
+                **environment(data, tmp_path / "results"),
+                "PYTHONPATH": f"{REPOSITORY}:{tmp_path}",
+            },
             capture_output=True,
             text=True,
             timeout=120,
         )
         record = json.loads(done.stdout)
-        assert (record["status"], record["config"]["sampler"]) == ("ok", sampler), record
-        digests.append([(epoch["digest"], epoch["feature_digest"]) for epoch in record["epochs"]])
+        assert (record["status"], record["config"]["sampler"]) == ("ok", sampler), (
+            record
+        )
+        digests.append(
+            [(epoch["digest"], epoch["feature_digest"]) for epoch in record["epochs"]]
+        )
     assert digests[0] == digests[1]
 
-    settings = RunSettings(dataset="tiny", sampler="wider_sampler:SAMPLER", replace=True)
+    settings = RunSettings(
+        dataset="tiny", sampler="wider_sampler:SAMPLER", replace=True
+    )
     with pytest.raises(InputError, match="without replacement"):
         check_settings(settings)
-    with Loader(data / "tiny", sampler="wider_sampler:SAMPLER", fanout=(2, 2), batch_size=40, form="plain") as loader:
+    with Loader(
+        data / "tiny",
+        sampler="wider_sampler:SAMPLER",
+        fanout=(2, 2),
+        batch_size=40,
+        form="plain",
+    ) as loader:
         assert max(next(iter(loader)).edge_index[1].bincount()) == 3
 
 
-@pytest.mark.parametrize("name", ["neighbour", "no_such_module:SAMPLER", "workloads.sampling.batch:SAMPLER"])
+@pytest.mark.parametrize(
+    "name", ["neighbour", "no_such_module:SAMPLER", "workloads.sampling.batch:SAMPLER"]
+)
 def test_an_unknown_sampler_is_refused(name: str) -> None:
     with pytest.raises(InputError, match="sampler"):
         check_settings(strict(RunSettings, {"dataset": "tiny", "sampler": name}, "run"))
@@ -117,7 +164,9 @@ def test_every_sampler_has_a_case_of_the_conformance_check() -> None:
     assert checked == set(listing.names())
 
 
-@pytest.mark.slow("workloads/sampling", "harness/settings.py", "harness/worker/build.py", seconds=75)
+@pytest.mark.slow(
+    "workloads/sampling", "harness/settings.py", "harness/worker/build.py", seconds=75
+)
 def test_runs_of_shadow_have_equal_digests(
     data: Path, tmp_path: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
@@ -147,5 +196,9 @@ def test_runs_of_shadow_have_equal_digests(
         )
         record = json.loads(done.stdout)
         assert record["status"] == "ok", record
-        digests.add(tuple((epoch["digest"], epoch["feature_digest"]) for epoch in record["epochs"]))
+        digests.add(
+            tuple(
+                (epoch["digest"], epoch["feature_digest"]) for epoch in record["epochs"]
+            )
+        )
     assert len(digests) == 1

@@ -1,4 +1,5 @@
-"""Two settings of a report are described by two texts, and runs without a time are named beside those with one."""
+"""Two settings of a report are described by two texts, and runs without a time are
+named beside those with one."""
 
 from __future__ import annotations
 
@@ -48,14 +49,20 @@ def test_every_setting_of_an_experiment_has_another_value_here() -> None:
 @pytest.mark.parametrize("name", sorted(OTHER))
 def test_settings_that_differ_are_described_by_texts_that_differ(name: str) -> None:
     usual, other = (
-        shared_setting(make_record("ginex", [1.0], **changed).to_json()) for changed in ({}, {name: OTHER[name]})
+        shared_setting(make_record("ginex", [1.0], **changed).to_json())
+        for changed in ({}, {name: OTHER[name]})
     )
     assert in_words(usual) != in_words(other)
 
 
 def test_timeouts_beside_one_lucky_run_are_named() -> None:
-    runs = [make_record("ginex", [1.0, 1.1]), make_record("gnndrive", [2.0, 2.1], round=0)]
-    runs += [make_record("ginex", [], status="timeout", round=number) for number in (1, 2)]
+    runs = [
+        make_record("ginex", [1.0, 1.1]),
+        make_record("gnndrive", [2.0, 2.1], round=0),
+    ]
+    runs += [
+        make_record("ginex", [], status="timeout", round=number) for number in (1, 2)
+    ]
     records = [run.to_json() for run in runs]
     told = headline(settings_of(records), records).first
     assert told is not None

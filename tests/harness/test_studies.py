@@ -1,4 +1,5 @@
-"""Studies are made once for their parameters and dataset, stored whole, and a failed one never stops the others."""
+"""Studies are made once for their parameters and dataset, stored whole, and a failed
+one never stops the others."""
 
 from __future__ import annotations
 
@@ -11,11 +12,28 @@ import pytest
 from harness.records.study import read_studies
 from harness.settings import Strict
 from harness.studies import base
-from harness.studies.base import Study, StudyContext, StudyNeed, WorkloadParams, find_record, make_study, union_of
+from harness.studies.base import (
+    Study,
+    StudyContext,
+    StudyNeed,
+    WorkloadParams,
+    find_record,
+    make_study,
+    union_of,
+)
 from harness.studies.sweep import StudySweep
 from workloads.errors import DatasetError, InputError
 
-RECIPES = {"tiny": {"kind": "kronecker", "nodes": 400, "edges": 4000, "dim": 8, "classes": 4, "seed": 1}}
+RECIPES = {
+    "tiny": {
+        "kind": "kronecker",
+        "nodes": 400,
+        "edges": 4000,
+        "dim": 8,
+        "classes": 4,
+        "seed": 1,
+    }
+}
 
 
 class Quiet:
@@ -36,7 +54,8 @@ class Quiet:
 
 @pytest.fixture
 def counted(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """Register a study that counts the nodes of its first mini-batch, and one that fails; return the list of calls."""
+    """Register a study that counts the nodes of its first mini-batch, and one that
+    fails; return the list of calls."""
     calls: list[int] = []
 
     def count(params: WorkloadParams, context: StudyContext) -> dict[str, Any]:
@@ -60,22 +79,33 @@ def counted(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
 
 def need(**params: Any) -> StudyNeed:
-    return StudyNeed("counted", {"dataset": "tiny", "fanout": [3, 3], "batch_size": 2, **params}, RECIPES)
+    return StudyNeed(
+        "counted",
+        {"dataset": "tiny", "fanout": [3, 3], "batch_size": 2, **params},
+        RECIPES,
+    )
 
 
-def test_a_study_is_made_once_and_found_again(counted: list[int], tmp_path: Path) -> None:
+def test_a_study_is_made_once_and_found_again(
+    counted: list[int], tmp_path: Path
+) -> None:
     roots = (tmp_path / "results", tmp_path / "data")
     first = StudySweep([need(), need()], *roots, Quiet()).run()
     again = StudySweep([need()], *roots, Quiet()).run()
     assert len(counted) == 1
-    assert [record.result for record in again.records] == [record.result for record in first.records]
-    assert first.records[0].dataset is not None and first.records[0].dataset.num_nodes == 400
+    assert [record.result for record in again.records] == [
+        record.result for record in first.records
+    ]
+    assert first.records[0].dataset is not None
+    assert first.records[0].dataset.num_nodes == 400
     assert [record.key for record in read_studies(roots[0])] == [first.records[0].key]
     assert not list((roots[1] / ".outcore" / "scratch").iterdir())
 
 
 def test_other_parameters_are_another_study(counted: list[int], tmp_path: Path) -> None:
-    done = StudySweep([need(), need(batch_size=3)], tmp_path / "results", tmp_path / "data", Quiet()).run()
+    done = StudySweep(
+        [need(), need(batch_size=3)], tmp_path / "results", tmp_path / "data", Quiet()
+    ).run()
     assert len(counted) == 2
     assert done.records[0].result["nodes"] < done.records[1].result["nodes"]
 
@@ -91,8 +121,12 @@ def test_a_damaged_record_is_made_again(counted: list[int], tmp_path: Path) -> N
     assert json.loads(file.read_text())["study"] == "counted"
 
 
-def test_one_that_fails_is_told_and_the_others_go_on(counted: list[int], tmp_path: Path) -> None:
-    done = StudySweep([StudyNeed("failing"), need()], tmp_path / "results", tmp_path / "data", Quiet()).run()
+def test_one_that_fails_is_told_and_the_others_go_on(
+    counted: list[int], tmp_path: Path
+) -> None:
+    done = StudySweep(
+        [StudyNeed("failing"), need()], tmp_path / "results", tmp_path / "data", Quiet()
+    ).run()
     assert list(done.failed) == ["failing"]
     assert "this cannot be" in done.failed["failing"]
     assert len(done.records) == 1
@@ -107,11 +141,16 @@ def test_an_estimate_counts_what_is_done(counted: list[int], tmp_path: Path) -> 
     assert (after.studies, after.done, after.seconds) == (1, 1, 0.0)
 
 
-def test_an_unknown_study_or_parameter_is_named(counted: list[int], tmp_path: Path) -> None:
+def test_an_unknown_study_or_parameter_is_named(
+    counted: list[int], tmp_path: Path
+) -> None:
     with pytest.raises(InputError, match="counted"):
         union_of([StudyNeed("countd")])
     with pytest.raises(InputError, match="batch_siz"):
         union_of([need(batch_siz=3)])
     with pytest.raises(DatasetError, match="absent"):
         make_study(StudyNeed("counted", {"dataset": "absent"}), tmp_path, tmp_path)
-    assert find_record(StudyNeed("counted", {"dataset": "absent"}), tmp_path, tmp_path) is None
+    assert (
+        find_record(StudyNeed("counted", {"dataset": "absent"}), tmp_path, tmp_path)
+        is None
+    )

@@ -40,13 +40,20 @@ def accesses(context: StudyContext, **params: Any) -> np.ndarray:
     counts = np.zeros(workload.dataset.num_nodes, dtype=np.int64)
     for epoch in range(checked.epochs):
         for index, seeds in enumerate(make_seed_plan(workload).batches(epoch)):
-            for node in make_sampler(workload).sample(epoch, index, seeds).nodes.tolist():
+            for node in (
+                make_sampler(workload).sample(epoch, index, seeds).nodes.tolist()
+            ):
                 counts[node] += 1
     return counts
 
 
-@pytest.mark.parametrize("params", [{}, {"sampler": "layerwise", "fanout": [40, 40]}, {"epochs": 2, "max_batches": 3}])
-def test_frequency_is_what_a_plain_loop_counts(context: StudyContext, params: dict[str, Any]) -> None:
+@pytest.mark.parametrize(
+    "params",
+    [{}, {"sampler": "layerwise", "fanout": [40, 40]}, {"epochs": 2, "max_batches": 3}],
+)
+def test_frequency_is_what_a_plain_loop_counts(
+    context: StudyContext, params: dict[str, Any]
+) -> None:
     found = run(context, "access-frequency", **params)
     counts = accesses(context, **params)
     assert found["accesses"] == counts.sum()
@@ -73,18 +80,25 @@ def test_a_long_tail_is_thinned_and_keeps_its_ends() -> None:
     assert cumulative(np.zeros(5, dtype=np.int64)) == []
 
 
-def test_hit_ratio_is_the_share_of_accesses_to_cached_rows(context: StudyContext) -> None:
+def test_hit_ratio_is_the_share_of_accesses_to_cached_rows(
+    context: StudyContext,
+) -> None:
     shares = [0.0, 0.1, 0.5, 1.0]
     found = run(context, "device-cache-hits", shares=shares)
     counts = accesses(context)
     best = np.sort(counts)[::-1]
     for share, ratio in zip(shares, found["hit_ratio"]["optimal"], strict=True):
-        assert ratio == pytest.approx(best[: round(share * len(counts))].sum() / counts.sum())
+        assert ratio == pytest.approx(
+            best[: round(share * len(counts))].sum() / counts.sum()
+        )
     for name in ("PaGraph", "AliGraph", "random"):
         ratios = found["hit_ratio"][name]
         assert ratios[0] == 0.0
         assert ratios[-1] == pytest.approx(1.0)
-        assert all(ratio <= most + 1e-9 for ratio, most in zip(ratios, found["hit_ratio"]["optimal"], strict=True))
+        assert all(
+            ratio <= most + 1e-9
+            for ratio, most in zip(ratios, found["hit_ratio"]["optimal"], strict=True)
+        )
     # On a skewed graph out-degree predicts accesses; a random choice does not.
     assert found["hit_ratio"]["PaGraph"][1] > 1.5 * found["hit_ratio"]["random"][1]
 
@@ -94,7 +108,9 @@ def test_a_share_above_one_is_refused() -> None:
         resolve_study(StudyNeed("device-cache-hits", {**SETTINGS, "shares": [1.5]}))
 
 
-def test_partitions_hold_what_they_say_and_one_is_the_whole(context: StudyContext) -> None:
+def test_partitions_hold_what_they_say_and_one_is_the_whole(
+    context: StudyContext,
+) -> None:
     from systems.engine.rank.partition import partition_training_nodes
 
     found = run(context, "partition-quality", partitions=[1, 3], cached_share=0.1)
@@ -103,7 +119,9 @@ def test_partitions_hold_what_they_say_and_one_is_the_whole(context: StudyContex
     parts = partition_training_nodes(context.workload(checked), 3)
     assert three["share"] == pytest.approx(parts.sizes.mean() / 3000)
     reached = len(set().union(*(parts.nodes(k).tolist() for k in range(3))))
-    assert three["redundant"] == pytest.approx(parts.sizes.mean() / 3000 - reached / 3 / 3000)
+    assert three["redundant"] == pytest.approx(
+        parts.sizes.mean() / 3000 - reached / 3 / 3000
+    )
     assert three["replication"] == pytest.approx(parts.sizes.sum() / reached)
     assert one["redundant"] == pytest.approx(0.0)
     assert one["replication"] == 1.0
@@ -111,9 +129,17 @@ def test_partitions_hold_what_they_say_and_one_is_the_whole(context: StudyContex
     assert study.seconds(checked) > 0
 
 
-def test_a_device_that_caches_its_partition_hits_more_than_one_that_caches_for_all(context: StudyContext) -> None:
+def test_a_device_that_caches_its_partition_hits_more_than_one_that_caches_for_all(
+    context: StudyContext,
+) -> None:
     make_tiny(context.data_root / "sparse", nodes=20_000, edges=40_000, dim=1)
-    found = run(context, "partition-quality", dataset="sparse", partitions=[4], cached_share=0.05)
+    found = run(
+        context,
+        "partition-quality",
+        dataset="sparse",
+        partitions=[4],
+        cached_share=0.05,
+    )
     entry = found["partitions"][0]
     assert entry["hit_ratio"] > entry["hit_ratio_shared"]
 
@@ -132,6 +158,8 @@ def test_facts_are_the_manifests(context: StudyContext) -> None:
     dataset = context.dataset("tiny")
     assert (found["num_nodes"], found["num_edges"], found["dim"]) == (3000, 30000, 4)
     assert found["feature_bytes"] == 3000 * 4 * 4
-    assert found["total_bytes"] == sum(file.stat().st_size for file in Path(dataset.path).glob("*.npy"))
+    assert found["total_bytes"] == sum(
+        file.stat().st_size for file in Path(dataset.path).glob("*.npy")
+    )
     assert found["train_share"] == pytest.approx(len(dataset.load("train")) / 3000)
     assert strict(study.params, {"dataset": "tiny"}, "") == checked

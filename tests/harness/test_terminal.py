@@ -1,4 +1,5 @@
-"""Tables on terminals of 80 and 120 columns, from real records: nothing is cut, and every run id can be copied."""
+"""Tables on terminals of 80 and 120 columns, from real records: nothing is cut, and
+every run id can be copied."""
 
 from __future__ import annotations
 
@@ -41,7 +42,8 @@ Show = Callable[[], object]
 
 @pytest.fixture(scope="module")
 def roots(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Path, Path]]:
-    """Data root with a dataset, results root with the golden records and a drive profile."""
+    """Data root with a dataset, results root with the golden records and a drive
+    profile."""
     root = tmp_path_factory.mktemp("terminal")
     make_tiny(root / "data" / "tiny")
     shutil.copytree(GOLDEN, root / "results")
@@ -70,25 +72,53 @@ def printed(show: Show, width: int, capsys: pytest.CaptureFixture[str]) -> str:
 def trend() -> None:
     """Print two steps of one series."""
     points = [Point(f"{number:x}" * 40, number, 1.0, 3) for number in range(10)]
-    steps = [Step(4, "a" * 40, "b" * 40, 1.0, 1.25), Step(7, "c" * 40, "d" * 40, 1.25, 12345.678)]
-    one = Series("0123456789ab", "gnndrive kron-2m +64MiB", "gnndrive", "median epoch time", points, steps)
+    steps = [
+        Step(4, "a" * 40, "b" * 40, 1.0, 1.25),
+        Step(7, "c" * 40, "d" * 40, 1.25, 12345.678),
+    ]
+    one = Series(
+        "0123456789ab",
+        "gnndrive kron-2m +64MiB",
+        "gnndrive",
+        "median epoch time",
+        points,
+        steps,
+    )
     print_trend([one], ["a note"])
 
 
 COMMANDS = [
-    *("results list", "results show latest", "results show ginex", "results compare latest ginex pyg+ in-memory"),
+    *(
+        "results list",
+        "results show latest",
+        "results show ginex",
+        "results compare latest ginex pyg+ in-memory",
+    ),
     *("systems", *(f"systems {name}" for name in names())),
-    *("claims", "device list", "data list", "data trace tiny --batch-size 50 --threads 1"),
+    *(
+        "claims",
+        "device list",
+        "data list",
+        "data trace tiny --batch-size 50 --threads 1",
+    ),
     *("ssd list", "ssd predict aws-nvme", "ssd compare fast aws-nvme aws-nvme/16"),
     "regress compare --base results",
 ]
 CASES: dict[str, Show] = {
     **{text: partial(run, *text.split()) for text in COMMANDS},
-    "bench's table": lambda: print_headline([store.read_record(folder) for folder in RUNS], "golden", wide=False),
-    "ssd profile's table": lambda: _print_drive(make_drive(), Path("fast.json"), wide=False),
+    "bench's table": lambda: print_headline(
+        [store.read_record(folder) for folder in RUNS], "golden", wide=False
+    ),
+    "ssd profile's table": lambda: _print_drive(
+        make_drive(), Path("fast.json"), wide=False
+    ),
     "regress trend's table": trend,
     "regress check's table": lambda: print_comparison(
-        compare(cells(session(10, seed=1)), cells(session(10, epoch=1.1, seed=2, requests=5001)), paired=True)
+        compare(
+            cells(session(10, seed=1)),
+            cells(session(10, epoch=1.1, seed=2, requests=5001)),
+            paired=True,
+        )
     ),
 }
 
@@ -104,7 +134,11 @@ def test_a_table_fits_and_nothing_in_it_is_cut(
         assert "…" not in text
         # Cells are folded between words: each number, name and id is there as a whole.
         assert sorted(text.split()) == sorted(whole.split())
-        rows = [line.rstrip() for line in text.splitlines() if re.search(r"\S {2,}\S", line.strip())]
+        rows = [
+            line.rstrip()
+            for line in text.splitlines()
+            if re.search(r"\S {2,}\S", line.strip())
+        ]
         assert [row for row in rows if cell_len(row) > width] == []
 
 
@@ -113,23 +147,39 @@ def test_a_table_fits_and_nothing_in_it_is_cut(
     [
         "results list --wide",
         "results show ginex --wide",
-        pytest.param("claims --wide", marks=pytest.mark.slow("harness/cli", "harness/claims", seconds=10)),
+        pytest.param(
+            "claims --wide",
+            marks=pytest.mark.slow("harness/cli", "harness/claims", seconds=10),
+        ),
         "systems --wide",
     ],
 )
-def test_wide_has_every_column_whole(text: str, roots: tuple[Path, Path], capsys: pytest.CaptureFixture[str]) -> None:
-    few, whole = (printed(partial(run, *words), 1000, capsys) for words in (text.split()[:-1], text.split()))
+def test_wide_has_every_column_whole(
+    text: str, roots: tuple[Path, Path], capsys: pytest.CaptureFixture[str]
+) -> None:
+    few, whole = (
+        printed(partial(run, *words), 1000, capsys)
+        for words in (text.split()[:-1], text.split())
+    )
     assert len(whole) > len(few)
     for width in WIDTHS:
         shown = printed(partial(run, *text.split()), width, capsys)
-        assert "…" not in shown and sorted(shown.split()) == sorted(whole.split())
+        assert "…" not in shown
+        assert sorted(shown.split()) == sorted(whole.split())
 
 
-def test_doctor_and_a_datasets_facts_are_whole(roots: tuple[Path, Path], capsys: pytest.CaptureFixture[str]) -> None:
+def test_doctor_and_a_datasets_facts_are_whole(
+    roots: tuple[Path, Path], capsys: pytest.CaptureFixture[str]
+) -> None:
     for width in WIDTHS:
         text = printed(partial(run, "doctor"), width, capsys)
-        assert "…" not in text and "io_uring" in text and all(cell_len(line) <= width for line in text.splitlines())
-        assert str(roots[0] / "tiny") in printed(partial(run, "data", "info", "tiny"), width, capsys).split()
+        assert "…" not in text
+        assert "io_uring" in text
+        assert all(cell_len(line) <= width for line in text.splitlines())
+        assert (
+            str(roots[0] / "tiny")
+            in printed(partial(run, "data", "info", "tiny"), width, capsys).split()
+        )
 
 
 @pytest.mark.slow("harness/cli")
@@ -138,21 +188,30 @@ def test_doctor_and_a_datasets_facts_are_whole(roots: tuple[Path, Path], capsys:
     [
         "figures --list",
         "check in-memory --quick",
-        "advise friendster --published --drive aws-nvme --memory +8GiB --batches 1 --system gnndrive",
+        "advise friendster --published --drive aws-nvme --memory +8GiB --batches 1 "
+        "--system gnndrive",
     ],
 )
 def test_a_table_that_takes_a_while_fits(
     text: str, roots: tuple[Path, Path], capsys: pytest.CaptureFixture[str]
 ) -> None:
     shown = printed(partial(run, *text.split()), 80, capsys)
-    rows = [line.rstrip() for line in shown.splitlines() if re.search(r"\S {2,}\S", line.strip())]
-    assert len(rows) > 1 and "…" not in shown and all(cell_len(row) <= 80 for row in rows)
+    rows = [
+        line.rstrip()
+        for line in shown.splitlines()
+        if re.search(r"\S {2,}\S", line.strip())
+    ]
+    assert len(rows) > 1
+    assert "…" not in shown
+    assert all(cell_len(row) <= 80 for row in rows)
 
 
 def test_the_list_of_runs_on_a_terminal_of_80_columns(roots: tuple[Path, Path]) -> None:
     primary, secondary = pty.openpty()
     fcntl.ioctl(secondary, termios.TIOCSWINSZ, struct.pack("HHHH", 40, 80, 0, 0))
-    around = {key: value for key, value in environment(*roots).items() if key != "COLUMNS"} | {"TERM": "xterm"}
+    around = {
+        key: value for key, value in environment(*roots).items() if key != "COLUMNS"
+    } | {"TERM": "xterm"}
     subprocess.run(command("results", "list"), stdout=secondary, env=around, check=True)
     os.close(secondary)
     found = b""
@@ -162,19 +221,27 @@ def test_the_list_of_runs_on_a_terminal_of_80_columns(roots: tuple[Path, Path]) 
     os.close(primary)
     lines = re.sub(r"\x1b\[[0-9;]*m", "", found.decode()).splitlines()
     assert [line.rstrip() for line in lines] == [
-        f"runs in {roots[1]} (× fastest: within the setting whose number is in brackets), dataset golden-20k, epoch "
+        f"runs in {roots[1]} (× fastest: within the setting whose number is in "
+        "brackets), dataset golden-20k, epoch "
         "of the first 4 of 20 mini-batches, mostly epochs 3, device "
         "emulated:a10g, device_memory 2.0 MiB, timeout 60s",
-        "run          system              memory  epoch s  × fastest  once+first  verdict",
-        "56011e98-r0  pyg+                +8MiB   0.0235   1.00 (1)   0.134       CAVEATS",
-        "1e0c5b47-r0  ginex               +8MiB   0.0922   3.92 (1)   0.319       CAVEATS",
-        "c5d96b20-r0  mariusgnn           +1MiB   oom      – (2)      –           CAVEATS",
-        "41cecc0e-r0  gnndrive            +8MiB   0.0283   1.20 (1)   0.244       CAVEATS",
+        "run          system              memory  epoch s  × fastest  once+first  "
+        "verdict",
+        "56011e98-r0  pyg+                +8MiB   0.0235   1.00 (1)   0.134       "
+        "CAVEATS",
+        "1e0c5b47-r0  ginex               +8MiB   0.0922   3.92 (1)   0.319       "
+        "CAVEATS",
+        "c5d96b20-r0  mariusgnn           +1MiB   oom      – (2)      –           "
+        "CAVEATS",
+        "41cecc0e-r0  gnndrive            +8MiB   0.0283   1.20 (1)   0.244       "
+        "CAVEATS",
         "             extractors=1",
-        "d70efb5f-r0  in-memory; device   none    0.432    1.00 (3)   0.895       CAVEATS",
+        "d70efb5f-r0  in-memory; device   none    0.432    1.00 (3)   0.895       "
+        "CAVEATS",
         "             cpu, device_memory",
         "             none",
-        "a956b513-r0  gnndrive            +8MiB   invalid  – (4)      –           INVALID",
+        "a956b513-r0  gnndrive            +8MiB   invalid  – (4)      –           "
+        "INVALID",
         "             extractors=0;",
         "             epochs 2, timeout",
         "             3600s",
@@ -185,9 +252,18 @@ def test_runs_that_are_equal_in_all_columns_show_when_they_started(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     begun = ("2026-01-01T10:00:00+00:00", "2026-01-01T11:00:00+00:00")
-    save(tmp_path, *(make_record("ginex", [], status="oom").model_copy(update={"started_at": at}) for at in begun))
-    listed = printed(partial(run, "results", "list", "--results-root", str(tmp_path)), 160, capsys)
-    assert "2026-01-01 10:00:00" in listed and "2026-01-01 11:00:00" in listed
+    save(
+        tmp_path,
+        *(
+            make_record("ginex", [], status="oom").model_copy(update={"started_at": at})
+            for at in begun
+        ),
+    )
+    listed = printed(
+        partial(run, "results", "list", "--results-root", str(tmp_path)), 160, capsys
+    )
+    assert "2026-01-01 10:00:00" in listed
+    assert "2026-01-01 11:00:00" in listed
     assert "(1)" not in listed, "a single setting needs no number"
 
 
@@ -196,7 +272,8 @@ def test_short_run_ids_name_their_run_in_every_command(
 ) -> None:
     short = store.short_ids(roots[1])
     listed = printed(partial(run, "results", "list"), 80, capsys)
-    assert list(short) == [folder.name for folder in RUNS] and all(form in listed.split() for form in short.values())
+    assert list(short) == [folder.name for folder in RUNS]
+    assert all(form in listed.split() for form in short.values())
     for whole, form in short.items():
         beginning = whole[: len("20261125-051314")]
         for given in (form, form[:8], beginning, whole):
@@ -205,26 +282,39 @@ def test_short_run_ids_name_their_run_in_every_command(
             run("results", "compare", given, "--json")
             assert json.loads(capsys.readouterr().out)["runs"][0]["run_id"] == whole
     run("trace", "1e0c5b47", "--out", str(tmp_path / "trace.json"), "--json")
-    assert json.loads(capsys.readouterr().out)["run_id"] == "20261125-051335-481-ginex-1e0c5b47-r0"
+    assert (
+        json.loads(capsys.readouterr().out)["run_id"]
+        == "20261125-051335-481-ginex-1e0c5b47-r0"
+    )
 
 
-@pytest.mark.parametrize("verb", [("results", "show"), ("results", "compare"), ("trace",)], ids=" ".join)
+@pytest.mark.parametrize(
+    "verb", [("results", "show"), ("results", "compare"), ("trace",)], ids=" ".join
+)
 def test_an_ambiguous_run_id_is_told_in_one_sentence(
     verb: tuple[str, ...], roots: tuple[Path, Path], capsys: pytest.CaptureFixture[str]
 ) -> None:
     with pytest.raises(SystemExit) as end:
         cli.main([*verb, "gnndrive"])
     said = capsys.readouterr()
-    assert end.value.code == 2 and said.out == "" and said.err.count("\n") == 1
-    assert "2 runs match 'gnndrive'" in said.err and "20261125-051405-413-gnndrive-41cecc0e-r0" in said.err
+    assert end.value.code == 2
+    assert said.out == ""
+    assert said.err.count("\n") == 1
+    assert "2 runs match 'gnndrive'" in said.err
+    assert "20261125-051405-413-gnndrive-41cecc0e-r0" in said.err
 
 
 def test_a_run_made_twice_is_named_by_its_time(tmp_path: Path) -> None:
-    runs = ("20261125-051314-446-pyg+-56011e98-r0", "20261125-061315-447-pyg+-56011e98-r0", "20261125-051316-446-a-b")
+    runs = (
+        "20261125-051314-446-pyg+-56011e98-r0",
+        "20261125-061315-447-pyg+-56011e98-r0",
+        "20261125-051316-446-a-b",
+    )
     for name in runs:
         (tmp_path / "runs" / name).mkdir(parents=True)
         (tmp_path / "runs" / name / store.RECORD).touch()
     short = store.short_ids(tmp_path)
     assert sorted(short) == sorted(runs)
     assert all(store.find(tmp_path, form).name == name for name, form in short.items())
-    assert short[runs[1]] == "061315-447" and short[runs[2]] == runs[2]
+    assert short[runs[1]] == "061315-447"
+    assert short[runs[2]] == runs[2]

@@ -15,7 +15,9 @@ def narrow(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "80")
 
 
-def test_reasons_of_rules_fold_at_words_and_lose_none(capsys: pytest.CaptureFixture[str]) -> None:
+def test_reasons_of_rules_fold_at_words_and_lose_none(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     for rule in rules():
         print_prose(reason_of(rule))
         printed = capsys.readouterr().out

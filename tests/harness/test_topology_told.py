@@ -1,4 +1,5 @@
-"""Every table marks runs whose budget does not hold the graph, which are not in the papers' setting."""
+"""Every table marks runs whose budget does not hold the graph, which are not in the
+papers' setting."""
 
 from __future__ import annotations
 
@@ -36,21 +37,32 @@ def test_the_rule_names_the_graph_and_is_broken_only_where_its_size_is_unknown(
     (rule,) = (entry for entry in rules() if entry.name == "topology_is_told")
     record = record_with(ratio)
     finding = rule.check(record, context_of(record))
-    assert finding is not None and finding.ok is ok and said in finding.detail
+    assert finding is not None
+    assert finding.ok is ok
+    assert said in finding.detail
     record.memory.budget_bytes = None
     assert rule.check(record, context_of(record)) is None
 
 
-def test_every_table_names_it_and_none_does_where_the_graph_fits(capsys: pytest.CaptureFixture[str]) -> None:
-    outside, inside = record_with(2.6), record_with(0.2, "gnndrive")
+def test_every_table_names_it_and_none_does_where_the_graph_fits(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    outside = record_with(2.6)
+    inside = record_with(0.2, "gnndrive")
     assert outside.class_label == class_of(outside.to_json()) == LABEL
     assert inside.class_label == class_of(inside.to_json()) == "storage-bound"
-    assert any(LABEL in line and "topology 2.60 x host budget" in line for line in summary_lines(outside))
+    assert any(
+        LABEL in line and "topology 2.60 x host budget" in line
+        for line in summary_lines(outside)
+    )
     for record, times in ((outside, 1), (inside, 0)):
         print_headline([record], "t", wide=True)
         assert capsys.readouterr().out.count(LABEL) == times
         plain = [record.to_json()]
         told = headline(settings_of(plain), plain).first
         assert told is not None
-        assert sum("The graph is 2.6 x the host budget" in note for note in told.notes) == times
+        assert (
+            sum("The graph is 2.6 x the host budget" in note for note in told.notes)
+            == times
+        )
         assert [row.storage == LABEL for row in told.rows] == [times == 1]

@@ -1,4 +1,5 @@
-"""Turns: one at a time, in the order of requests, and none waits for a party that is gone."""
+"""Turns: one at a time, in the order of requests, and none waits for a party that is
+gone."""
 
 from __future__ import annotations
 
@@ -42,7 +43,8 @@ def test_who_takes_turns_alternates_and_none_overlaps():
 
 def test_none_begins_before_all_have_asked():
     with Turns(parties=2) as turns, socket.socket(socket.AF_UNIX) as asks_later:
-        first, second = Turn(turns.address), Turn(turns.address)
+        first = Turn(turns.address)
+        second = Turn(turns.address)
         asks_later.connect(turns.address)
         begun = threading.Event()
 
@@ -71,7 +73,8 @@ def test_one_that_never_came_is_not_waited_for():
 
 def test_one_that_dies_with_the_turn_gives_it_back():
     with Turns() as turns:
-        dead, other = Turn(turns.address), Turn(turns.address)
+        dead = Turn(turns.address)
+        other = Turn(turns.address)
         dead.take()
         dead.close()
         other.take()

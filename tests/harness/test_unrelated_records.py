@@ -1,4 +1,5 @@
-"""Records of settings that no experiment plans change no table of a figure, no verdict of a claim and no standing."""
+"""Records of settings that no experiment plans change no table of a figure, no verdict
+of a claim and no standing."""
 
 from __future__ import annotations
 
@@ -25,16 +26,30 @@ from tests.harness.claim_records import MadeUp, profile, scale
 Plain = dict[str, Any]
 PLAIN = base_of_gallery(profile())
 MADE = MadeUp(PLAIN)
-# Claims of different sources and kinds: the bench, a sweep, an ablation, wide rows, variants, and a table of a figure.
-CLAIMS = ("gd-01", "gd-18", "gd-20", "dg-12", "dg-20", "gx-01", "gx-12", "gx-13", "pg-06", "dt-02")
+# Claims of different sources and kinds: the bench, a sweep, an ablation, wide rows,
+# variants, and a table of a figure.
+CLAIMS = (
+    "gd-01",
+    "gd-18",
+    "gd-20",
+    "dg-12",
+    "dg-20",
+    "gx-01",
+    "gx-12",
+    "gx-13",
+    "pg-06",
+    "dt-02",
+)
 FIGURES = ("gnndrive-fig9", "diskgnn-fig18", "ginex-fig16", "gnndrive-fig12")
 # It is drawn from a single run of pyg+, which an experiment of any size may have.
-ONE_RUN, OF_ONE_RUN = "ginex-fig4", "gx-05"
+ONE_RUN = "ginex-fig4"
+OF_ONE_RUN = "gx-05"
 
 
 @cache
 def planned() -> list[Plain]:
-    """Make a record with its own epoch time for each cell that one of the claims declares."""
+    """Make a record with its own epoch time for each cell that one of the claims
+    declares."""
     found: dict[str, Plain] = {}
     for id_ in (*CLAIMS, OF_ONE_RUN):
         for number, cell in enumerate(MADE.cells(claims()[id_])):
@@ -83,9 +98,12 @@ UNRELATED = st.tuples(
 
 @st.composite
 def unrelated(draw: st.DrawFn) -> list[Plain]:
-    """Draw records in settings that no cell plans, older or newer, fast or slow, some with other options."""
+    """Draw records in settings that no cell plans, older or newer, fast or slow, some
+    with other options."""
     found = []
-    for number, (index, change, seconds, newer, times) in enumerate(draw(st.lists(UNRELATED, min_size=1, max_size=8))):
+    for number, (index, change, seconds, newer, times) in enumerate(
+        draw(st.lists(UNRELATED, min_size=1, max_size=8))
+    ):
         record = copy.deepcopy(planned()[index % len(planned())])
         scale(record, seconds)
         change(record)
@@ -98,7 +116,10 @@ def unrelated(draw: st.DrawFn) -> list[Plain]:
 
 
 def evidence(records: list[Plain], *newer: Plain) -> Evidence:
-    return Evidence(runs_table(records), experiments=[*newer, {**PLAIN, "figures": [*FIGURES, ONE_RUN]}])
+    return Evidence(
+        runs_table(records),
+        experiments=[*newer, {**PLAIN, "figures": [*FIGURES, ONE_RUN]}],
+    )
 
 
 def drawn(figure: str, found: Evidence) -> Any:
@@ -118,13 +139,18 @@ def before() -> tuple[dict[str, Any], dict[str, Any], dict[str, RankedSetting]]:
     return (
         {id_: judge_one(id_, found, PLAIN) for id_ in CLAIMS},
         {figure: drawn(figure, found) for figure in FIGURES},
-        {repr(setting.shared): setting for setting in settings_of(planned(), ["quick"])},
+        {
+            repr(setting.shared): setting
+            for setting in settings_of(planned(), ["quick"])
+        },
     )
 
 
 def test_the_records_give_numbers_that_could_change() -> None:
     judged, tables, standings = before()
-    assert all(one.measured is not None for one in judged.values()), {k: j.reason for k, j in judged.items()}
+    assert all(one.measured is not None for one in judged.values()), {
+        k: j.reason for k, j in judged.items()
+    }
     assert all(isinstance(table, dict) for table in tables.values()), tables
     assert max(len(setting.measured) for setting in standings.values()) > 3
 
@@ -137,12 +163,19 @@ def test_no_verdict_and_no_standing_moves(more: list[Plain], order: Any) -> None
     judged, _, standings = before()
     found = evidence(records)
     assert {id_: judge_one(id_, found, PLAIN) for id_ in CLAIMS} == judged
-    after = {repr(setting.shared): setting for setting in settings_of(records, ["quick"])}
-    assert {key: _ranked(after[key]) for key in standings} == {key: _ranked(one) for key, one in standings.items()}
+    after = {
+        repr(setting.shared): setting for setting in settings_of(records, ["quick"])
+    }
+    assert {key: _ranked(after[key]) for key in standings} == {
+        key: _ranked(one) for key, one in standings.items()
+    }
 
 
 def _ranked(setting: RankedSetting) -> list[Any]:
-    return [(s.system, s.options, sorted(s.samples), s.status, s.others, s.runs) for s in setting.standings]
+    return [
+        (s.system, s.options, sorted(s.samples), s.status, s.others, s.runs)
+        for s in setting.standings
+    ]
 
 
 @settings(deadline=None, max_examples=6, suppress_health_check=[HealthCheck.too_slow])
@@ -151,25 +184,47 @@ def test_no_table_of_a_figure_moves(more: list[Plain]) -> None:
     _, tables, _ = before()
     found = evidence([*planned(), *more])
     for figure in FIGURES:
-        pd.testing.assert_frame_equal(pd.DataFrame(drawn(figure, found)), pd.DataFrame(tables[figure]))
+        pd.testing.assert_frame_equal(
+            pd.DataFrame(drawn(figure, found)), pd.DataFrame(tables[figure])
+        )
 
 
 @settings(deadline=None, max_examples=4, suppress_health_check=[HealthCheck.too_slow])
 @given(
-    st.lists(st.sampled_from(["pyg+", "ginex", "gnndrive", "diskgnn"]), min_size=1, unique=True),
-    st.sampled_from([{"memory": "+33MiB"}, {"batch_size": 7}, {"hidden": 99, "memory": "+33MiB"}]),
+    st.lists(
+        st.sampled_from(["pyg+", "ginex", "gnndrive", "diskgnn"]),
+        min_size=1,
+        unique=True,
+    ),
+    st.sampled_from(
+        [{"memory": "+33MiB"}, {"batch_size": 7}, {"hidden": 99, "memory": "+33MiB"}]
+    ),
 )
-def test_no_figure_follows_an_experiment_that_did_not_request_it(systems: list[str], change: Plain) -> None:
-    """Give a later experiment as many runs as a figure needs: the figure moves only where it requests that figure."""
-    later = {**PLAIN, "name": "mine", "systems": systems, "run": {**PLAIN["run"], **change}}
-    more = [copy.deepcopy(record) for record in planned() if record["system"] in systems]
+def test_no_figure_follows_an_experiment_that_did_not_request_it(
+    systems: list[str], change: Plain
+) -> None:
+    """Give a later experiment as many runs as a figure needs: the figure moves only
+    where it requests that figure."""
+    later = {
+        **PLAIN,
+        "name": "mine",
+        "systems": systems,
+        "run": {**PLAIN["run"], **change},
+    }
+    more = [
+        copy.deepcopy(record) for record in planned() if record["system"] in systems
+    ]
     for number, record in enumerate(more):
-        record["config"].update({**change, "memory": change.get("memory", record["config"]["memory"])})
+        record["config"].update(
+            {**change, "memory": change.get("memory", record["config"]["memory"])}
+        )
         record["run_id"] = f"20270101-{number:06d}-{record['system']}"
     _, tables, _ = before()
     found = evidence([*planned(), *more], later)
     for figure in FIGURES:
-        pd.testing.assert_frame_equal(pd.DataFrame(drawn(figure, found)), pd.DataFrame(tables[figure]))
+        pd.testing.assert_frame_equal(
+            pd.DataFrame(drawn(figure, found)), pd.DataFrame(tables[figure])
+        )
 
     def one_run(found: Evidence) -> list[str]:
         return list(found.cells(ONE_RUN, ginex_fig4, least=1).medians()["run"])
@@ -183,15 +238,24 @@ def test_a_related_record_does_move_its_claim() -> None:
     """Otherwise the properties above would hold for records that nothing reads."""
     declared = MADE.cells(claims()["gd-01"])
     slow = [record for record in planned() if record["system"] == "pyg+"]
-    more = [{**copy.deepcopy(record), "run_id": f"2027-{k}"} for k, record in enumerate(slow)]
+    more = [
+        {**copy.deepcopy(record), "run_id": f"2027-{k}"}
+        for k, record in enumerate(slow)
+    ]
     for record in more:
         scale(record, 5000.0)
-    assert declared and judge_one("gd-01", evidence([*planned(), *more]), PLAIN) != before()[0]["gd-01"]
+    assert declared
+    assert (
+        judge_one("gd-01", evidence([*planned(), *more]), PLAIN) != before()[0]["gd-01"]
+    )
 
 
 @pytest.mark.parametrize("system", ["gnndrive", "diskgnn"])
-def test_the_option_set_with_the_fewest_differing_options_stands_for_a_system(system: str) -> None:
-    """The number of an ablation's runs does not matter, nor do options of runs in other settings."""
+def test_the_option_set_with_the_fewest_differing_options_stands_for_a_system(
+    system: str,
+) -> None:
+    """The number of an ablation's runs does not matter, nor do options of runs in other
+    settings."""
     from harness.compare.comparable import differing_options
     from harness.settings import check_options
 

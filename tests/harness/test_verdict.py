@@ -61,9 +61,13 @@ Run = tuple[Record, RunContext]
 
 
 @pytest.fixture(scope="module")
-def traced(tmp_path_factory: pytest.TempPathFactory) -> tuple[Workload, list[EpochTrace]]:
+def traced(
+    tmp_path_factory: pytest.TempPathFactory,
+) -> tuple[Workload, list[EpochTrace]]:
     dataset = make_tiny(tmp_path_factory.mktemp("verdict") / "tiny", dim=128)
-    workload = Workload(dataset, SamplerSpec(fanout=(3, 3), batch_size=64), ModelSpec(layers=2))
+    workload = Workload(
+        dataset, SamplerSpec(fanout=(3, 3), batch_size=64), ModelSpec(layers=2)
+    )
     return workload, list(trace_epochs(workload, range(2)))
 
 
@@ -114,7 +118,12 @@ def sound(traced: tuple[Workload, list[EpochTrace]]) -> Run:
         device="emulated:a10g",
         device_memory_bytes=100_000,
         dataset=DatasetConfig(
-            name="tiny", fingerprint=dataset.fingerprint, num_nodes=2000, num_edges=20000, dim=128, dtype="float32"
+            name="tiny",
+            fingerprint=dataset.fingerprint,
+            num_nodes=2000,
+            num_edges=20000,
+            dim=128,
+            dtype="float32",
         ),
     )
     record = Record(
@@ -131,7 +140,11 @@ def sound(traced: tuple[Workload, list[EpochTrace]]) -> Run:
             "disk": {"file_system": "ext4"},
             "cpu": {"usable": 2},
             "memory": {"total_bytes": 8192 * MIB},
-            "probe": {"page_cache_charged": True, "allocation_stopped": True, "escapes": []},
+            "probe": {
+                "page_cache_charged": True,
+                "allocation_stopped": True,
+                "escapes": [],
+            },
         },
         memory=Memory(
             cap_bytes=300 * MIB,
@@ -140,7 +153,10 @@ def sound(traced: tuple[Workload, list[EpochTrace]]) -> Run:
             budget_bytes=100_000,
             peak_bytes=290 * MIB,
             demand_peak_bytes=220 * MIB,
-            plan=[PlannedBuffer(name="x", bytes=MIB), PlannedBuffer(name="y", bytes=60_000, tier="device")],
+            plan=[
+                PlannedBuffer(name="x", bytes=MIB),
+                PlannedBuffer(name="y", bytes=60_000, tier="device"),
+            ],
             device_peak_bytes=[60_000],
         ),
         facts=RunFacts(io="io_uring registered"),
@@ -153,16 +169,24 @@ def sound(traced: tuple[Workload, list[EpochTrace]]) -> Run:
             rewritten=[],
             samples=40,
             limits=[300 * MIB],
-            evictions=[EvictionReading(when="before", files=3, total_bytes=1000 * MIB, resident_bytes=0)],
+            evictions=[
+                EvictionReading(
+                    when="before", files=3, total_bytes=1000 * MIB, resident_bytes=0
+                )
+            ],
             gates=[*(gate(at, k) for k, at in enumerate(GATES)), gate("floor", 0)],
             batches=trace[0].steps,
             digests={entry.epoch: entry.digest for entry in trace},
             least_bytes={0: 1000, 1: 1000},
-            features=[FeatureCheck(epoch=k, batch=3, rows=128, ok=True) for k in range(2)],
+            features=[
+                FeatureCheck(epoch=k, batch=3, rows=128, ok=True) for k in range(2)
+            ],
         ),
     )
     context = RunContext(
-        trace=TraceFacts(workload, record.config, Cache(workload.dataset.path.parent / "cache")),
+        trace=TraceFacts(
+            workload, record.config, Cache(workload.dataset.path.parent / "cache")
+        ),
         profile=PROFILE,
         bare_profile=PROFILE,
         limits=(IoLimit("1:0", 40_000),),
@@ -177,7 +201,13 @@ def one_long_epoch(run: Run) -> None:
     record, _ = run
     first = record.epochs[1]
     for number in (2, 3):
-        less = {"epoch": number, "seconds": 0.8, "device_bytes": 100_000, "device_written_bytes": 0, "user_s": 0.3}
+        less = {
+            "epoch": number,
+            "seconds": 0.8,
+            "device_bytes": 100_000,
+            "device_written_bytes": 0,
+            "user_s": 0.3,
+        }
         record.epochs.append(first.model_copy(update=less))
     first.device_bytes = 4 * MIB
 
@@ -210,7 +240,8 @@ Change = dict[str, Any] | Callable[[Run], None]
 
 
 def changed(run: Run, change: Change) -> None:
-    """Apply a change: a function, or new values by path in the record (with `context.` in front: in the context)."""
+    """Apply a change: a function, or new values by path in the record (with `context.`
+    in front: in the context)."""
     if callable(change):
         change(run)
         return
@@ -218,7 +249,13 @@ def changed(run: Run, change: Change) -> None:
         at: Any = {"context": run[1]} if path.startswith("context.") else run[0]
         *parts, last = path.split(".")
         for part in parts:
-            at = at[int(part)] if part.isdigit() else at[part] if isinstance(at, dict) else getattr(at, part)
+            at = (
+                at[int(part)]
+                if part.isdigit()
+                else at[part]
+                if isinstance(at, dict)
+                else getattr(at, part)
+            )
         if isinstance(at, dict):
             at[last] = value
         else:
@@ -226,7 +263,11 @@ def changed(run: Run, change: Change) -> None:
 
 
 def warm(run: Run) -> None:
-    evidence(run).evictions.append(EvictionReading(when="after_prepare", files=3, total_bytes=100, resident_bytes=50))
+    evidence(run).evictions.append(
+        EvictionReading(
+            when="after_prepare", files=3, total_bytes=100, resident_bytes=50
+        )
+    )
 
 
 def read_too_little(run: Run) -> None:
@@ -239,7 +280,9 @@ def fetched_between(run: Run) -> None:
 
 
 def wrong_rows(run: Run) -> None:
-    evidence(run).features.append(FeatureCheck(epoch=1, batch=2, rows=128, ok=False, detail="wrong"))
+    evidence(run).features.append(
+        FeatureCheck(epoch=1, batch=2, rows=128, ok=False, detail="wrong")
+    )
 
 
 def unchecked_rows(run: Run) -> None:
@@ -266,7 +309,10 @@ def scans_beside(mib: int) -> Change:
 
 
 def profiled_beside_others(run: Run) -> None:
-    points = tuple(dataclasses.replace(point, others_disk=0.5, others_cpu=0.1) for point in PROFILE.points)
+    points = tuple(
+        dataclasses.replace(point, others_disk=0.5, others_cpu=0.1)
+        for point in PROFILE.points
+    )
     run[1].bare_profile = dataclasses.replace(PROFILE, points=points)
 
 
@@ -292,15 +338,24 @@ DRAWN: dict[str, Any] = {
 }
 BREAKS: dict[str, tuple[str, Change]] = {
     "cap_is_a_kernel_cap": ("CAVEATS", {"evidence.proves_memory": False}),
-    "cap_is_below_the_machines_memory": ("CAVEATS", {"environment.memory.total_bytes": 200 * MIB}),
-    "loss_is_finite": ("CAVEATS", {"config.device": "cpu", "epochs.0.loss": 1.0, "epochs.1.losses_not_finite": 3}),
+    "cap_is_below_the_machines_memory": (
+        "CAVEATS",
+        {"environment.memory.total_bytes": 200 * MIB},
+    ),
+    "loss_is_finite": (
+        "CAVEATS",
+        {"config.device": "cpu", "epochs.0.loss": 1.0, "epochs.1.losses_not_finite": 3},
+    ),
     "peak_within_cap": ("INVALID", {"memory.peak_bytes": 400 * MIB}),
     "memory_is_charged": ("INVALID", {"evidence.gates.3.uncharged_bytes": 40 * MIB}),
     "started_cold": ("INVALID", warm),
     "files_stayed_cold": ("INVALID", {"evidence.gates.3.resident_bytes": 40 * MIB}),
     "memory_as_asked": ("INVALID", {"memory.demand_peak_bytes": 280 * MIB}),
     "device_memory_as_asked": ("INVALID", {"memory.device_peak_bytes": [80_000]}),
-    "libraries_are_small": ("CAVEATS", {"context.calibration": Calibration(1, 1, {1: 0.5}, module_bytes=9 * MIB)}),
+    "libraries_are_small": (
+        "CAVEATS",
+        {"context.calibration": Calibration(1, 1, {1: 0.5}, module_bytes=9 * MIB)},
+    ),
     "floor_is_of_the_run": ("INVALID", larger_floor),
     "training_peak_is_of_its_step": (
         "CAVEATS",
@@ -313,9 +368,15 @@ BREAKS: dict[str, tuple[str, Change]] = {
     "device_reads_cover_own_count": ("INVALID", {"epochs.1.device_bytes": 100}),
     "device_reads_cover_working_set": ("INVALID", read_too_little),
     "nothing_was_read_between_epochs": ("INVALID", fetched_between),
-    "no_faster_than_the_device": ("INVALID", {"context.limits": (), "summary.engine_efficiency": 1.5}),
+    "no_faster_than_the_device": (
+        "INVALID",
+        {"context.limits": (), "summary.engine_efficiency": 1.5},
+    ),
     "within_the_class_at_every_moment": ("CAVEATS", {"summary.engine_efficiency": 1.5}),
-    "device_profile_by_fio": ("CAVEATS", {"context.profile": dataclasses.replace(PROFILE, tool="in-process")}),
+    "device_profile_by_fio": (
+        "CAVEATS",
+        {"context.profile": dataclasses.replace(PROFILE, tool="in-process")},
+    ),
     "device_profile_was_quiet": ("CAVEATS", profiled_beside_others),
     "no_cache_below_the_kernel": (
         "CAVEATS",
@@ -325,50 +386,93 @@ BREAKS: dict[str, tuple[str, Change]] = {
             )
         },
     ),
-    "files_are_on_the_disk": ("INVALID", {"evidence.elsewhere": {"/mnt/zram/packed.bin": 30 * MIB}}),
-    "disk_is_behind_no_page_cache": ("INVALID", {"environment.disk.page_cached": ["loop0"]}),
+    "files_are_on_the_disk": (
+        "INVALID",
+        {"evidence.elsewhere": {"/mnt/zram/packed.bin": 30 * MIB}},
+    ),
+    "disk_is_behind_no_page_cache": (
+        "INVALID",
+        {"environment.disk.page_cached": ["loop0"]},
+    ),
     "disk_class_was_enforced": ("CAVEATS", {"evidence.io_limited": False}),
     # One second of reads and four of writes, of a budget for both, in 2 s.
     "within_the_shared_budget": (
         "CAVEATS",
         {
-            "context.profile": dataclasses.replace(PROFILE, limited=(40_000.0, 200.0 * MIB)),
+            "context.profile": dataclasses.replace(
+                PROFILE, limited=(40_000.0, 200.0 * MIB)
+            ),
             "epochs.1.counters.bytes_written": 800 * MIB,
         },
     ),
-    "reads_are_asynchronous": ("CAVEATS", {"facts": RunFacts(io="pread pool (io_uring forbidden: EPERM)")}),
-    # Rows of 1 MiB: some 2 GB an epoch, of which memory holds 17 MB, in 2 s of a device that reads 200 MiB/s.
+    "reads_are_asynchronous": (
+        "CAVEATS",
+        {"facts": RunFacts(io="pread pool (io_uring forbidden: EPERM)")},
+    ),
+    # Rows of 1 MiB: some 2 GB an epoch, of which memory holds 17 MB, in 2 s of a device
+    # that reads 200 MiB/s.
     "distance_is_below_one": ("INVALID", {"config.dataset.dim": 1 << 18}),
-    "counters_add_up": ("INVALID", {"epochs.1.nodes": 2000, "epochs.1.counters.hits": {"device": 9000}}),
+    "counters_add_up": (
+        "INVALID",
+        {"epochs.1.nodes": 2000, "epochs.1.counters.hits": {"device": 9000}},
+    ),
     "measured_epochs_are_alike": ("INVALID", one_long_epoch),
     "reads_are_counted": ("INVALID", {"epochs.1.device_bytes": 40 * MIB}),
-    "mini_batches_came_in_order": ("INVALID", {"config.keep_order": True, "epochs.1.in_order": False}),
+    "mini_batches_came_in_order": (
+        "INVALID",
+        {"config.keep_order": True, "epochs.1.in_order": False},
+    ),
     "training_took_its_time": ("INVALID", {"epochs.1.compute_s": 0.2}),
     "training_alone_is_shorter": ("CAVEATS", {"summary.accelerator_utilisation": 1.2}),
     "run_ended_well": ("INVALID", {"status": "failed"}),
     "warmed_up": ("CAVEATS", {"epochs.0.warmup": False}),
     "every_batch_once": ("INVALID", lost_a_batch),
-    "digests_equal_the_workload": ("INVALID", {"epochs.1.digest": "xxh3:0000000000000000"}),
+    "digests_equal_the_workload": (
+        "INVALID",
+        {"epochs.1.digest": "xxh3:0000000000000000"},
+    ),
     "device_memory_is_not_free": ("CAVEATS", {"evidence.free_device_memory": True}),
     "emulated_is_not_accuracy": ("CAVEATS", {"epochs.1.accuracy": 0.9}),
     "provenance_is_complete": ("CAVEATS", {"environment.code.commit": None}),
     "code_is_committed": ("CAVEATS", {"environment.code.dirty": True}),
-    "nothing_was_slowed_on_purpose": ("INVALID", {"facts": RunFacts(test_clock="0.01 s added to every mini-batch")}),
-    "host_keeps_its_promises": ("CAVEATS", {"caveats": ["swap could not be switched off"]}),
+    "nothing_was_slowed_on_purpose": (
+        "INVALID",
+        {"facts": RunFacts(test_clock="0.01 s added to every mini-batch")},
+    ),
+    "host_keeps_its_promises": (
+        "CAVEATS",
+        {"caveats": ["swap could not be switched off"]},
+    ),
     "disk_was_quiet": ("CAVEATS", scans_beside(60)),
     "disk_was_not_shared": ("SPOILT", scans_beside(300)),
-    "processors_were_quiet": ("CAVEATS", {"epochs.1.user_s": 1.0, "epochs.1.host_user_s": 1.0 + (os.cpu_count() or 1)}),
+    "processors_were_quiet": (
+        "CAVEATS",
+        {"epochs.1.user_s": 1.0, "epochs.1.host_user_s": 1.0 + (os.cpu_count() or 1)},
+    ),
     "processors_were_not_shared": (
         "SPOILT",
         {"epochs.1.waited_s": 1.2, "epochs.1.user_s": 0.8, "epochs.1.host_user_s": 3.9},
     ),
-    "worker_was_sandboxed": ("CAVEATS", {"evidence.sandbox": Sandbox(missing="bubblewrap is not installed")}),
+    "worker_was_sandboxed": (
+        "CAVEATS",
+        {"evidence.sandbox": Sandbox(missing="bubblewrap is not installed")},
+    ),
     "watched_throughout": ("SPOILT", {"evidence.unwatched_s": 0.4}),
-    "limit_is_what_was_asked_for": ("INVALID", {"evidence.limits": [300 * MIB, 900 * MIB]}),
-    "processors_are_what_was_asked_for": ("INVALID", {"config.cores": 1, "epochs.1.user_s": 3.0}),
+    "limit_is_what_was_asked_for": (
+        "INVALID",
+        {"evidence.limits": [300 * MIB, 900 * MIB]},
+    ),
+    "processors_are_what_was_asked_for": (
+        "INVALID",
+        {"config.cores": 1, "epochs.1.user_s": 3.0},
+    ),
     "rows_crossed_the_bus": (
         "INVALID",
-        {"evidence.least_bus_s": {0: 0.5, 1: 0.5}, "epochs.0.bus_s": 0.6, "epochs.1.bus_s": 0.4},
+        {
+            "evidence.least_bus_s": {0: 0.5, 1: 0.5},
+            "epochs.0.bus_s": 0.6,
+            "epochs.1.bus_s": 0.4,
+        },
     ),
     "features_equal_the_dataset": ("INVALID", wrong_rows),
     "mini_batches_equal_the_workload": ("CAVEATS", {"readings.faithful": False}),
@@ -376,9 +480,15 @@ BREAKS: dict[str, tuple[str, Change]] = {
     "floor_and_training_hold_no_features": ("INVALID", loaded_beforehand),
     "sizes_are_as_drawn": (
         "INVALID",
-        {**DRAWN, "evidence.drawn": {0: (2000, 3000, 9.0, 9.0), 1: (2000, 4000, 9.0, 9.0)}},
+        {
+            **DRAWN,
+            "evidence.drawn": {0: (2000, 3000, 9.0, 9.0), 1: (2000, 4000, 9.0, 9.0)},
+        },
     ),
-    "nothing_was_prepared_before": ("INVALID", {"evidence.from_before": {"/tmp/packed.bin": 30 * MIB}}),
+    "nothing_was_prepared_before": (
+        "INVALID",
+        {"evidence.from_before": {"/tmp/packed.bin": 30 * MIB}},
+    ),
     "dataset_stayed_the_same": ("INVALID", {"evidence.rewritten": ["indices.npy"]}),
     "clock_agrees_with_the_gates": ("INVALID", {"epochs.1.gate_s": 4.0}),
     "clock_is_close_to_the_gates": ("CAVEATS", {"epochs.1.gate_s": 2.05}),
@@ -386,9 +496,15 @@ BREAKS: dict[str, tuple[str, Change]] = {
     "little_was_done_between_epochs": ("CAVEATS", {"evidence.gates.3.user_s": 0.2}),
     "preparation_took_what_it_says": ("INVALID", {"preprocess.gate_s": 9.0}),
     "numbers_follow_from_their_parts": ("INVALID", {"epochs.1.seconds": 1.9999}),
-    "checks_took_little": ("CAVEATS", {"epochs.1.checking_s": 1.0, "epochs.1.gate_s": 3.001}),
+    "checks_took_little": (
+        "CAVEATS",
+        {"epochs.1.checking_s": 1.0, "epochs.1.gate_s": 3.001},
+    ),
     "code_is_known": ("CAVEATS", {"code": Code()}),
-    "record_is_sealed": ("INVALID", {"context.unsealed": "record.json was changed after it was written"}),
+    "record_is_sealed": (
+        "INVALID",
+        {"context.unsealed": "record.json was changed after it was written"},
+    ),
     "evidence_is_kept": ("CAVEATS", {"evidence": None}),
 }
 
@@ -405,8 +521,17 @@ def no_times(run: Run) -> None:
 
 
 NO_GATES: Change = {"evidence.gates": [], "evidence.samples": 0, "evidence.limits": []}
-NO_TRACE: Change = {"evidence.batches": None, "evidence.digests": {}, "evidence.least_bytes": {}, "context.trace": None}
-NO_PROFILE: Change = {"context.profile": None, "context.bare_profile": None, "summary.engine_efficiency": None}
+NO_TRACE: Change = {
+    "evidence.batches": None,
+    "evidence.digests": {},
+    "evidence.least_bytes": {},
+    "context.trace": None,
+}
+NO_PROFILE: Change = {
+    "context.profile": None,
+    "context.bare_profile": None,
+    "summary.engine_efficiency": None,
+}
 UNKNOWN: dict[str, Change] = {
     "device_reads_cover_own_count": nothing_counted,
     "device_reads_cover_working_set": NO_TRACE,
@@ -442,11 +567,15 @@ def breaks(run: Run, rule: str) -> None:
 
 
 @pytest.mark.parametrize("name", sorted(UNKNOWN))
-def test_a_rule_that_cannot_be_judged_is_a_caveat_by_its_name(name: str, sound: Run) -> None:
+def test_a_rule_that_cannot_be_judged_is_a_caveat_by_its_name(
+    name: str, sound: Run
+) -> None:
     changed(sound, UNKNOWN[name])
     verdict, outcomes = judge(*sound)
     found = {outcome.name: outcome for outcome in outcomes}[name]
-    assert not found.ok and not found.known and "could not be judged" in found.detail
+    assert not found.ok
+    assert not found.known
+    assert "could not be judged" in found.detail
     assert verdict == "CAVEATS", [one for one in outcomes if not one.ok]
 
 
@@ -466,7 +595,13 @@ def test_a_record_is_judged_by_what_it_holds_alone(sound: Run) -> None:
 
 @pytest.mark.parametrize(
     ("total", "enclosing", "whose"),
-    [(8192, None, ""), (300, None, "machine"), (8192, 300, "groups"), (8192, 301, ""), (200, 250, "machine")],
+    [
+        (8192, None, ""),
+        (300, None, "machine"),
+        (8192, 300, "groups"),
+        (8192, 301, ""),
+        (200, 250, "machine"),
+    ],
 )
 def test_a_cap_that_the_kernel_never_enforces_is_a_caveat(
     sound: Run, total: int, enclosing: int | None, whose: str
@@ -486,12 +621,17 @@ def test_an_older_record_without_a_mean_loss_diverged_too(sound: Run) -> None:
     for epoch in record.epochs:
         epoch.loss = None
     found = {outcome.name: outcome for outcome in judge(*sound)[1]}["loss_is_finite"]
-    assert not found.ok and f"nan in {record.epochs[0].batches} mini-batches of epoch 0, 2 of 2 epochs" in found.detail
+    assert not found.ok
+    assert (
+        f"nan in {record.epochs[0].batches} mini-batches of epoch 0, 2 of 2 epochs"
+        in found.detail
+    )
 
 
 def test_work_after_the_preparation_belongs_to_no_number_either(sound: Run) -> None:
     for reading in evidence(sound).gates[1:]:
-        reading.user_s, reading.io_bytes = 2.0, (reading.io_bytes or 0) + 20 * MIB
+        reading.user_s = 2.0
+        reading.io_bytes = (reading.io_bytes or 0) + 20 * MIB
     verdict, outcomes = judge(*sound)
     broken = {outcome.name: outcome.detail for outcome in outcomes if not outcome.ok}
     assert verdict == "INVALID"
@@ -522,7 +662,13 @@ def test_every_rule_is_broken_by_a_run_that_breaks_it(name: str, sound: Run) -> 
         ({"device_bytes": 100_000, "user_s": 1.9, "host_user_s": 2.0}, False),
         ({"device_bytes": 100_000, "user_s": 1.9, "host_user_s": 3.8}, True),
     ],
-    ids=["reads for others", "fills a cache", "writes", "computes", "computes beside other programs"],
+    ids=[
+        "reads for others",
+        "fills a cache",
+        "writes",
+        "computes",
+        "computes beside other programs",
+    ],
 )
 def test_an_epoch_that_works_for_others_is_told_from_a_cache_that_fills_and_from_noise(
     sound: Run, first: dict[str, Any], held: bool
@@ -530,47 +676,67 @@ def test_an_epoch_that_works_for_others_is_told_from_a_cache_that_fills_and_from
     one_long_epoch(sound)
     changed(sound, {f"epochs.1.{name}": value for name, value in first.items()})
     outcomes = {outcome.name: outcome for outcome in judge(*sound)[1]}
-    assert outcomes["measured_epochs_are_alike"].ok is held, outcomes["measured_epochs_are_alike"].detail
+    assert outcomes["measured_epochs_are_alike"].ok is held, outcomes[
+        "measured_epochs_are_alike"
+    ].detail
 
 
 @pytest.mark.parametrize(("share", "held"), [(0.91, True), (0.89, False)])
-def test_a_foreign_systems_reads_cover_what_a_sampler_like_it_needs(sound: Run, share: float, held: bool) -> None:
+def test_a_foreign_systems_reads_cover_what_a_sampler_like_it_needs(
+    sound: Run, share: float, held: bool
+) -> None:
     changed(sound, DRAWN)
     for epoch in sound[0].epochs:
-        evidence(sound).least_bytes[epoch.epoch] = round((epoch.device_bytes or 0) / share)
+        evidence(sound).least_bytes[epoch.epoch] = round(
+            (epoch.device_bytes or 0) / share
+        )
     outcomes = {outcome.name: outcome for outcome in judge(*sound)[1]}
     assert outcomes["device_reads_cover_working_set"].ok is held
     assert "distance_is_below_one" not in outcomes
 
 
 @pytest.mark.parametrize(("least", "held"), [(2_200, True), (2_300, False)])
-def test_a_foreign_systems_hits_are_no_more_than_memory_can_give(sound: Run, least: int, held: bool) -> None:
+def test_a_foreign_systems_hits_are_no_more_than_memory_can_give(
+    sound: Run, least: int, held: bool
+) -> None:
     """2,000 rows are no hits in memory of 4,000, and 0.9 of `least` have to be read."""
     changed(sound, {**DRAWN, **{f"epochs.{k}.nodes": 4000 for k in range(2)}})
     for epoch in sound[0].epochs:
-        epoch.counters |= {"rows": 4000, "hits": {"host": 1500, "device": 500}, "misses": 2000}
+        epoch.counters |= {
+            "rows": 4000,
+            "hits": {"host": 1500, "device": 500},
+            "misses": 2000,
+        }
         evidence(sound).least_bytes[epoch.epoch] = least * 512
     outcomes = {outcome.name: outcome for outcome in judge(*sound)[1]}
     assert outcomes["counters_add_up"].ok is held, outcomes["counters_add_up"].detail
 
 
-def test_memory_of_a_foreign_constructor_is_told_and_mapped_pages_of_its_own_are_no_warm_start(sound: Run) -> None:
+def test_memory_of_a_foreign_constructor_is_told_and_mapped_pages_of_its_own_are_no_warm_start(
+    sound: Run,
+) -> None:
     changed(sound, DRAWN)
     evidence(sound).evictions.append(
-        EvictionReading(when="after_prepare", files=1, total_bytes=80 * MIB, resident_bytes=60 * MIB)
+        EvictionReading(
+            when="after_prepare", files=1, total_bytes=80 * MIB, resident_bytes=60 * MIB
+        )
     )
     for made, mapped, held in ((15 * MIB, 60 * MIB, True), (40 * MIB, 20 * MIB, False)):
         sound[1].calibration = Calibration(1, 1, {1: 0.5}, constructor_bytes=made)
         evidence(sound).gates[0].page_cache_bytes = mapped
         outcomes = {outcome.name: outcome for outcome in judge(*sound)[1]}
-        assert outcomes["libraries_are_small"].ok is held and outcomes["started_cold"].ok is held
+        assert outcomes["libraries_are_small"].ok is held
+        assert outcomes["started_cold"].ok is held
     sound[0].system = "gnndrive"
     evidence(sound).gates[0].page_cache_bytes = 60 * MIB
-    assert not {outcome.name: outcome for outcome in judge(*sound)[1]}["started_cold"].ok
+    assert not {outcome.name: outcome for outcome in judge(*sound)[1]}[
+        "started_cold"
+    ].ok
 
 
 @pytest.mark.parametrize(
-    ("of_step", "training", "ok"), [(None, MIB, None), (True, MIB, True), (False, MIB, False), (False, 0, True)]
+    ("of_step", "training", "ok"),
+    [(None, MIB, None), (True, MIB, True), (False, MIB, False), (False, 0, True)],
 )
 def test_a_training_peak_that_includes_earlier_use_is_a_caveat(
     sound: Run, of_step: bool | None, training: int, ok: bool | None
@@ -583,7 +749,8 @@ def test_a_training_peak_that_includes_earlier_use_is_a_caveat(
 
 
 @pytest.mark.parametrize(
-    ("fanout", "spread", "judged"), [((3, 3), 10.0, True), ((3, 3), 1000.0, True), ((3, -1), 9.0, False)]
+    ("fanout", "spread", "judged"),
+    [((3, 3), 10.0, True), ((3, 3), 1000.0, True), ((3, -1), 9.0, False)],
 )
 def test_sizes_of_foreign_mini_batches_may_spread_as_those_of_the_sampler(
     sound: Run, fanout: tuple[int, ...], spread: float, judged: bool
@@ -601,11 +768,19 @@ def test_every_rule_says_why(entry: object) -> None:
     assert len(entry.check.__doc__) > 40  # type: ignore[attr-defined]
 
 
-@pytest.mark.parametrize(("ratio", "verdict"), [(1.05, "CAVEATS"), (2.0, "CAVEATS"), (2.3, "INVALID")])
-def test_a_run_is_held_to_what_others_left_of_the_device(sound: Run, ratio: float, verdict: str) -> None:
-    """Other processes used half of the disk while it was profiled: a quiet run may be twice as fast, and no more."""
+@pytest.mark.parametrize(
+    ("ratio", "verdict"), [(1.05, "CAVEATS"), (2.0, "CAVEATS"), (2.3, "INVALID")]
+)
+def test_a_run_is_held_to_what_others_left_of_the_device(
+    sound: Run, ratio: float, verdict: str
+) -> None:
+    """Other processes used half of the disk while it was profiled: a quiet run may be
+    twice as fast, and no more."""
     record, context = sound
-    points = tuple(dataclasses.replace(point, others_disk=0.5, others_cpu=0.0) for point in PROFILE.points)
+    points = tuple(
+        dataclasses.replace(point, others_disk=0.5, others_cpu=0.0)
+        for point in PROFILE.points
+    )
     context.profile = context.bare_profile = dataclasses.replace(PROFILE, points=points)
     context.limits = ()
     record.summary.engine_efficiency = ratio
@@ -616,11 +791,32 @@ def test_a_run_is_held_to_what_others_left_of_the_device(sound: Run, ratio: floa
     ("device", "given", "training", "held", "seen", "ok"),
     [
         ("emulated:a10g", 100_000, 0, [60_000], None, True),
-        ("emulated:a10g", 100_000, 0, [60_000, 60_000], None, False),  # the plan is of both ranks
+        (
+            "emulated:a10g",
+            100_000,
+            0,
+            [60_000, 60_000],
+            None,
+            False,
+        ),  # the plan is of both ranks
         ("emulated:a10g", 100_000, 0, [100_001], None, False),
-        ("cuda", 200 * MIB, 80 * MIB, [110 * MIB], 412, True),  # segments of torch's allocator
+        (
+            "cuda",
+            200 * MIB,
+            80 * MIB,
+            [110 * MIB],
+            412,
+            True,
+        ),  # segments of torch's allocator
         ("cuda", 200 * MIB, 80 * MIB, [113 * MIB], 412, False),
-        ("cuda", 200 * MIB, 80 * MIB, [110 * MIB], 413, False),  # of NVML's count, 300 MiB are the contexts'
+        (
+            "cuda",
+            200 * MIB,
+            80 * MIB,
+            [110 * MIB],
+            413,
+            False,
+        ),  # of NVML's count, 300 MiB are the contexts'
         ("cuda", 100 * MIB, 90 * MIB, [95 * MIB], 422, True),
         ("cuda", 100 * MIB, 90 * MIB, [101 * MIB], 400, False),
         ("cuda", None, 80 * MIB, [113 * MIB], 400, False),
@@ -631,29 +827,51 @@ def test_a_run_is_held_to_what_others_left_of_the_device(sound: Run, ratio: floa
     ],
 )
 def test_device_memory_is_held_to_what_was_given_and_planned(
-    device: str, given: int | None, training: int, held: list[int], seen: int | None, ok: bool | None, sound: Run
+    device: str,
+    given: int | None,
+    training: int,
+    held: list[int],
+    seen: int | None,
+    ok: bool | None,
+    sound: Run,
 ) -> None:
     record, context = sound
     changed(sound, {"config.device": device, "config.device_memory_bytes": given})
-    changed(sound, {"memory.training_device_bytes": training, "memory.device_peak_bytes": held})
+    changed(
+        sound,
+        {"memory.training_device_bytes": training, "memory.device_peak_bytes": held},
+    )
     changed(sound, {"memory.device_context_bytes": 300 * MIB})
     changed(sound, {"memory.device_seen_bytes": None if seen is None else seen * MIB})
     (entry,) = (rule for rule in rules() if rule.name == "device_memory_as_asked")
     outcome = entry.outcome(record, context)
     assert (outcome.ok if outcome is not None and outcome.known else None) == ok
-    assert (outcome is None) == (device == "cpu")  # a GPU whose processes nobody counted is a caveat
+    assert (outcome is None) == (
+        device == "cpu"
+    )  # a GPU whose processes nobody counted is a caveat
 
 
 @pytest.mark.parametrize(
-    ("share", "sampler", "holds"), [(1.05, "neighbor", True), (1.2, "neighbor", False), (1.2, "layerwise", True)]
+    ("share", "sampler", "holds"),
+    [(1.05, "neighbor", True), (1.2, "neighbor", False), (1.2, "layerwise", True)],
 )
 def test_useful_bytes_are_bounded_by_what_mini_batches_need(
     sound: Run, share: float, sampler: str, holds: bool
 ) -> None:
-    """A row of 512 bytes and 16 bytes of graph for each node, and 16 for each edge; other samplers read whole lists."""
+    """A row of 512 bytes and 16 bytes of graph for each node, and 16 for each edge;
+    other samplers read whole lists."""
     useful = int(share * (2000 * 528 + 3000 * 16))
-    changed(sound, {"epochs.1.nodes": 2000, "epochs.1.edges": 3000, "config.sampler": sampler})
-    changed(sound, {"epochs.1.counters.bytes_useful": useful, "epochs.1.counters.bytes_read": useful})
+    changed(
+        sound,
+        {"epochs.1.nodes": 2000, "epochs.1.edges": 3000, "config.sampler": sampler},
+    )
+    changed(
+        sound,
+        {
+            "epochs.1.counters.bytes_useful": useful,
+            "epochs.1.counters.bytes_read": useful,
+        },
+    )
     found = {outcome.name: outcome for outcome in judge(*sound)[1]}["counters_add_up"]
     assert found.ok is holds, found.detail
 
@@ -662,7 +880,9 @@ def test_code_that_is_in_no_fingerprint_is_a_caveat(sound: Run) -> None:
     changed(sound, {"evidence.unknown_code": ["/home/me/rows.so"]})
     verdict, outcomes = judge(*sound)
     assert verdict == "CAVEATS"
-    assert [outcome.detail for outcome in outcomes if not outcome.ok] == ["in no fingerprint: /home/me/rows.so"]
+    assert [outcome.detail for outcome in outcomes if not outcome.ok] == [
+        "in no fingerprint: /home/me/rows.so"
+    ]
 
 
 def test_the_first_term_has_every_epoch_of_the_warm_up_and_once_the_seconds_of_whichever_run_prepared(
@@ -670,9 +890,17 @@ def test_the_first_term_has_every_epoch_of_the_warm_up_and_once_the_seconds_of_w
 ) -> None:
     record, context = sound
     before = record.summary
-    assert before.once_s is not None and before.first_s is not None and before.prepared_bytes is not None
+    assert before.once_s is not None
+    assert before.first_s is not None
+    assert before.prepared_bytes is not None
     first, last = record.epochs
-    second = first.model_copy(update={"epoch": 1, "seconds": first.seconds + 3.0, "device_bytes": 512_000 + 4096})
+    second = first.model_copy(
+        update={
+            "epoch": 1,
+            "seconds": first.seconds + 3.0,
+            "device_bytes": 512_000 + 4096,
+        }
+    )
     record.epochs = [first, second, last.model_copy(update={"epoch": 2})]
     record.config.warmup = 2
     changed(sound, {"preprocess.made_s": 5.0, "preprocess.made_bytes_read": 1 << 20})
@@ -686,7 +914,9 @@ def test_what_a_plan_refuses_is_a_result_and_no_fault(sound: Run) -> None:
     record, context = sound
     breaks(sound, "plan_was_kept")
     record.memory.plan = []
-    assert "plan_was_kept" not in {outcome.name for outcome in judge(record, context)[1]}
+    assert "plan_was_kept" not in {
+        outcome.name for outcome in judge(record, context)[1]
+    }
 
 
 def test_a_rate_above_the_class_over_the_whole_epoch_is_invalid(sound: Run) -> None:
@@ -697,33 +927,50 @@ def test_a_rate_above_the_class_over_the_whole_epoch_is_invalid(sound: Run) -> N
     record.summary, record.class_ = summarise(record, context)
     verdict, outcomes = judge(record, context)
     assert verdict == "INVALID"
-    assert not {outcome.name: outcome.ok for outcome in outcomes}["no_faster_than_the_device"]
+    assert not {outcome.name: outcome.ok for outcome in outcomes}[
+        "no_faster_than_the_device"
+    ]
 
 
 @pytest.mark.parametrize(("faster", "holds"), [(1.0, False), (1.16, True)])
 def test_a_short_epoch_may_fall_into_a_better_moment_that_a_trial_of_fio_had_too(
     sound: Run, faster: float, holds: bool
 ) -> None:
-    """As in an honest run of gnndrive that read for 0.15 s at 1.17 x the profile; a trial at 4 KiB had been as fast."""
+    """As in an honest run of gnndrive that read for 0.15 s at 1.17 x the profile; a
+    trial at 4 KiB had been as fast."""
     record, context = sound
-    record.summary.engine_efficiency, context.limits = 1.17, ()
-    page = next(point for point in PROFILE.points if point.block_bytes == 4096 and point.depth > 1)
+    record.summary.engine_efficiency = 1.17
+    context.limits = ()
+    page = next(
+        point
+        for point in PROFILE.points
+        if point.block_bytes == 4096 and point.depth > 1
+    )
     trial = dataclasses.replace(page, iops=faster * page.iops)
-    context.profile = context.bare_profile = dataclasses.replace(PROFILE, tried=(trial,))
+    context.profile = context.bare_profile = dataclasses.replace(
+        PROFILE, tried=(trial,)
+    )
     found = {outcome.name: outcome.ok for outcome in judge(record, context)[1]}
     assert found["no_faster_than_the_device"] is holds
 
 
 @pytest.mark.parametrize(("requests", "holds"), [(9_000, True), (15_000, False)])
-def test_a_short_epoch_may_have_one_saved_up_slice_of_the_limiter(sound: Run, requests: int, holds: bool) -> None:
+def test_a_short_epoch_may_have_one_saved_up_slice_of_the_limiter(
+    sound: Run, requests: int, holds: bool
+) -> None:
     record, context = sound
     context.bare_profile = dataclasses.replace(
         PROFILE,
-        points=tuple(dataclasses.replace(p, iops=10 * p.iops, bytes_per_s=10 * p.bytes_per_s) for p in PROFILE.points),
+        points=tuple(
+            dataclasses.replace(p, iops=10 * p.iops, bytes_per_s=10 * p.bytes_per_s)
+            for p in PROFILE.points
+        ),
     )
-    # 0.2 s at 40,000 reads a second are 8,000; with the slice of 0.1 s saved up before, 12,000.
+    # 0.2 s at 40,000 reads a second are 8,000; with the slice of 0.1 s saved up before,
+    # 12,000.
     for epoch in record.epochs:
-        epoch.seconds, epoch.reading_s = 0.2, 0.1
+        epoch.seconds = 0.2
+        epoch.reading_s = 0.1
         epoch.counters["requests_by_size"] = {"512": requests}
     record.summary, record.class_ = summarise(record, context)
     found = {outcome.name: outcome.ok for outcome in judge(record, context)[1]}
@@ -732,16 +979,22 @@ def test_a_short_epoch_may_have_one_saved_up_slice_of_the_limiter(sound: Run, re
 
 
 @pytest.mark.parametrize(("longer", "holds"), [(140, True), (280, False)])
-def test_a_limiter_counts_requests_and_bytes_each_by_itself(sound: Run, longer: int, holds: bool) -> None:
+def test_a_limiter_counts_requests_and_bytes_each_by_itself(
+    sound: Run, longer: int, holds: bool
+) -> None:
     record, context = sound
     # In one second 38,000 of 40,000 requests, and 140 or 280 of 200 MiB.
     context.profile = dataclasses.replace(PROFILE, limited=(40_000.0, 200.0 * MIB))
     context.bare_profile = dataclasses.replace(
         PROFILE,
-        points=tuple(dataclasses.replace(p, iops=10 * p.iops, bytes_per_s=10 * p.bytes_per_s) for p in PROFILE.points),
+        points=tuple(
+            dataclasses.replace(p, iops=10 * p.iops, bytes_per_s=10 * p.bytes_per_s)
+            for p in PROFILE.points
+        ),
     )
     for epoch in record.epochs:
-        epoch.seconds, epoch.reading_s = 1.0, 1.0
+        epoch.seconds = 1.0
+        epoch.reading_s = 1.0
         epoch.counters["requests_by_size"] = {"512": 38_000, str(MIB): longer}
     record.summary, record.class_ = summarise(record, context)
     found = {outcome.name: outcome.ok for outcome in judge(record, context)[1]}
@@ -759,7 +1012,9 @@ def test_the_class_follows_working_set_over_memory() -> None:
     ]
 
 
-def test_the_least_device_time_is_what_memory_cannot_hold_at_the_best_rate_of_the_series(sound: Run) -> None:
+def test_the_least_device_time_is_what_memory_cannot_hold_at_the_best_rate_of_the_series(
+    sound: Run,
+) -> None:
     record, context = sound
     record.config.dataset.dim = 1 << 18
     assert context.trace is not None
@@ -777,27 +1032,42 @@ def test_the_least_device_time_is_what_memory_cannot_hold_at_the_best_rate_of_th
         PROFILE, points=(*PROFILE.points, DiskPoint(65536, 256, 6400, 400 * MIB))
     )
     assert seconds() == pytest.approx(nbytes / (400 * MIB))
-    context.limits = (IoLimit("1:0", 40_000, 50 * MIB), IoLimit("1:1", 40_000, 50 * MIB))
+    context.limits = (
+        IoLimit("1:0", 40_000, 50 * MIB),
+        IoLimit("1:1", 40_000, 50 * MIB),
+    )
     assert seconds() == pytest.approx(nbytes / (100 * MIB))
     context.limits = ()
     assert seconds() == pytest.approx(nbytes / (400 * MIB))
 
 
-@pytest.mark.parametrize("name", ["none", "aws-nvme/16", "aws-gp3", "samsung-pm883", "samsung-pm1725b/8"])
-def test_no_mix_of_reads_and_writes_is_quicker_than_its_bytes_at_the_best_rate(sound: Run, name: str) -> None:
-    """Sizes are those of single rows, rows with gaps, scans, and chunks that are written and read back."""
+@pytest.mark.parametrize(
+    "name", ["none", "aws-nvme/16", "aws-gp3", "samsung-pm883", "samsung-pm1725b/8"]
+)
+def test_no_mix_of_reads_and_writes_is_quicker_than_its_bytes_at_the_best_rate(
+    sound: Run, name: str
+) -> None:
+    """Sizes are those of single rows, rows with gaps, scans, and chunks that are
+    written and read back."""
     _, context = sound
     rng = np.random.default_rng(3)
     disk_class = parse_disk_class(name)
     context.limits = ()
     if disk_class is not None:
         context.profile = context.bare_profile = class_profile(disk_class)
-        context.limits = (IoLimit("1:0", disk_class.read_iops, disk_class.read_bytes_per_s),)
+        context.limits = (
+            IoLimit("1:0", disk_class.read_iops, disk_class.read_bytes_per_s),
+        )
     assert context.profile is not None
     for _ in range(300):
-        sizes = {int(512 * 2 ** rng.uniform(0, 14)): float(rng.integers(1, 1000)) for _ in range(rng.integers(1, 6))}
+        sizes = {
+            int(512 * 2 ** rng.uniform(0, 14)): float(rng.integers(1, 1000))
+            for _ in range(rng.integers(1, 6))
+        }
         epoch = EpochRecord(epoch=0, warmup=False, seconds=1.0)
-        epoch.counters["bytes_written"] = int(rng.integers(0, 2) * rng.integers(0, 10**9))
+        epoch.counters["bytes_written"] = int(
+            rng.integers(0, 2) * rng.integers(0, 10**9)
+        )
         least = sum(size * count for size, count in sizes.items()) / best_rate(context)
         assert device_seconds(context.profile, epoch, sizes) >= least * (1 - 1e-9)
 
@@ -809,9 +1079,11 @@ def test_nothing_has_to_be_read_where_memory_is_not_bounded_and_nothing_is_known
     record.config.dataset.dim = 1 << 18
     evidence(sound).proves_memory = False
     assert least_device_bytes(record, context, 1) == 0
-    evidence(sound).proves_memory, record.config.stages = True, "sample"
+    evidence(sound).proves_memory = True
+    record.config.stages = "sample"
     assert least_device_bytes(record, context, 1) == 0
-    record.config.stages, evidence(sound).faithful = "all", False
+    record.config.stages = "all"
+    evidence(sound).faithful = False
     assert least_device_bytes(record, context, 1) is None
 
 
@@ -820,45 +1092,69 @@ def test_reads_are_held_to_the_stage_they_are_noted_to_happen_in(sound: Run) -> 
     for epoch in record.epochs:
         epoch.stages_s["data_prep"] = 0.1
         epoch.reading_s = reading_seconds([], epoch, ["data_prep"])
-    assert summarise(record, context)[0].engine_efficiency == pytest.approx(1000 / 40_000 / 0.1)
+    assert summarise(record, context)[0].engine_efficiency == pytest.approx(
+        1000 / 40_000 / 0.1
+    )
 
 
 def test_reads_that_the_kernel_merged_cost_the_device_once(sound: Run) -> None:
-    """Rows of one file of 480 KB were read by 122,685 requests, which reached the disk as 63,368."""
+    """Rows of one file of 480 KB were read by 122,685 requests, which reached the disk
+    as 63,368."""
     record, context = sound
     bare = dataclasses.replace(context, limits=())
     for epoch in record.epochs:
         epoch.diskstats_requests = 400
-    assert summarise(record, bare)[0].engine_efficiency == pytest.approx(400 / 40_000 / 0.05)
-    assert summarise(record, context)[0].engine_efficiency == pytest.approx(1000 / 40_000 / 0.05)
+    assert summarise(record, bare)[0].engine_efficiency == pytest.approx(
+        400 / 40_000 / 0.05
+    )
+    assert summarise(record, context)[0].engine_efficiency == pytest.approx(
+        1000 / 40_000 / 0.05
+    )
     assert unmerged({512: 100, 4096: 50}, 120) == {512: 70, 4096: 50}
     assert unmerged({512: 100, 4096: 50}, 30) == {512: 0, 4096: 30}
-    assert unmerged({512: 100, 4096: 50}, 400) == unmerged({512: 100, 4096: 50}, None) == {512: 100, 4096: 50}
+    assert (
+        unmerged({512: 100, 4096: 50}, 400)
+        == unmerged({512: 100, 4096: 50}, None)
+        == {512: 100, 4096: 50}
+    )
 
 
-def test_what_a_system_writes_while_it_reads_keeps_the_device_busy_too(sound: Run) -> None:
+def test_what_a_system_writes_while_it_reads_keeps_the_device_busy_too(
+    sound: Run,
+) -> None:
     record, context = sound
     for epoch in record.epochs:
         epoch.counters["bytes_written"] = 10 * MIB
-    assert summarise(record, context)[0].engine_efficiency == pytest.approx((1000 / 40_000 + 10 / 200) / 0.05)
+    assert summarise(record, context)[0].engine_efficiency == pytest.approx(
+        (1000 / 40_000 + 10 / 200) / 0.05
+    )
 
 
-def test_a_limiter_that_counts_writes_by_themselves_does_not_slow_reads(sound: Run) -> None:
-    """Rule 9 asks for what was possible here, where the kernel lets both pass; the shared budget has its own rule."""
+def test_a_limiter_that_counts_writes_by_themselves_does_not_slow_reads(
+    sound: Run,
+) -> None:
+    """Rule 9 asks for what was possible here, where the kernel lets both pass; the
+    shared budget has its own rule."""
     record, context = sound
     breaks(sound, "within_the_shared_budget")
-    assert summarise(record, context)[0].engine_efficiency == pytest.approx(1000 / 40_000 / 0.05)
+    assert summarise(record, context)[0].engine_efficiency == pytest.approx(
+        1000 / 40_000 / 0.05
+    )
     names = {outcome.name: outcome.ok for outcome in judge(record, context)[1]}
-    assert names["no_faster_than_the_device"] and not names["within_the_shared_budget"]
+    assert names["no_faster_than_the_device"]
+    assert not names["within_the_shared_budget"]
     assert context.profile is not None
     context.profile = dataclasses.replace(context.profile, write_cost=0.0)
-    assert "within_the_shared_budget" not in {outcome.name for outcome in judge(record, context)[1]}
+    assert "within_the_shared_budget" not in {
+        outcome.name for outcome in judge(record, context)[1]
+    }
 
 
 def test_the_summary_follows_the_records_own_numbers(sound: Run) -> None:
     record, context = sound
     summary, kind = summarise(record, context)
-    assert summary.epoch_s is not None and summary.epoch_s.median == 2.0
+    assert summary.epoch_s is not None
+    assert summary.epoch_s.median == 2.0
     assert summary.read_amplification == pytest.approx(1.0)
     assert summary.accelerator_utilisation == pytest.approx(0.25)
     assert summary.storage_efficiency == pytest.approx(0.3)
@@ -882,7 +1178,9 @@ def test_a_run_is_spoilt_by_its_moment_alone(sound: Run) -> None:
     assert judged() == (False, "INVALID")
 
 
-def test_without_the_caps_own_counters_it_is_not_known_what_others_read(sound: Run) -> None:
+def test_without_the_caps_own_counters_it_is_not_known_what_others_read(
+    sound: Run,
+) -> None:
     breaks(sound, "disk_was_not_shared")
     for epoch in sound[0].epochs:
         epoch.device_bytes = epoch.device_requests = None
@@ -890,13 +1188,27 @@ def test_without_the_caps_own_counters_it_is_not_known_what_others_read(sound: R
     assert found["disk_was_quiet"] is found["disk_was_not_shared"] is False
 
 
-def _loaded(run: Run, *, seconds: float, waited: float, own: float, others: float, stolen: float = 0.0) -> str:
-    """Return the verdict of a run whose epochs had these seconds; the others are shares of them."""
+def _loaded(
+    run: Run,
+    *,
+    seconds: float,
+    waited: float,
+    own: float,
+    others: float,
+    stolen: float = 0.0,
+) -> str:
+    """Return the verdict of a run whose epochs had these seconds; the others are shares
+    of them."""
     for epoch in run[0].epochs:
-        epoch.seconds, epoch.gate_s = seconds, seconds + 0.001
-        epoch.user_s, epoch.host_user_s = own * seconds, (own + others) * seconds
-        epoch.waited_s, epoch.stolen_s = waited * seconds, stolen * seconds
-    judged = {outcome.name: outcome for outcome in judge(*run)[1]}["processors_were_not_shared"]
+        epoch.seconds = seconds
+        epoch.gate_s = seconds + 0.001
+        epoch.user_s = own * seconds
+        epoch.host_user_s = (own + others) * seconds
+        epoch.waited_s = waited * seconds
+        epoch.stolen_s = stolen * seconds
+    judged = {outcome.name: outcome for outcome in judge(*run)[1]}[
+        "processors_were_not_shared"
+    ]
     assert judged.known
     return "sound" if judged.ok else "spoilt"
 
@@ -908,7 +1220,10 @@ def test_a_run_that_waited_for_processors_of_others_is_spoilt_at_any_length_of_e
     assert _loaded(sound, seconds=seconds, waited=0.6, own=0.4, others=1.6) == "spoilt"
     # Its wake-ups alone came late: it computed little, and took ten times as long.
     assert _loaded(sound, seconds=seconds, waited=0.9, own=0.1, others=1.9) == "spoilt"
-    assert _loaded(sound, seconds=seconds, waited=0.4, own=0.6, others=0.0, stolen=0.4) == "spoilt"
+    assert (
+        _loaded(sound, seconds=seconds, waited=0.4, own=0.6, others=0.0, stolen=0.4)
+        == "spoilt"
+    )
 
 
 @pytest.mark.parametrize(
@@ -924,23 +1239,39 @@ def test_a_run_that_waited_for_processors_of_others_is_spoilt_at_any_length_of_e
 def test_clocks_that_waited_for_other_programs_spoil_a_run_and_all_else_invalidates_it(
     sound: Run, name: str, verdict: str
 ) -> None:
-    """An orchestrator that got no processor hears of an epoch's end late, whatever the worker did."""
+    """An orchestrator that got no processor hears of an epoch's end late, whatever the
+    worker did."""
     breaks(sound, name)
     assert judge(*sound)[0] == "INVALID"
-    assert _loaded(sound, seconds=sound[0].epochs[0].seconds, waited=0.6, own=0.4, others=1.6) == "spoilt"
+    assert (
+        _loaded(
+            sound, seconds=sound[0].epochs[0].seconds, waited=0.6, own=0.4, others=1.6
+        )
+        == "spoilt"
+    )
     breaks(sound, name)
     found, outcomes = judge(*sound)
     assert name in {outcome.name for outcome in outcomes if not outcome.ok}
     assert found == verdict
-    sound[0].verdict, sound[0].verdict_rules = found, outcomes
+    sound[0].verdict = found
+    sound[0].verdict_rules = outcomes
     assert spoilt(sound[0]) is (verdict == "SPOILT")
 
 
-def test_a_run_that_waited_for_a_reader_whose_time_is_the_kernels_is_spoilt(sound: Run) -> None:
-    """A program that copies files through the page cache computes for a hundredth of a second in user mode."""
-    for own, host, verdict in [(0.2, 0.9, "spoilt"), (0.2, 0.25, "sound"), (None, 0.9, "sound"), (None, None, "sound")]:
+def test_a_run_that_waited_for_a_reader_whose_time_is_the_kernels_is_spoilt(
+    sound: Run,
+) -> None:
+    """A program that copies files through the page cache computes for a hundredth of a
+    second in user mode."""
+    for own, host, verdict in [
+        (0.2, 0.9, "spoilt"),
+        (0.2, 0.25, "sound"),
+        (None, 0.9, "sound"),
+        (None, None, "sound"),
+    ]:
         for epoch in sound[0].epochs:
-            epoch.system_s, epoch.host_system_s = own, host
+            epoch.system_s = own
+            epoch.host_system_s = host
         assert _loaded(sound, seconds=1.0, waited=0.3, own=0.7, others=0.01) == verdict
 
 
@@ -949,11 +1280,17 @@ def test_a_run_that_waited_for_a_reader_whose_time_is_the_kernels_is_spoilt(soun
     [
         (6.0, 1.9, 0.05),  # eight threads of its own on two processors, and nobody else
         (0.01, 1.0, 8.0),  # busy neighbours on processors that the run does not need
-        (0.4, 60.0, 0.3),  # a large host: many threads, each of which waits for a moment, and the usual services
+        (
+            0.4,
+            60.0,
+            0.3,
+        ),  # a large host: many threads, each of which waits for a moment, and the usual services
         (0.1, 0.5, 0.15),  # a little of both
     ],
 )
-def test_a_quiet_run_is_not_spoilt_by_its_own_threads(sound: Run, waited: float, own: float, others: float) -> None:
+def test_a_quiet_run_is_not_spoilt_by_its_own_threads(
+    sound: Run, waited: float, own: float, others: float
+) -> None:
     assert _loaded(sound, seconds=2.0, waited=waited, own=own, others=others) == "sound"
 
 

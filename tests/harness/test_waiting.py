@@ -1,4 +1,5 @@
-"""The kernel's own count of a run's waiting for a processor, with real processes on one processor."""
+"""The kernel's own count of a run's waiting for a processor, with real processes on one
+processor."""
 
 from __future__ import annotations
 
@@ -15,8 +16,9 @@ import pytest
 
 from harness.telemetry.waiting import Waiting
 
-# Prints a line for each part of its work, on one processor: one thread; a new thread for each part; or a thread that
-# ends with the part beside one that hardly computes, with the seconds for which the first was ready and did not run.
+# Prints a line for each part of its work, on one processor: one thread; a new thread
+# for each part; or a thread that ends with the part beside one that hardly computes,
+# with the seconds for which the first was ready and did not run.
 _LOOP = """
 import os, sys, threading, time
 os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
@@ -43,7 +45,9 @@ while True:
 
 @contextmanager
 def looping(kind: str = "one") -> Iterator[subprocess.Popen[str]]:
-    process = subprocess.Popen([sys.executable, "-c", _LOOP, kind], stdout=subprocess.PIPE, text=True)
+    process = subprocess.Popen(
+        [sys.executable, "-c", _LOOP, kind], stdout=subprocess.PIPE, text=True
+    )
     try:
         yield process
     finally:
@@ -75,24 +79,40 @@ def parts(process: subprocess.Popen[str], count: int) -> list[str]:
 
 
 @pytest.mark.parametrize("kind", ["one", "threads"])
-def test_a_process_beside_three_others_on_its_processor_waits_for_most_of_the_time(kind: str) -> None:
+def test_a_process_beside_three_others_on_its_processor_waits_for_most_of_the_time(
+    kind: str,
+) -> None:
     waiting = Waiting()
-    with looping() as first, looping() as second, looping() as third, looping(kind) as own:
+    with (
+        looping() as first,
+        looping() as second,
+        looping() as third,
+        looping(kind) as own,
+    ):
         for process in (first, second, third, own):
             parts(process, 1)
-        before, began = waiting.look([own.pid]), time.monotonic()
+        before = waiting.look([own.pid])
+        began = time.monotonic()
         parts(own, 5)
-        after, seconds = waiting.look([own.pid]), time.monotonic() - began
+        after = waiting.look([own.pid])
+        seconds = time.monotonic() - began
     if before is None or after is None:
         pytest.skip("this kernel does not count how long threads wait for a processor")
-    # A quarter of the processor is its share. Threads that ended between the looks count, too.
+    # A quarter of the processor is its share. Threads that ended between the looks
+    # count, too.
     assert after - before > 0.3 * seconds
 
 
 def test_threads_that_ended_waited_for_what_looks_between_saw() -> None:
-    """The thread that stays sleeps and wakes, and waits five times as long for each second as the one that ends."""
+    """The thread that stays sleeps and wakes, and waits five times as long for each
+    second as the one that ends."""
     waiting = Waiting()
-    with looping() as first, looping() as second, looping() as third, looping("beside") as own:
+    with (
+        looping() as first,
+        looping() as second,
+        looping() as third,
+        looping("beside") as own,
+    ):
         for process in (first, second, third, own):
             parts(process, 1)
         before = waiting.look([own.pid])
@@ -105,7 +125,9 @@ def test_threads_that_ended_waited_for_what_looks_between_saw() -> None:
     assert 0.7 < (after - before) / wanted_s < 2.5
 
 
-def test_a_process_that_sleeps_waits_for_nothing_and_one_that_ended_keeps_what_it_waited() -> None:
+def test_a_process_that_sleeps_waits_for_nothing_and_one_that_ended_keeps_what_it_waited() -> (
+    None
+):
     waiting = Waiting()
     with looping() as process:
         parts(process, 1)

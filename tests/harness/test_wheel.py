@@ -1,4 +1,5 @@
-"""A wheel works without a checkout, and the loader without any of the harness's packages."""
+"""A wheel works without a checkout, and the loader without any of the harness's
+packages."""
 
 from __future__ import annotations
 
@@ -29,7 +30,10 @@ class Hide:
             raise ModuleNotFoundError(f"No module named {{name!r}}", name=name)
 sys.meta_path.insert(0, Hide())
 """
-HARNESS = "docker jinja2 matplotlib pynvml pandas PIL plotly psutil pyarrow ruamel rich ruptures scipy typer".split()
+HARNESS = (
+    "docker jinja2 matplotlib pynvml pandas PIL plotly psutil pyarrow ruamel rich "
+    "ruptures scipy typer"
+).split()
 TRAIN = """
 import outcore
 for system in ("gnndrive", "outcore"):
@@ -40,14 +44,27 @@ for system in ("gnndrive", "outcore"):
 
 def elsewhere(data: Path, results: Path) -> dict[str, str]:
     """Return the environment of a command, without the checkout on the path."""
-    return {name: value for name, value in environment(data, results).items() if name != "PYTHONPATH"}
+    return {
+        name: value
+        for name, value in environment(data, results).items()
+        if name != "PYTHONPATH"
+    }
 
 
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Build the wheel of this checkout without the native modules, which take minutes to compile."""
+    """Build the wheel of this checkout without the native modules, which take minutes
+    to compile."""
     folder = tmp_path_factory.mktemp("wheel")
-    arguments = ["-q", "--no-build-isolation", "--no-deps", "-C", "wheel.cmake=false", "-w", str(folder)]
+    arguments = [
+        "-q",
+        "--no-build-isolation",
+        "--no-deps",
+        "-C",
+        "wheel.cmake=false",
+        "-w",
+        str(folder),
+    ]
     command = [sys.executable, "-m", "pip", "wheel", str(CHECKOUT), *arguments]
     built = subprocess.run(command, capture_output=True, text=True, timeout=120)
     assert built.returncode == 0, built.stderr
@@ -57,10 +74,16 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def python(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return the interpreter of a fresh environment with the wheel, the native modules and the dependencies."""
+    """Return the interpreter of a fresh environment with the wheel, the native modules
+    and the dependencies."""
     folder = tmp_path_factory.mktemp("fresh")
     venv.create(folder, symlinks=True)
-    site = folder / "lib" / f"python{sys.version_info.major}.{sys.version_info.minor}" / "site-packages"
+    site = (
+        folder
+        / "lib"
+        / f"python{sys.version_info.major}.{sys.version_info.minor}"
+        / "site-packages"
+    )
     with zipfile.ZipFile(wheel) as archive:
         archive.extractall(site)
     for module in (systems_native, workloads_native):
@@ -69,12 +92,21 @@ def python(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder / "bin" / "python"
 
 
-def test_a_wheel_holds_published_values_and_all_other_data_of_the_package(wheel: Path) -> None:
+def test_a_wheel_holds_published_values_and_all_other_data_of_the_package(
+    wheel: Path,
+) -> None:
     with zipfile.ZipFile(wheel) as archive:
         held = set(archive.namelist())
-    files = [path.relative_to(CHECKOUT) for package in PACKAGES for path in (CHECKOUT / package).rglob("*")]
+    files = [
+        path.relative_to(CHECKOUT)
+        for package in PACKAGES
+        for path in (CHECKOUT / package).rglob("*")
+    ]
     wanted = {path.as_posix() for path in files if path.suffix in KINDS}
-    assert {"harness/published/claims.csv", "harness/published/ginex-fig14.csv"} <= wanted
+    assert {
+        "harness/published/claims.csv",
+        "harness/published/ginex-fig14.csv",
+    } <= wanted
     assert wanted - held == set()
 
 
@@ -83,7 +115,8 @@ def test_the_command_works_without_a_checkout(
     python: Path, tmp_path: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     """Go from a dataset to a report, in another folder."""
-    data, results = tmp_path / "data", tmp_path / "results"
+    data = tmp_path / "data"
+    results = tmp_path / "results"
     share_cache(results, tmp_path_factory)
 
     def outcore(*arguments: str, code: int = 0) -> str:
@@ -115,9 +148,22 @@ def test_the_command_works_without_a_checkout(
         "--seed",
         "1",
     )
-    settings = ["--fanout", "3,3", "--batch-size", "50", "--max-batches", "5", "--epochs", "2", "--hidden", "8"]
+    settings = [
+        "--fanout",
+        "3,3",
+        "--batch-size",
+        "50",
+        "--max-batches",
+        "5",
+        "--epochs",
+        "2",
+        "--hidden",
+        "8",
+    ]
     for system in ("pyg+", "gnndrive"):
-        assert "status ok" in outcore("run", system, "--dataset", "small", "--isolation", "none", *settings)
+        assert "status ok" in outcore(
+            "run", system, "--dataset", "small", "--isolation", "none", *settings
+        )
     assert "gnndrive-tab2" in outcore("figures", "--list")
     outcore("figures", "outcore-roofline")
     assert "gd-01" in outcore("claims")
@@ -127,14 +173,23 @@ def test_the_command_works_without_a_checkout(
 
 def test_the_loader_needs_none_of_the_harness(python: Path, tmp_path: Path) -> None:
     make_tiny(tmp_path / "tiny")
-    script = HIDE.format(hidden=[*HARNESS, "harness"]) + TRAIN.format(data=str(tmp_path / "tiny"))
-    done = subprocess.run([python, "-c", script], cwd=tmp_path, capture_output=True, text=True, timeout=120)
+    script = HIDE.format(hidden=[*HARNESS, "harness"]) + TRAIN.format(
+        data=str(tmp_path / "tiny")
+    )
+    done = subprocess.run(
+        [python, "-c", script],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
     assert done.returncode == 0, done.stderr
     assert [int(labels) > 0 for labels in done.stdout.split()] == [True, True]
 
 
 @pytest.mark.parametrize(
-    ("missing", "arguments"), [("typer", ["--help"]), ("matplotlib", ["figures", "outcore-roofline"])]
+    ("missing", "arguments"),
+    [("typer", ["--help"]), ("matplotlib", ["figures", "outcore-roofline"])],
 )
 def test_a_missing_package_is_named_with_its_extra(
     python: Path, tmp_path: Path, missing: str, arguments: list[str]
@@ -154,12 +209,16 @@ def test_a_missing_package_is_named_with_its_extra(
 
 
 @pytest.mark.slow("outcore", "pyproject.toml", seconds=15)
-def test_every_public_name_is_there_and_the_import_is_cheap(python: Path, tmp_path: Path) -> None:
+def test_every_public_name_is_there_and_the_import_is_cheap(
+    python: Path, tmp_path: Path
+) -> None:
     script = (
         "import sys, outcore\n"
         "assert not {'torch', 'numpy', 'harness'} & set(sys.modules)\n"
         "for name in outcore.__all__: assert getattr(outcore, name) is not None, name\n"
         "assert set(outcore.__all__) == set(outcore._PLACES)\n"
     )
-    done = subprocess.run([python, "-c", script], cwd=tmp_path, capture_output=True, text=True, timeout=60)
+    done = subprocess.run(
+        [python, "-c", script], cwd=tmp_path, capture_output=True, text=True, timeout=60
+    )
     assert done.returncode == 0, done.stderr

@@ -26,7 +26,8 @@ from workloads.training import Trainer
 
 
 class WrongRows(InMemory):
-    """In-memory system with a wrong last row at dimension 127 only, a fault seen in practice."""
+    """In-memory system with a wrong last row at dimension 127 only, a fault seen in
+    practice."""
 
     def path(self) -> DataPath:
         return replace(super().path(), rows=WrongLastRow())
@@ -58,7 +59,8 @@ class LostBatch(InMemory):
 
 
 class RepeatedBatch(InMemory):
-    """In-memory system that yields one mini-batch twice and another never, so that the count is right."""
+    """In-memory system that yields one mini-batch twice and another never, so that the
+    count is right."""
 
     def epoch(self, k: int) -> Iterator[Batch]:
         for batch in super().epoch(k):
@@ -70,7 +72,9 @@ class RepeatedBatch(InMemory):
 class LeakedThread(InMemory):
     def prepare(self) -> None:
         super().prepare()
-        threading.Thread(target=time.sleep, args=(20,), daemon=True, name="left-behind").start()
+        threading.Thread(
+            target=time.sleep, args=(20,), daemon=True, name="left-behind"
+        ).start()
 
 
 class LeakedFile(InMemory):
@@ -113,7 +117,9 @@ class RowsForgotten(InMemory):
 class UselessBytes(InMemory):
     def counters(self) -> Counters:
         counters = super().counters()
-        return Counters(rows=counters.rows, hits=counters.hits, bytes_read=10, bytes_useful=20)
+        return Counters(
+            rows=counters.rows, hits=counters.hits, bytes_read=10, bytes_useful=20
+        )
 
 
 class OverwritesRows(InMemory):
@@ -122,7 +128,8 @@ class OverwritesRows(InMemory):
     def epoch(self, k: int) -> Iterator[Batch]:
         for batch in super().epoch(k):
             assert isinstance(batch.table, torch.Tensor)
-            # Overwrites in the check's pause between its two reads; a timer might fire before the first read.
+            # Overwrites in the check's pause between its two reads; a timer might fire
+            # before the first read.
             with mock.patch("time.sleep", lambda _, table=batch.table: table.fill_(9)):
                 yield batch
 
@@ -150,7 +157,8 @@ class OutOfOrder(GnnDrive):
 
     def _copied(self, batches: Iterator[Batch]) -> Iterator[Batch]:
         for batch in batches:
-            assert isinstance(batch.table, torch.Tensor) and batch.rows is not None
+            assert isinstance(batch.table, torch.Tensor)
+            assert batch.rows is not None
             table = batch.table[batch.rows].clone()
             batch.release()
             yield Batch(batch.sampled, table)
@@ -241,7 +249,9 @@ class Crashes(InMemory):
 class WritesToTheDevice(InMemory):
     def epoch(self, k: int) -> Iterator[Batch]:
         for batch in super().epoch(k):
-            if self.runtime.accelerator.kind == "emulated" and isinstance(batch.table, torch.Tensor):
+            if self.runtime.accelerator.kind == "emulated" and isinstance(
+                batch.table, torch.Tensor
+            ):
                 batch.table[0] = 0.0
             yield batch
 
@@ -253,7 +263,8 @@ class DeafToSigterm(InMemory):
 
 
 class Unfaithful(InMemory):
-    """In-memory system that samples with another seed and declares itself unfaithful."""
+    """In-memory system that samples with another seed and declares itself
+    unfaithful."""
 
     info = replace(InMemory.info, name="unfaithful", faithful=False)
 
@@ -264,7 +275,8 @@ class Unfaithful(InMemory):
 
 
 class UnfaithfulRows(Unfaithful):
-    """Unfaithful system whose rows belong to other nodes, which even an unfaithful system may not do."""
+    """Unfaithful system whose rows belong to other nodes, which even an unfaithful
+    system may not do."""
 
     def path(self) -> DataPath:
         return replace(super().path(), rows=ReversedRows())
@@ -280,7 +292,10 @@ class UnfaithfulEdges(Unfaithful):
 
     def epoch(self, k: int) -> Iterator[Batch]:
         for batch in super().epoch(k):
-            blocks = tuple(replace(block, indices=block.indices[::-1].copy()) for block in batch.sampled.blocks)
+            blocks = tuple(
+                replace(block, indices=block.indices[::-1].copy())
+                for block in batch.sampled.blocks
+            )
             yield replace(batch, sampled=replace(batch.sampled, blocks=blocks))
 
 
@@ -290,9 +305,15 @@ class WrongLoss(InMemory):
     def epoch(self, k: int) -> Iterator[Batch]:
         for batch in super().epoch(k):
             assert isinstance(batch.table, torch.Tensor)
-            table, step = batch.table, Trainer.step
+            table = batch.table
+            step = Trainer.step
 
-            def zeros(self: Trainer, *given: Any, table: torch.Tensor = table, step: Any = step) -> Any:
+            def zeros(
+                self: Trainer,
+                *given: Any,
+                table: torch.Tensor = table,
+                step: Any = step,
+            ) -> Any:
                 whole = table.clone()
                 table.zero_()
                 try:
@@ -313,7 +334,8 @@ class HoldsTooMuch(PygPlus):
 
 
 class PreparesEpochsOnce(InMemory):
-    """Leave a file for every epoch of the training in what is prepared once, so that their work stands in no epoch."""
+    """Leave a file for every epoch of the training in what is prepared once, so that
+    their work stands in no epoch."""
 
     def prepare(self) -> None:
         super().prepare()

@@ -28,14 +28,20 @@ class TierOptions(SamplingOptions, RowReadOptions):
 class TwoDemandTiers(PathSystem):
     """A small cache in front of a larger one."""
 
-    info = SystemInfo(name="two-demand-tiers", summary="two demand caches in host memory", options=TierOptions)
+    info = SystemInfo(
+        name="two-demand-tiers",
+        summary="two demand caches in host memory",
+        options=TierOptions,
+    )
     options: TierOptions
 
     def path(self) -> Path:
         """Both caches, then the disk."""
         options = self.options
         near = Demand("near cache", policy="fifo", size=options.near, least_batches=0)
-        far = Demand("far cache", policy=options.policy, size=options.far, least_batches=0)
+        far = Demand(
+            "far cache", policy=options.policy, size=options.far, least_batches=0
+        )
         return Path(
             sample=Neighbours(Mapped(), self.workers, options.prefetch),
             tiers=[near, far],
@@ -47,7 +53,11 @@ class TwoDemandTiers(PathSystem):
 class DeviceAndHost(PathSystem):
     """A static cache on the device, and a demand cache behind it."""
 
-    info = SystemInfo(name="device-and-host", summary="static device cache, demand cache in host", options=TierOptions)
+    info = SystemInfo(
+        name="device-and-host",
+        summary="static device cache, demand cache in host",
+        options=TierOptions,
+    )
     options: TierOptions
 
     def path(self) -> Path:
@@ -55,7 +65,10 @@ class DeviceAndHost(PathSystem):
         options = self.options
         return Path(
             sample=Neighbours(Mapped(), self.workers, options.prefetch),
-            tiers=[StaticDevice(order=Ranked(), size=options.near), Demand(size=options.far, least_batches=0)],
+            tiers=[
+                StaticDevice(order=Ranked(), size=options.near),
+                Demand(size=options.far, least_batches=0),
+            ],
             rows=DirectRows(options=options, readers=1),
             copy=Ring(ahead=3, buffers=2),
         )
@@ -67,4 +80,9 @@ class DeviceBehindHost(TwoDemandTiers):
     def path(self) -> Path:
         """Static cache last."""
         path = super().path()
-        return Path(path.sample, path.rows, path.copy, [path.tiers[0], StaticDevice(order=Ranked())])
+        return Path(
+            path.sample,
+            path.rows,
+            path.copy,
+            [path.tiers[0], StaticDevice(order=Ranked())],
+        )

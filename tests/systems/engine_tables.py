@@ -1,4 +1,5 @@
-"""Tables on a real disk for the engine's tests, and child processes for its fault tests."""
+"""Tables on a real disk for the engine's tests, and child processes for its fault
+tests."""
 
 from __future__ import annotations
 
@@ -27,14 +28,25 @@ def write_table(path: Path, table: np.ndarray, header: int = HEADER) -> Path:
 
 
 def random_table(rows: int, dim: int, dtype: str, seed: int = 0) -> np.ndarray:
-    """Return a table of random bits, NaNs among them, in which no two rows are equal."""
+    """Return a table of random bits, NaNs among them, in which no two rows are
+    equal."""
     rng = np.random.default_rng(seed)
-    return rng.integers(0, 256, rows * dim * np.dtype(dtype).itemsize, dtype=np.uint8).view(dtype).reshape(rows, dim)
+    return (
+        rng.integers(0, 256, rows * dim * np.dtype(dtype).itemsize, dtype=np.uint8)
+        .view(dtype)
+        .reshape(rows, dim)
+    )
 
 
-def open_reader(path: Path, table: np.ndarray, header: int = HEADER, **options: Any) -> RowReader:
+def open_reader(
+    path: Path, table: np.ndarray, header: int = HEADER, **options: Any
+) -> RowReader:
     return RowReader(
-        path, data_offset=header, num_rows=len(table), row_bytes=table.dtype.itemsize * table.shape[1], **options
+        path,
+        data_offset=header,
+        num_rows=len(table),
+        row_bytes=table.dtype.itemsize * table.shape[1],
+        **options,
     )
 
 
@@ -43,7 +55,8 @@ def same_bytes(a: np.ndarray, b: np.ndarray) -> bool:
 
 
 def run_child(code: str, *arguments: object, env: dict[str, str] | None = None) -> str:
-    """Run Python code, which sees `arguments` as `sys.argv[1:]`, in a new process and return its stdout."""
+    """Run Python code, which sees `arguments` as `sys.argv[1:]`, in a new process and
+    return its stdout."""
     done = subprocess.run(
         [sys.executable, "-c", textwrap.dedent(code), *map(str, arguments)],
         capture_output=True,

@@ -1,4 +1,5 @@
-"""Shared tools of the loader tests: a loader over a small graph, and the expected mini-batches."""
+"""Shared tools of the loader tests: a loader over a small graph, and the expected
+mini-batches."""
 
 from __future__ import annotations
 
@@ -18,16 +19,24 @@ from workloads.dataset import Dataset
 from workloads.sampling.batch import SampledBatch
 from workloads.sampling.make import make_sampler, make_seed_plan
 
-SETTINGS: dict[str, Any] = {"memory": "64MiB", "fanout": [5, 4], "batch_size": 50, "form": "plain", "cores": 2}
+SETTINGS: dict[str, Any] = {
+    "memory": "64MiB",
+    "fanout": [5, 4],
+    "batch_size": 50,
+    "form": "plain",
+    "cores": 2,
+}
 
 
 @contextmanager
 def leaves_nothing(graph: Dataset) -> Iterator[None]:
-    """Check that the body leaves no new thread, open file or file beside the dataset."""
+    """Check that the body leaves no new thread, open file or file beside the
+    dataset."""
     if HAS_DGL:
         load("dgl").load_libraries()  # before the first count: DGL keeps files open
     torch.ones(512, 512).matmul(torch.ones(512, 512))
-    before, files = open_things(), sorted(graph.path.parent.iterdir())
+    before = open_things()
+    files = sorted(graph.path.parent.iterdir())
     yield
     found = left_open(before)
     assert found == ([], []), found
@@ -45,9 +54,15 @@ def online(loader: Loader, epoch: int) -> list[SampledBatch]:
     return [sampler.sample(epoch, number, nodes) for number, nodes in enumerate(seeds)]
 
 
-def assert_equal(batch: MiniBatch, wanted: SampledBatch, features: np.ndarray[Any, Any]) -> None:
+def assert_equal(
+    batch: MiniBatch, wanted: SampledBatch, features: np.ndarray[Any, Any]
+) -> None:
     batch = batch.to("cpu")
-    assert (batch.epoch, batch.step, batch.batch_size) == (wanted.epoch, wanted.index, wanted.num_seeds)
+    assert (batch.epoch, batch.step, batch.batch_size) == (
+        wanted.epoch,
+        wanted.index,
+        wanted.num_seeds,
+    )
     np.testing.assert_array_equal(batch.n_id, wanted.nodes)
     np.testing.assert_array_equal(batch.y, wanted.labels)
     np.testing.assert_array_equal(batch.x, features[wanted.nodes])
@@ -55,4 +70,7 @@ def assert_equal(batch: MiniBatch, wanted: SampledBatch, features: np.ndarray[An
     for layer, block in zip(batch.layers, wanted.blocks, strict=True):
         assert layer.size == (block.num_src, block.num_dst)
         np.testing.assert_array_equal(layer.edge_index[0], block.indices)
-        np.testing.assert_array_equal(layer.edge_index[1], np.repeat(np.arange(block.num_dst), np.diff(block.indptr)))
+        np.testing.assert_array_equal(
+            layer.edge_index[1],
+            np.repeat(np.arange(block.num_dst), np.diff(block.indptr)),
+        )

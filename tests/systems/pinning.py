@@ -1,4 +1,5 @@
-"""An emulated device that pins host memory as the CUDA device does, by a stub of the CUDA runtime that counts pages."""
+"""An emulated device that pins host memory as the CUDA device does, by a stub of the
+CUDA runtime that counts pages."""
 
 from __future__ import annotations
 
@@ -12,10 +13,11 @@ from workloads.direct_files import PAGE, padded
 
 
 class StubDriver:
-    """Registration of host pages. It refuses what the runtime refuses: pages that are registered already, and
-    addresses that are not."""
+    """Registration of host pages. It refuses what the runtime refuses: pages that are
+    registered already, and addresses that are not."""
 
-    ALREADY, UNKNOWN = 712, 713
+    ALREADY = 712
+    UNKNOWN = 713
 
     def __init__(self) -> None:
         self.pages: dict[int, range] = {}
@@ -23,9 +25,14 @@ class StubDriver:
 
     def cudaHostRegister(self, address: int, nbytes: int, flags: int) -> int:
         """Register the pages, none of which may be registered."""
-        assert address % PAGE == 0 and nbytes % PAGE == 0 and flags == 3
+        assert address % PAGE == 0
+        assert nbytes % PAGE == 0
+        assert flags == 3
         wanted = range(address // PAGE, (address + nbytes) // PAGE)
-        if any(wanted.start < held.stop and held.start < wanted.stop for held in self.pages.values()):
+        if any(
+            wanted.start < held.stop and held.start < wanted.stop
+            for held in self.pages.values()
+        ):
             return self.ALREADY
         self.pages[address] = wanted
         self.most_bytes = max(self.most_bytes, self.nbytes)
@@ -70,6 +77,7 @@ class PinningDevice(EmulatedAccelerator):
 
 
 class AheadDevice(PinningDevice):
-    """Emulated device that gathers split tables beside training, as the CUDA device does."""
+    """Emulated device that gathers split tables beside training, as the CUDA device
+    does."""
 
     gathers_ahead = True

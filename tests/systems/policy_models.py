@@ -1,4 +1,5 @@
-"""Cache policies written as simply as possible: the reference for the native simulator."""
+"""Cache policies written as simply as possible: the reference for the native
+simulator."""
 
 from __future__ import annotations
 
@@ -85,7 +86,8 @@ def sieve(batches: Sequence[Sequence[int]], size: int) -> int:
                     used.remove(queue[hand])
                     hand = (hand + 1) % size
                 queue.pop(hand)
-                # Past the newest row the hand returns to the oldest; it does not wait for later rows.
+                # Past the newest row the hand returns to the oldest; it does not wait
+                # for later rows.
                 hand = 0 if hand == size - 1 else hand
             queue.append(row)
     return misses
@@ -154,19 +156,30 @@ def belady(batches: Sequence[Sequence[int]], size: int) -> int:
     return misses
 
 
-MODELS = {"lru": lru, "fifo": fifo, "lfu": lfu, "clock": clock, "sieve": sieve, "s3-fifo": s3_fifo, "belady": belady}
+MODELS = {
+    "lru": lru,
+    "fifo": fifo,
+    "lfu": lfu,
+    "clock": clock,
+    "sieve": sieve,
+    "s3-fifo": s3_fifo,
+    "belady": belady,
+}
 
 
 def belady_misses(batches: Sequence[npt.NDArray[np.int64]], capacity: int) -> list[int]:
-    """Count the misses of each batch under Belady's rule at batch granularity, with bypass, from an empty cache.
+    """Count the misses of each batch under Belady's rule at batch granularity, with
+    bypass, from an empty cache.
 
-    After each batch the cache keeps, of its rows and the batch's, the `capacity` rows used again soonest (Belady 1966;
-    Ginex section 3.3). Rows are unique within a batch.
+    After each batch the cache keeps, of its rows and the batch's, the `capacity` rows
+    used again soonest (Belady 1966; Ginex section 3.3). Rows are unique within a batch.
     """
     if not batches:
         return []
     rows = np.concatenate(batches)
-    owner = np.repeat(np.arange(len(batches), dtype=np.int64), [len(batch) for batch in batches])
+    owner = np.repeat(
+        np.arange(len(batches), dtype=np.int64), [len(batch) for batch in batches]
+    )
     never = len(batches)
     order = np.argsort(rows, kind="stable")
     following = np.full(len(rows), never, dtype=np.int64)
@@ -189,10 +202,17 @@ def belady_misses(batches: Sequence[npt.NDArray[np.int64]], capacity: int) -> li
         candidates = np.concatenate([kept[fresh], batch])
         nexts = np.concatenate([kept_next[fresh], upcoming])
         again = nexts < never
-        candidates, nexts = candidates[again], nexts[again]
+        candidates = candidates[again]
+        nexts = nexts[again]
         if len(candidates) > capacity:
-            soonest = np.argpartition(nexts, capacity - 1)[:capacity] if capacity > 0 else np.empty(0, dtype=np.int64)
-            candidates, nexts = candidates[soonest], nexts[soonest]
-        kept, kept_next = candidates, nexts
+            soonest = (
+                np.argpartition(nexts, capacity - 1)[:capacity]
+                if capacity > 0
+                else np.empty(0, dtype=np.int64)
+            )
+            candidates = candidates[soonest]
+            nexts = nexts[soonest]
+        kept = candidates
+        kept_next = nexts
         cached[kept] = True
     return misses

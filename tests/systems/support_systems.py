@@ -1,4 +1,5 @@
-"""Shared tools of the system tests: one system on one small workload, driven by hand."""
+"""Shared tools of the system tests: one system on one small workload, driven by
+hand."""
 
 from __future__ import annotations
 
@@ -10,7 +11,16 @@ from typing import Any
 
 import pytest
 
-from systems.interface import DiskProfile, MemoryBudget, Progress, Runtime, StageClock, StagesWanted, System, silent
+from systems.interface import (
+    DiskProfile,
+    MemoryBudget,
+    Progress,
+    Runtime,
+    StageClock,
+    StagesWanted,
+    System,
+    silent,
+)
 from systems.registry import load
 from workloads.accelerator import Accelerator
 from workloads.accelerators.make import make_accelerator
@@ -22,9 +32,16 @@ from workloads.sampling.make import make_sampler, make_seed_plan
 from workloads.workload import ModelSpec, SamplerSpec, Workload
 
 
-def workload_of(dataset: Dataset, batch_size: int = 20, fanout: tuple[int, ...] = (5, 5), **sampler: Any) -> Workload:
+def workload_of(
+    dataset: Dataset,
+    batch_size: int = 20,
+    fanout: tuple[int, ...] = (5, 5),
+    **sampler: Any,
+) -> Workload:
     return Workload(
-        dataset, SamplerSpec(fanout=fanout, batch_size=batch_size, **sampler), ModelSpec(layers=len(fanout))
+        dataset,
+        SamplerSpec(fanout=fanout, batch_size=batch_size, **sampler),
+        ModelSpec(layers=len(fanout)),
     )
 
 
@@ -46,9 +63,12 @@ def running(
     progress: Progress = silent,
     **options: Any,
 ) -> Iterator[System]:
-    """Yield a planned and prepared system, closed at the end; its files are in `root`, else in a temporary folder."""
+    """Yield a planned and prepared system, closed at the end; its files are in `root`,
+    else in a temporary folder."""
     if isinstance(device, str):
-        device = make_accelerator(device, memory_bytes=None if device == "cpu" else device_bytes)
+        device = make_accelerator(
+            device, memory_bytes=None if device == "cpu" else device_bytes
+        )
     with tempfile.TemporaryDirectory() as temporary:
         folder = root or Path(temporary)
         runtime = Runtime(
@@ -64,7 +84,9 @@ def running(
         )
         system_class = load(name)
         chosen = system_class.info.options(**options)
-        system = system_class(workload, runtime, budget or MemoryBudget(None), chosen, StageClock())
+        system = system_class(
+            workload, runtime, budget or MemoryBudget(None), chosen, StageClock()
+        )
         try:
             system.plan()
             if prepare:
@@ -76,15 +98,23 @@ def running(
             device.close()
 
 
-def assert_refused(message: str, name: str, workload: Workload, **arguments: Any) -> None:
+def assert_refused(
+    message: str, name: str, workload: Workload, **arguments: Any
+) -> None:
     """Check that planning raises a BudgetError whose text matches `message`."""
-    with pytest.raises(BudgetError, match=message), running(name, workload, **arguments):
+    with (
+        pytest.raises(BudgetError, match=message),
+        running(name, workload, **arguments),
+    ):
         pass
 
 
 def run(system: System, epoch: int = 0) -> tuple[str, str, list[int]]:
-    """Run an epoch; return its structure digest, feature digest and order of mini-batches."""
-    structure, features, order = EpochDigest(), EpochDigest(), []
+    """Run an epoch; return its structure digest, feature digest and order of
+    mini-batches."""
+    structure = EpochDigest()
+    features = EpochDigest()
+    order = []
     for batch in system.epoch(epoch):
         structure.add(structure_digest(batch.sampled))
         assert batch.table is not None
@@ -96,8 +126,10 @@ def run(system: System, epoch: int = 0) -> tuple[str, str, list[int]]:
 
 def reference(workload: Workload, epoch: int = 0) -> tuple[str, str]:
     """Compute the digests that `run` must return, by the simplest code."""
-    structure, features = EpochDigest(), EpochDigest()
-    sampler, table = make_sampler(workload), workload.dataset.load("features")
+    structure = EpochDigest()
+    features = EpochDigest()
+    sampler = make_sampler(workload)
+    table = workload.dataset.load("features")
     for index, seeds in enumerate(make_seed_plan(workload).batches(epoch)):
         batch = sampler.sample(epoch, index, seeds)
         structure.add(structure_digest(batch))

@@ -1,4 +1,5 @@
-"""`outcore check` passes our systems, and fails each broken one for exactly what it breaks."""
+"""`outcore check` passes our systems, and fails each broken one for exactly what it
+breaks."""
 
 from __future__ import annotations
 
@@ -20,7 +21,8 @@ from workloads.errors import InputError
 pytestmark = pytest.mark.timeout(300)
 
 BASE = Case("base")
-#: Systems that are checked in every run of the tests: of each kind that reads from disk one.
+#: Systems that are checked in every run of the tests: of each kind that reads from disk
+#: one.
 QUICK = ("pyg+", "gnndrive", "outcore")
 SLOW = pytest.mark.slow("systems", "workloads", "harness/check")
 CASES = {
@@ -39,7 +41,9 @@ CASES = {
 
 def broken_rules(folder: Path, system: type, *chosen: str) -> set[str]:
     seen = [drive(folder, CASES[name], system) for name in chosen]
-    return {result.name for result in judge(seen, system.info.faithful) if not result.ok}
+    return {
+        result.name for result in judge(seen, system.info.faithful) if not result.ok
+    }
 
 
 @pytest.mark.parametrize(
@@ -68,7 +72,11 @@ def broken_rules(folder: Path, system: type, *chosen: str) -> set[str]:
         (broken.SlowToClose, ("close",), {"close() at any moment"}),
         (broken.ClosesOnce, ("run", "close", "cut"), {"close() at any moment"}),
         (broken.ReusesAnything, ("artefacts",), {"prepared artefacts are reused"}),
-        (broken.PreparesEpochsOnce, ("lengths",), {"what is prepared once does not grow with the epochs"}),
+        (
+            broken.PreparesEpochsOnce,
+            ("lengths",),
+            {"what is prepared once does not grow with the epochs"},
+        ),
         (broken.PreparesEpochs, ("run", "lengths"), set()),
         (broken.Raises, ("run", "cut"), {"runs"}),
         (broken.UnfaithfulRows, ("run",), {"rows are those of its nodes"}),
@@ -81,14 +89,21 @@ def test_a_broken_system_fails_for_what_it_breaks_and_nothing_else(
     assert broken_rules(tmp_path, system, *chosen) == rules
 
 
-def test_a_system_that_samples_otherwise_by_design_is_not_compared(tmp_path: Path) -> None:
+def test_a_system_that_samples_otherwise_by_design_is_not_compared(
+    tmp_path: Path,
+) -> None:
     assert broken_rules(tmp_path, broken.Unfaithful, "run") == set()
 
 
 def test_a_finding_says_what_to_do(tmp_path: Path) -> None:
-    found = judge([drive(tmp_path, CASES["smallest"], broken.PlansTooMuch)], faithful=True)
-    assert [one.fix for one in found if not one.ok] == [one.fix for one in RULES if one.name == "plan within budget"]
-    assert all(not one.fix for one in found if one.ok) and all(rule.fix for rule in RULES)
+    found = judge(
+        [drive(tmp_path, CASES["smallest"], broken.PlansTooMuch)], faithful=True
+    )
+    assert [one.fix for one in found if not one.ok] == [
+        one.fix for one in RULES if one.name == "plan within budget"
+    ]
+    assert all(not one.fix for one in found if one.ok)
+    assert all(rule.fix for rule in RULES)
 
 
 def _sets_files() -> None:
@@ -122,9 +137,21 @@ def _own_fit() -> None:
 @pytest.mark.parametrize(
     ("define", "message"),
     [
-        (_sets_files, "SetsFiles.prepare sets self.files, which hides the method System.files; rename the attribute"),
-        (_has_files, "HasFiles.files hides System.files, a method; make it a method, or rename it"),
-        (_loads_by_instance, "LoadsByInstance.loads_everything hides System.loads_everything, a classmethod"),
+        (
+            _sets_files,
+            "SetsFiles.prepare sets self.files, which hides the method "
+            "System.files; rename the attribute",
+        ),
+        (
+            _has_files,
+            "HasFiles.files hides System.files, a method; make it a method, or "
+            "rename it",
+        ),
+        (
+            _loads_by_instance,
+            "LoadsByInstance.loads_everything hides System.loads_everything, a "
+            "classmethod",
+        ),
         (_own_clock, "OwnClock.clock hides System.clock; rename it, say _clock"),
         (_own_fit, "OwnFit.fit hides System.fit; rename it, say _fit"),
     ],
@@ -143,8 +170,16 @@ def test_every_rule_is_broken_by_some_system_here() -> None:
     assert {rule.name for rule in RULES} == tried
 
 
-@pytest.mark.parametrize("name", [pytest.param(name, marks=() if name in QUICK else SLOW) for name in names()])
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param(name, marks=() if name in QUICK else SLOW) for name in names()],
+)
 def test_our_systems_keep_every_promise(tmp_path: Path, name: str) -> None:
     system = load(name)
-    seen = [drive(tmp_path, case, system) for case in cases(system.info.devices, True, system.info.faithful)]
-    assert [result for result in judge(seen, system.info.faithful) if not result.ok] == []
+    seen = [
+        drive(tmp_path, case, system)
+        for case in cases(system.info.devices, True, system.info.faithful)
+    ]
+    assert [
+        result for result in judge(seen, system.info.faithful) if not result.ok
+    ] == []

@@ -1,4 +1,5 @@
-"""The live demand cache: hit for hit its policy's model, and the rows that it returns are those asked for."""
+"""The live demand cache: hit for hit its policy's model, and the rows that it returns
+are those asked for."""
 
 from __future__ import annotations
 
@@ -29,12 +30,16 @@ def traces(draw: st.DrawFn) -> Batches:
 def hubs(batches: int, nodes: int) -> Batches:
     """Return mini-batches in which a few nodes occur nearly always."""
     rng = np.random.default_rng(5)
-    drawn = [np.unique((nodes * rng.random(25) ** 3).astype(np.int64)) for _ in range(batches)]
+    drawn = [
+        np.unique((nodes * rng.random(25) ** 3).astype(np.int64))
+        for _ in range(batches)
+    ]
     return [rng.permutation(batch).tolist() for batch in drawn]
 
 
 def model_hits(policy: str, batches: Batches, size: int) -> list[bool]:
-    """Return whether each access hits: the misses of the accesses up to it are those without it."""
+    """Return whether each access hits: the misses of the accesses up to it are those
+    without it."""
     rows = [row for batch in batches for row in batch]
     misses = [MODELS[policy]([rows[:end]], size) for end in range(len(rows) + 1)]
     return [after == before for before, after in pairwise(misses)]
@@ -52,7 +57,8 @@ class Live:
         ids = np.array(batch, dtype=np.int64)
         hits, hit_slots, misses, admitted, into = self.slots.look_up(ids)
         assert sorted([*hits, *misses]) == list(range(len(ids)))
-        assert set(admitted) <= set(misses) and len(set(into)) == len(into)
+        assert set(admitted) <= set(misses)
+        assert len(set(into)) == len(into)
         out = np.full(len(ids), -2)
         out[misses] = ids[misses]
         out[hits] = self.memory[hit_slots]
@@ -63,9 +69,13 @@ class Live:
 
 
 @pytest.mark.parametrize("policy", POLICIES)
-@given(batches=traces(), size=st.sampled_from([0, 1, 2, 5, NODES - 1, NODES, NODES + 3]))
+@given(
+    batches=traces(), size=st.sampled_from([0, 1, 2, 5, NODES - 1, NODES, NODES + 3])
+)
 @settings(max_examples=60, deadline=None)
-def test_the_cache_equals_its_model_hit_for_hit(policy: str, batches: Batches, size: int) -> None:
+def test_the_cache_equals_its_model_hit_for_hit(
+    policy: str, batches: Batches, size: int
+) -> None:
     cache = Live(policy, NODES, size)
     found = [hit for batch in batches for hit in cache.fetch(batch)]
     assert found == model_hits(policy, batches, size)
@@ -73,7 +83,9 @@ def test_the_cache_equals_its_model_hit_for_hit(policy: str, batches: Batches, s
 
 @pytest.mark.parametrize("policy", POLICIES)
 @pytest.mark.parametrize("size", [0, 1, 9, 10, 40, 200, 300])
-def test_the_cache_and_the_simulator_miss_the_same_rows_of_hubs(policy: str, size: int) -> None:
+def test_the_cache_and_the_simulator_miss_the_same_rows_of_hubs(
+    policy: str, size: int
+) -> None:
     batches = hubs(150, 200)
     cache = Live(policy, 200, size)
     misses = sum(not hit for batch in batches for hit in cache.fetch(batch))

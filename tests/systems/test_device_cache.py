@@ -1,4 +1,5 @@
-"""The ring of rows beside a device cache: held runs never overlap, and no thread waits for ever."""
+"""The ring of rows beside a device cache: held runs never overlap, and no thread waits
+for ever."""
 
 from __future__ import annotations
 
@@ -11,22 +12,32 @@ from hypothesis import strategies as st
 from systems.engine.loading.pipeline import RowRing, Stopped
 
 
-@given(st.integers(1, 40), st.lists(st.tuples(st.integers(0, 40), st.integers(0, 3)), max_size=60))
+@given(
+    st.integers(1, 40),
+    st.lists(st.tuples(st.integers(0, 40), st.integers(0, 3)), max_size=60),
+)
 def test_held_runs_never_overlap(capacity: int, wanted: list[tuple[int, int]]) -> None:
-    ring, held = RowRing(capacity), []
+    ring = RowRing(capacity)
+    held = []
     for count, behind in wanted:
         count = min(count, capacity)
-        # Runs are given back in order, as mini-batches are trained, or up to three places out of order.
+        # Runs are given back in order, as mini-batches are trained, or up to three
+        # places out of order.
         while held and (ring._place(count) is None or len(held) > 5):
             ring.give_back(*held.pop(min(behind, len(held) - 1)))
         start = ring.take(count)
         assert start in range(capacity - count + 1)
-        assert all(start + count <= other or other + length <= start for other, length in held if length and count)
+        assert all(
+            start + count <= other or other + length <= start
+            for other, length in held
+            if length and count
+        )
         held.append((start, count))
 
 
 def test_a_waiter_gets_rows_as_soon_as_they_are_given_back() -> None:
-    ring, got = RowRing(10), []
+    ring = RowRing(10)
+    got = []
     first = ring.take(7)
     thread = threading.Thread(target=lambda: got.append(ring.take(10)))
     thread.start()
@@ -38,7 +49,8 @@ def test_a_waiter_gets_rows_as_soon_as_they_are_given_back() -> None:
 
 
 def test_stopping_a_ring_wakes_its_waiters() -> None:
-    ring, seen = RowRing(4), []
+    ring = RowRing(4)
+    seen = []
     ring.take(4)
 
     def wait() -> None:

@@ -1,4 +1,5 @@
-"""The systems that load through DGL: rows gathered by DGL, reads made for it, and its samplers."""
+"""The systems that load through DGL: rows gathered by DGL, reads made for it, and its
+samplers."""
 
 from __future__ import annotations
 
@@ -14,7 +15,13 @@ from systems.engine.dgl import dgl_graph, from_dgl_blocks, require_dgl, to_dgl_b
 from systems.interface import Counters, MemoryBudget, System
 from systems.registry import load
 from tests.support import make_tiny
-from tests.systems.support_systems import assert_refused, reference, run, running, workload_of
+from tests.systems.support_systems import (
+    assert_refused,
+    reference,
+    run,
+    running,
+    workload_of,
+)
 from workloads.dataset import Dataset
 from workloads.errors import HostError, InputError
 from workloads.sampling.digest import structure_digest
@@ -58,7 +65,9 @@ def test_dgls_own_sampler_gives_other_mini_batches_of_the_same_graph_and_says_so
 ) -> None:
     for dataset in (tiny_dataset, wide_ids):
         workload = workload_of(dataset)
-        own = OwnBatches(dataset.load("features"), dataset.load("indptr"), dataset.load("indices"))
+        own = OwnBatches(
+            dataset.load("features"), dataset.load("indptr"), dataset.load("indices")
+        )
         with running(name, workload, sampler="dgl") as system:
             assert not system.is_faithful(system.options)
             assert "not faithful" in system.notes()["sampled_by"]
@@ -66,19 +75,35 @@ def test_dgls_own_sampler_gives_other_mini_batches_of_the_same_graph_and_says_so
             for batch in system.epoch(0):
                 table = batch.table
                 assert isinstance(table, torch.Tensor)
-                rows = table[: batch.sampled.num_nodes] if batch.rows is None else table[batch.rows]
-                np.testing.assert_array_equal(rows.numpy(), dataset.load("features")[batch.sampled.nodes])
+                rows = (
+                    table[: batch.sampled.num_nodes]
+                    if batch.rows is None
+                    else table[batch.rows]
+                )
+                np.testing.assert_array_equal(
+                    rows.numpy(), dataset.load("features")[batch.sampled.nodes]
+                )
                 own.add(batch.sampled, rows=False)
                 assert batch.sampled.num_seeds == 20
-                assert all(len(block.indptr) == block.num_dst + 1 for block in batch.sampled.blocks)
-                assert all(np.diff(block.indptr).max() <= 5 for block in batch.sampled.blocks)
-                assert all(block.indices.max(initial=-1) < block.num_src for block in batch.sampled.blocks)
+                assert all(
+                    len(block.indptr) == block.num_dst + 1
+                    for block in batch.sampled.blocks
+                )
+                assert all(
+                    np.diff(block.indptr).max() <= 5 for block in batch.sampled.blocks
+                )
+                assert all(
+                    block.indices.max(initial=-1) < block.num_src
+                    for block in batch.sampled.blocks
+                )
                 digests.append(structure_digest(batch.sampled))
                 batch.release()
         assert own.foreign_edges == 0
-        sampler, seeds = make_sampler(workload), make_seed_plan(workload).batches(0)
+        sampler = make_sampler(workload)
+        seeds = make_seed_plan(workload).batches(0)
         assert all(
-            digest != structure_digest(sampler.sample(0, index, seeds[index])) for index, digest in enumerate(digests)
+            digest != structure_digest(sampler.sample(0, index, seeds[index]))
+            for index, digest in enumerate(digests)
         )
 
 
@@ -92,14 +117,19 @@ def test_dgl_gathers_and_copies_every_row(tiny_dataset: Dataset, device: str) ->
 
 
 @pytest.mark.parametrize("device", DEVICES)
-def test_the_cache_spares_dgl_the_rows_of_highest_out_degree(tiny_dataset: Dataset, device: str) -> None:
+def test_the_cache_spares_dgl_the_rows_of_highest_out_degree(
+    tiny_dataset: Dataset, device: str
+) -> None:
     workload = workload_of(tiny_dataset)
     out = np.bincount(tiny_dataset.load("indices"), minlength=2000)
     cached = np.lexsort((np.arange(2000), -out))[:400]
-    sampler, rows, hits = make_sampler(workload), 0, 0
+    sampler = make_sampler(workload)
+    rows = 0
+    hits = 0
     for index, seeds in enumerate(make_seed_plan(workload).batches(1)):
         nodes = sampler.sample(1, index, seeds).nodes
-        rows, hits = rows + len(nodes), hits + int(np.isin(nodes, cached).sum())
+        rows = rows + len(nodes)
+        hits = hits + int(np.isin(nodes, cached).sum())
     found = {}
     for share in ("0.2x", "0x"):
         with running("dgl+cache", workload, device=device, cache=share) as system:
@@ -111,30 +141,46 @@ def test_the_cache_spares_dgl_the_rows_of_highest_out_degree(tiny_dataset: Datas
     assert found["0x"].hits == {"device": 0, "host": rows}
 
 
-def requests(dataset: Dataset, workload: Workload, epoch: int, block: int) -> tuple[int, int]:
-    """Count reads and bytes if each row of each mini-batch is read alone, in whole blocks."""
-    sampler, count, nbytes = make_sampler(workload), 0, 0
+def requests(
+    dataset: Dataset, workload: Workload, epoch: int, block: int
+) -> tuple[int, int]:
+    """Count reads and bytes if each row of each mini-batch is read alone, in whole
+    blocks."""
+    sampler = make_sampler(workload)
+    count = 0
+    nbytes = 0
     size = dataset.dim * dataset.feature_dtype.itemsize
     for index, seeds in enumerate(make_seed_plan(workload).batches(epoch)):
-        begin = dataset.data_offset("features") + sampler.sample(epoch, index, seeds).nodes * size
+        begin = (
+            dataset.data_offset("features")
+            + sampler.sample(epoch, index, seeds).nodes * size
+        )
         count += len(begin)
-        nbytes += int(((begin + size + block - 1) // block - begin // block).sum()) * block
+        nbytes += (
+            int(((begin + size + block - 1) // block - begin // block).sum()) * block
+        )
     return count, nbytes
 
 
 @pytest.mark.parametrize("device", DEVICES)
 @pytest.mark.parametrize(("granularity", "block"), [("logical", 512), ("4096", 4096)])
-def test_every_row_is_one_read_of_its_own(tmp_path: Path, device: str, granularity: str, block: int) -> None:
+def test_every_row_is_one_read_of_its_own(
+    tmp_path: Path, device: str, granularity: str, block: int
+) -> None:
     dataset = make_tiny(tmp_path / "odd", dim=130)
     workload = workload_of(dataset)
-    with running("dgl-ondisk", workload, device=device, io_granularity=granularity) as system:
+    with running(
+        "dgl-ondisk", workload, device=device, io_granularity=granularity
+    ) as system:
         for epoch in range(2):
             run(system, epoch)
         counters = system.counters()
     count, nbytes = requests(dataset, workload, 1, block)
     assert counters.rows == counters.misses == counters.io_requests == count
     # A read past the end of the file returns fewer bytes.
-    assert sum(size * times for size, times in counters.requests_by_size.items()) == nbytes
+    assert (
+        sum(size * times for size, times in counters.requests_by_size.items()) == nbytes
+    )
     assert nbytes - 4096 * 40 <= counters.bytes_read <= nbytes
     assert counters.bytes_useful == count * 520
     assert counters.hits == {"device": 0}
@@ -159,25 +205,40 @@ def test_loading_waits_for_training(tiny_dataset: Dataset) -> None:
             time.sleep(0.005)
             released.append(time.monotonic())
             batch.release()
-        begun = {span.batch: span.start for span in system.clock.drain() if span.stage == "extract"}
-    assert all(begun[number + 1] > moment for number, moment in enumerate(released[:-1]))
+        begun = {
+            span.batch: span.start
+            for span in system.clock.drain()
+            if span.stage == "extract"
+        }
+    assert all(
+        begun[number + 1] > moment for number, moment in enumerate(released[:-1])
+    )
 
 
 def test_dgl_is_given_64_bit_ids_and_makes_our_blocks(tiny_dataset: Dataset) -> None:
     graph = dgl_graph(DGL, tiny_dataset.load("indptr"), tiny_dataset.load("indices"))
-    assert graph.idtype == torch.int64 and graph.num_edges() == 20_000
+    assert graph.idtype == torch.int64
+    assert graph.num_edges() == 20_000
     workload = workload_of(tiny_dataset)
     seeds = make_seed_plan(workload).batches(0)[0]
     sampled = make_sampler(workload).sample(0, 0, seeds)
     again = from_dgl_blocks(
-        to_dgl_blocks(DGL, sampled), torch.from_numpy(sampled.nodes), 0, 0, tiny_dataset.load("labels")
+        to_dgl_blocks(DGL, sampled),
+        torch.from_numpy(sampled.nodes),
+        0,
+        0,
+        tiny_dataset.load("labels"),
     )
     assert structure_digest(again) == structure_digest(sampled)
 
 
 def test_32_bit_index_pointers_are_refused(tiny_dataset: Dataset) -> None:
     with pytest.raises(InputError, match="give DGL int64"):
-        dgl_graph(DGL, tiny_dataset.load("indptr").astype(np.int32), tiny_dataset.load("indices"))
+        dgl_graph(
+            DGL,
+            tiny_dataset.load("indptr").astype(np.int32),
+            tiny_dataset.load("indices"),
+        )
 
 
 @pytest.mark.parametrize("name", [*NAMES, "dgl+pp"])
@@ -195,7 +256,9 @@ def test_no_cuda_is_promised(name: str) -> None:
     assert load(name).info.devices == ("cpu", "emulated")
 
 
-def test_an_error_while_reading_ends_the_epoch_and_names_the_file(tmp_path: Path) -> None:
+def test_an_error_while_reading_ends_the_epoch_and_names_the_file(
+    tmp_path: Path,
+) -> None:
     import os
 
     from workloads.errors import DataIOError
@@ -211,7 +274,12 @@ def test_an_error_while_reading_ends_the_epoch_and_names_the_file(tmp_path: Path
 
 
 def test_a_budget_too_small_names_the_part(tiny_dataset: Dataset) -> None:
-    assert_refused("reader buffers", "dgl-ondisk", workload_of(tiny_dataset), budget=MemoryBudget(200_000))
+    assert_refused(
+        "reader buffers",
+        "dgl-ondisk",
+        workload_of(tiny_dataset),
+        budget=MemoryBudget(200_000),
+    )
 
 
 def counters_once(system: System) -> Counters:

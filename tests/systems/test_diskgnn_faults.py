@@ -1,4 +1,5 @@
-"""DiskGNN under real faults: killed while preparing, a full disk, a damaged chunk, artefacts of another workload."""
+"""DiskGNN under real faults: killed while preparing, a full disk, a damaged chunk,
+artefacts of another workload."""
 
 from __future__ import annotations
 
@@ -32,7 +33,8 @@ def packed(root: Path) -> list[Path]:
     return sorted((root / "artefacts").glob("diskgnn-*"))
 
 
-# A preparation that reports when packing has begun and then sleeps, so that it can be killed half-way.
+# A preparation that reports when packing has begun and then sleeps, so that it can be
+# killed half-way.
 _CHILD = """
     import sys, time
     from pathlib import Path
@@ -56,25 +58,43 @@ _CHILD = """
 """
 
 
-@pytest.mark.slow("systems/diskgnn", "systems/engine/store", "systems/native", seconds=8)
-def test_a_preparation_killed_half_way_is_started_anew(workload: Workload, tmp_path: Path) -> None:
-    command = [sys.executable, "-c", textwrap.dedent(_CHILD), str(workload.dataset.path), str(tmp_path), "7"]
+@pytest.mark.slow(
+    "systems/diskgnn", "systems/engine/store", "systems/native", seconds=8
+)
+def test_a_preparation_killed_half_way_is_started_anew(
+    workload: Workload, tmp_path: Path
+) -> None:
+    command = [
+        sys.executable,
+        "-c",
+        textwrap.dedent(_CHILD),
+        str(workload.dataset.path),
+        str(tmp_path),
+        "7",
+    ]
     environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment) as child:
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, text=True, env=environment
+    ) as child:
         assert child.stdout is not None
         assert child.stdout.readline() == "half-way\n"
         left = list((tmp_path / "artefacts").iterdir())
-        assert left and any(path.name == "packed.bin" for path in left[0].iterdir())
+        assert left
+        assert any(path.name == "packed.bin" for path in left[0].iterdir())
         child.send_signal(signal.SIGKILL)
         child.wait()
     assert not packed(tmp_path)
     with prepared(workload, tmp_path, **OPTIONS) as system:
         assert system.notes()["prepared"] == "made"
         assert run(system)[:2] == reference(workload)
-    assert [path.name for path in (tmp_path / "artefacts").iterdir()] == [packed(tmp_path)[0].name]
+    assert [path.name for path in (tmp_path / "artefacts").iterdir()] == [
+        packed(tmp_path)[0].name
+    ]
 
 
-def test_artefacts_of_other_options_or_another_dataset_are_not_used(workload: Workload, tmp_path: Path) -> None:
+def test_artefacts_of_other_options_or_another_dataset_are_not_used(
+    workload: Workload, tmp_path: Path
+) -> None:
     def kept(chosen: Workload, **options: object) -> str:
         with prepared(chosen, tmp_path, **{**OPTIONS, **options}) as system:
             assert run(system)[:2] == reference(chosen)
@@ -85,12 +105,21 @@ def test_artefacts_of_other_options_or_another_dataset_are_not_used(workload: Wo
     assert kept(workload, segment=4, hashes=0) == "made"
     assert kept(workload, host_cache="32KiB") == "made"
     assert kept(workload, packing="off") == "made"
-    assert kept(workload, readers=1, queue=2) == "reused"  # options that do not change the layout
-    other = workload_of(make_dataset(tmp_path / "data", Case("other", nodes=3000, edges=30001, train=300, dim=127)))
+    assert (
+        kept(workload, readers=1, queue=2) == "reused"
+    )  # options that do not change the layout
+    other = workload_of(
+        make_dataset(
+            tmp_path / "data",
+            Case("other", nodes=3000, edges=30001, train=300, dim=127),
+        )
+    )
     assert kept(other) == "made"
 
 
-def test_a_folder_that_lost_a_file_is_made_anew(workload: Workload, tmp_path: Path) -> None:
+def test_a_folder_that_lost_a_file_is_made_anew(
+    workload: Workload, tmp_path: Path
+) -> None:
     with prepared(workload, tmp_path, **OPTIONS):
         pass
     (packed(tmp_path)[0] / "device_cache.rows").unlink()
@@ -107,26 +136,37 @@ def _damage(path: Path, offset: int) -> None:
 
 
 @pytest.mark.parametrize("pipeline", [True, False])
-def test_a_corrupted_chunk_is_found_and_named(pipeline: bool, workload: Workload, tmp_path: Path) -> None:
+def test_a_corrupted_chunk_is_found_and_named(
+    pipeline: bool, workload: Workload, tmp_path: Path
+) -> None:
     with prepared(workload, tmp_path, **OPTIONS, pipeline=pipeline):
         pass
     path = packed(tmp_path)[0] / "packed.bin"
     _damage(path, path.stat().st_size // 2)
     with prepared(workload, tmp_path, **OPTIONS, pipeline=pipeline) as system:
         assert system.notes()["prepared"] == "reused"
-        with pytest.raises(DataIOError, match=r"mini-batch \d+ in .*packed\.bin.* offset \d+"):
+        with pytest.raises(
+            DataIOError, match=r"mini-batch \d+ in .*packed\.bin.* offset \d+"
+        ):
             run(system)
 
 
-def test_a_corrupted_cache_is_found_and_named(workload: Workload, tmp_path: Path) -> None:
+def test_a_corrupted_cache_is_found_and_named(
+    workload: Workload, tmp_path: Path
+) -> None:
     with prepared(workload, tmp_path, **OPTIONS):
         pass
     _damage(packed(tmp_path)[0] / "device_cache.rows", 5000)
-    with pytest.raises(DataIOError, match=r"device_cache\.rows is corrupted"), prepared(workload, tmp_path, **OPTIONS):
+    with (
+        pytest.raises(DataIOError, match=r"device_cache\.rows is corrupted"),
+        prepared(workload, tmp_path, **OPTIONS),
+    ):
         pass
 
 
-def test_a_chunk_file_cut_while_running_is_reported(workload: Workload, tmp_path: Path) -> None:
+def test_a_chunk_file_cut_while_running_is_reported(
+    workload: Workload, tmp_path: Path
+) -> None:
     with prepared(workload, tmp_path, **OPTIONS) as system:
         os.truncate(packed(tmp_path)[0] / "packed.bin", 200_000)
         with pytest.raises(DataIOError, match=r"packed\.bin"):
@@ -134,13 +174,19 @@ def test_a_chunk_file_cut_while_running_is_reported(workload: Workload, tmp_path
 
 
 @pytest.mark.parametrize("largest", [10 * 4096, 171 * 4096])
-def test_a_disk_that_fills_up_is_reported_and_leaves_nothing(largest: int, workload: Workload, tmp_path: Path) -> None:
-    """A limit on file size stops the writing of samples, or of chunks, as a full disk does (EFBIG for ENOSPC)."""
+def test_a_disk_that_fills_up_is_reported_and_leaves_nothing(
+    largest: int, workload: Workload, tmp_path: Path
+) -> None:
+    """A limit on file size stops the writing of samples, or of chunks, as a full disk
+    does (EFBIG for ENOSPC)."""
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
     handler = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
     resource.setrlimit(resource.RLIMIT_FSIZE, (largest, before[1]))
     try:
-        with pytest.raises(DataIOError, match=r"the file is larger than the"), prepared(workload, tmp_path, **OPTIONS):
+        with (
+            pytest.raises(DataIOError, match=r"the file is larger than the"),
+            prepared(workload, tmp_path, **OPTIONS),
+        ):
             pass
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, before)
@@ -150,8 +196,13 @@ def test_a_disk_that_fills_up_is_reported_and_leaves_nothing(largest: int, workl
         assert run(system)[:2] == reference(workload)
 
 
-def test_features_cut_before_packing_are_named(workload: Workload, tmp_path: Path) -> None:
+def test_features_cut_before_packing_are_named(
+    workload: Workload, tmp_path: Path
+) -> None:
     features = workload.dataset.file("features")
     os.truncate(features, features.stat().st_size // 2)
-    with pytest.raises(DataIOError, match=r"features\.npy"), prepared(workload, tmp_path, **OPTIONS):
+    with (
+        pytest.raises(DataIOError, match=r"features\.npy"),
+        prepared(workload, tmp_path, **OPTIONS),
+    ):
         pass

@@ -1,4 +1,5 @@
-"""DiskGNN's layout and search: rows counted as they are stored, the limit kept, brute force never worse."""
+"""DiskGNN's layout and search: rows counted as they are stored, the limit kept, brute
+force never worse."""
 
 from __future__ import annotations
 
@@ -19,7 +20,13 @@ from harness.check.stage import make_dataset
 from systems.diskgnn.layout import ColdSamples, Shape, segments
 from systems.diskgnn.planner import DiskGnnSizes, fit
 from systems.diskgnn.ranking import AccessCounts, MissCurve, miss_curve, slots_of
-from systems.diskgnn.search import Search, Space, rows_by_segment, rows_of, simulate_reads
+from systems.diskgnn.search import (
+    Search,
+    Space,
+    rows_by_segment,
+    rows_of,
+    simulate_reads,
+)
 from systems.engine.io.reader import ReadStats
 from systems.engine.store.batch_store import BatchReader, BatchWriter
 from tests.systems.support_systems import workload_of
@@ -30,20 +37,28 @@ from workloads.sampling.batch import SampledBatch
 NODES = 60
 ROW = 508
 Lists = list[list[int]]
-LISTS = st.lists(st.sets(st.integers(0, NODES - 1), max_size=25).map(sorted), min_size=1, max_size=9)
+LISTS = st.lists(
+    st.sets(st.integers(0, NODES - 1), max_size=25).map(sorted), min_size=1, max_size=9
+)
 
 
 @contextmanager
-def cold_samples(lists: Lists, in_memory: tuple[int, ...] = ()) -> Iterator[ColdSamples]:
+def cold_samples(
+    lists: Lists, in_memory: tuple[int, ...] = ()
+) -> Iterator[ColdSamples]:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "samples"
         writer = BatchWriter(path)
         for index, nodes in enumerate(lists):
             ids = np.array(nodes[::-1], dtype=np.int64)
-            writer.append(SampledBatch(0, index, ids, 0, (), np.empty(0, dtype=np.int64)))
+            writer.append(
+                SampledBatch(0, index, ids, 0, (), np.empty(0, dtype=np.int64))
+            )
         reader = BatchReader(path, writer.close())
         try:
-            yield ColdSamples(reader, slots_of(np.array(in_memory, dtype=np.int64), NODES))
+            yield ColdSamples(
+                reader, slots_of(np.array(in_memory, dtype=np.int64), NODES)
+            )
         finally:
             reader.close()
 
@@ -57,34 +72,51 @@ def simulate(rows: np.ndarray) -> ReadStats:
 
 
 @settings(max_examples=25, deadline=None)
-@given(LISTS, st.integers(1, 9), st.integers(2, 4), st.sets(st.integers(0, NODES - 1), max_size=10))
+@given(
+    LISTS,
+    st.integers(1, 9),
+    st.integers(2, 4),
+    st.sets(st.integers(0, NODES - 1), max_size=10),
+)
 def test_every_cold_row_has_one_place_and_the_counts_are_those_stored(
     lists: Lists, length: int, threshold: int, hot: set[int]
 ) -> None:
     with cold_samples(lists, tuple(sorted(hot))) as samples:
-        shape, work = Shape(length, threshold), where()
-        stored, shared = 0, []
+        shape = Shape(length, threshold)
+        work = where()
+        stored = 0
+        shared = []
         for order, placements in segments(samples, shape, work, hashes=2, seed=1):
             first = len(shared)
             shared.extend(order.tolist())
             for placement in placements:
                 wanted = sorted(set(lists[placement.batch]) - hot)
-                assert sorted([*placement.packed.tolist(), *placement.single.tolist()]) == wanted
+                assert (
+                    sorted([*placement.packed.tolist(), *placement.single.tolist()])
+                    == wanted
+                )
                 assert placement.packed.tolist() == sorted(placement.packed.tolist())
-                assert [shared[row] for row in placement.rows.tolist()] == placement.single.tolist()
+                assert [
+                    shared[row] for row in placement.rows.tolist()
+                ] == placement.single.tolist()
                 assert all(row >= first for row in placement.rows.tolist())
                 stored += len(placement.packed)
         assert not work.any()
         assert rows_of(samples, shape, work) == stored + len(shared)
         assert not work.any()
         if threshold == 2:
-            assert rows_by_segment(samples, work)[min(length, len(lists))] == stored + len(shared)
+            assert rows_by_segment(samples, work)[
+                min(length, len(lists))
+            ] == stored + len(shared)
 
 
 def skewed(batches: int = 24, size: int = 18) -> Lists:
     """Draw mini-batches of which neighbours share rows, as in a community."""
     rng = np.random.default_rng(3)
-    return [sorted(set(((rng.normal(batch * 2, 6, size)).astype(int) % NODES).tolist())) for batch in range(batches)]
+    return [
+        sorted(set(((rng.normal(batch * 2, 6, size)).astype(int) % NODES).tolist()))
+        for batch in range(batches)
+    ]
 
 
 @pytest.mark.parametrize("share", [1.05, 1.3, 1.8, 10])
@@ -92,11 +124,14 @@ def test_brute_force_is_never_worse_and_both_keep_the_limit(share: float) -> Non
     with cold_samples(skewed()) as samples:
         least = int(rows_by_segment(samples, where())[1:].min())
         space = Space(ROW, 1000, 1000 + int(share * least) * ROW)
-        search = Search(samples, space, where(), simulate=simulate, hashes=2, seed=0, max_segment=24)
+        search = Search(
+            samples, space, where(), simulate=simulate, hashes=2, seed=0, max_segment=24
+        )
         heuristic = search.measure(search.heuristic())
         brute = search.brute_force(24)
         assert space.limit is not None
-        assert heuristic.disk_bytes <= space.limit and brute.disk_bytes <= space.limit
+        assert heuristic.disk_bytes <= space.limit
+        assert brute.disk_bytes <= space.limit
         assert brute.read_bytes <= heuristic.read_bytes
         assert brute.useful_bytes == heuristic.useful_bytes
         assert brute.read_amplification >= 1
@@ -107,12 +142,25 @@ def test_brute_force_is_never_worse_and_both_keep_the_limit(share: float) -> Non
 def test_the_heuristic_takes_the_least_length_that_fits() -> None:
     with cold_samples(skewed()) as samples:
         rows = rows_by_segment(samples, where())
-        for limit_rows in (int(rows[1]), int(rows[1]) - 1, int(rows[4]), int(rows[1:].min())):
+        for limit_rows in (
+            int(rows[1]),
+            int(rows[1]) - 1,
+            int(rows[4]),
+            int(rows[1:].min()),
+        ):
             search = Search(
-                samples, Space(ROW, 0, limit_rows * ROW), where(), simulate=simulate, hashes=2, seed=0, max_segment=24
+                samples,
+                Space(ROW, 0, limit_rows * ROW),
+                where(),
+                simulate=simulate,
+                hashes=2,
+                seed=0,
+                max_segment=24,
             )
             found = search.heuristic()
-            expected = next(length for length in range(1, 25) if rows[length] <= limit_rows)
+            expected = next(
+                length for length in range(1, 25) if rows[length] <= limit_rows
+            )
             assert found.shape.segment == expected
 
 
@@ -125,8 +173,14 @@ def test_a_limit_that_is_too_small_names_the_least_that_works() -> None:
         Search(samples, Space(ROW, 0, least), where(), **arguments).heuristic()
 
 
-def test_a_limit_that_is_too_small_is_refused_with_one_that_works(tmp_path: Path) -> None:
-    workload = workload_of(make_dataset(tmp_path, Case("limit", nodes=3000, edges=30000, train=300, dim=127)))
+def test_a_limit_that_is_too_small_is_refused_with_one_that_works(
+    tmp_path: Path,
+) -> None:
+    workload = workload_of(
+        make_dataset(
+            tmp_path, Case("limit", nodes=3000, edges=30000, train=300, dim=127)
+        )
+    )
     with (
         pytest.raises(BudgetError, match="packed chunks and disk caches") as error,
         prepared(workload, tmp_path, disk_limit="300KiB", host_cache="64KiB"),
@@ -151,10 +205,22 @@ def test_hottest_rows_come_first_and_equal_ones_by_id() -> None:
 
 
 @settings(max_examples=25, deadline=None)
-@given(LISTS, st.integers(0, NODES), st.integers(1, 3), st.integers(0, 90), st.sampled_from([1, 8]))
-def test_the_cache_leaves_room_for_the_buffers(lists: Lists, ranked: int, buffers: int, rows: int, align: int) -> None:
+@given(
+    LISTS,
+    st.integers(0, NODES),
+    st.integers(1, 3),
+    st.integers(0, 90),
+    st.sampled_from([1, 8]),
+)
+def test_the_cache_leaves_room_for_the_buffers(
+    lists: Lists, ranked: int, buffers: int, rows: int, align: int
+) -> None:
     order = np.random.default_rng(0).permutation(NODES)[:ranked].astype(np.int64)
-    curve: MissCurve = miss_curve([np.array(nodes, dtype=np.int64) for nodes in lists], slots_of(order, NODES), ranked)
+    curve: MissCurve = miss_curve(
+        [np.array(nodes, dtype=np.int64) for nodes in lists],
+        slots_of(order, NODES),
+        ranked,
+    )
     cached = curve.largest_cache(rows, buffers, 2, align)
     hot = set(order[: max(0, cached)].tolist())
     most = max(len(set(nodes) - hot) for nodes in lists)
@@ -178,13 +244,26 @@ def test_the_cache_leaves_room_for_the_buffers(lists: Lists, ranked: int, buffer
     st.none() | st.integers(0, 20),
 )
 def test_rows_on_the_device_and_beside_it_fit_both_memories(
-    lists: Lists, ranked: int, table: int, host: int, buffers: int, staging: int, direct: int | None, cache: int | None
+    lists: Lists,
+    ranked: int,
+    table: int,
+    host: int,
+    buffers: int,
+    staging: int,
+    direct: int | None,
+    cache: int | None,
 ) -> None:
     order = np.random.default_rng(0).permutation(NODES)[:ranked].astype(np.int64)
-    curve = miss_curve([np.array(nodes, dtype=np.int64) for nodes in lists], slots_of(order, NODES), ranked)
+    curve = miss_curve(
+        [np.array(nodes, dtype=np.int64) for nodes in lists],
+        slots_of(order, NODES),
+        ranked,
+    )
     most = int(curve.misses[0])
-    # The planner's bounds: the largest mini-batch has room beside the rows that the user wants cached.
-    table, host = max(table, most + (direct or 0)), max(host, most + 2 + (cache or 0))
+    # The planner's bounds: the largest mini-batch has room beside the rows that the
+    # user wants cached.
+    table = max(table, most + (direct or 0))
+    host = max(host, most + 2 + (cache or 0))
     sizes = SimpleNamespace(
         on_device=True,
         table_rows=table,
@@ -204,6 +283,7 @@ def test_rows_on_the_device_and_beside_it_fit_both_memories(
     assert found.levels.cached <= ranked
     hot = set(order[: found.levels.cached].tolist())
     left = max(len(set(nodes) - hot) for nodes in lists)
-    assert found.buffer_rows >= left and found.staging_rows >= left + 2
+    assert found.buffer_rows >= left
+    assert found.staging_rows >= left + 2
     assert direct is None or found.levels.direct <= direct
     assert cache is None or found.levels.host <= cache

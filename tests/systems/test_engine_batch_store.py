@@ -1,4 +1,5 @@
-"""The batch store: a read returns the bytes that were written, or raises an error that names the place."""
+"""The batch store: a read returns the bytes that were written, or raises an error that
+names the place."""
 
 from __future__ import annotations
 
@@ -27,7 +28,10 @@ from workloads.sampling.make import make_sampler, make_seed_plan
 def sampled(dataset: Dataset, **arguments: object) -> list[SampledBatch]:
     workload = workload_of(dataset, **arguments)  # type: ignore[arg-type]
     sampler = make_sampler(workload)
-    return [sampler.sample(0, i, seeds) for i, seeds in enumerate(make_seed_plan(workload).batches(0))]
+    return [
+        sampler.sample(0, i, seeds)
+        for i, seeds in enumerate(make_seed_plan(workload).batches(0))
+    ]
 
 
 def assert_same(one: SampledBatch, other: SampledBatch) -> None:
@@ -44,7 +48,9 @@ def assert_same(one: SampledBatch, other: SampledBatch) -> None:
         assert np.array_equal(mine.indices, theirs.indices)
 
 
-def test_batches_come_back_as_they_were_in_any_order(tiny_dataset: Dataset, tmp_path: Path) -> None:
+def test_batches_come_back_as_they_were_in_any_order(
+    tiny_dataset: Dataset, tmp_path: Path
+) -> None:
     batches = sampled(tiny_dataset, fanout=(4, 3, -1))
     writer = BatchWriter(tmp_path / "batches")
     for batch in batches:
@@ -66,12 +72,24 @@ def test_batches_come_back_as_they_were_in_any_order(tiny_dataset: Dataset, tmp_
 )
 @settings(max_examples=40, deadline=None)
 def test_any_batch_survives_the_disk(
-    tmp_path_factory: pytest.TempPathFactory, nodes: list[int], edges: list[int], seeds: int
+    tmp_path_factory: pytest.TempPathFactory,
+    nodes: list[int],
+    edges: list[int],
+    seeds: int,
 ) -> None:
     """Batches have ids beyond 32 bits and odd sizes, some no edges or no nodes."""
-    block = Block(np.array([0, len(edges)]), np.array(edges, dtype=np.int32), len(nodes), 1)
+    block = Block(
+        np.array([0, len(edges)]), np.array(edges, dtype=np.int32), len(nodes), 1
+    )
     batch = SampledBatch(
-        3, 9, np.array(nodes, dtype=np.int64), seeds, (block, block), np.arange(seeds), edge_reads=5, list_reads=2
+        3,
+        9,
+        np.array(nodes, dtype=np.int64),
+        seeds,
+        (block, block),
+        np.arange(seeds),
+        edge_reads=5,
+        list_reads=2,
     )
     path = tmp_path_factory.mktemp("store") / "one"
     writer = BatchWriter(path)
@@ -86,14 +104,18 @@ def test_any_batch_survives_the_disk(
 
 
 def test_a_file_is_written_over_in_place(tiny_dataset: Dataset, tmp_path: Path) -> None:
-    path, batches = tmp_path / "batches", sampled(tiny_dataset)
+    path = tmp_path / "batches"
+    batches = sampled(tiny_dataset)
     for part in (batches[:6], batches[6:9], batches[2:7]):
         before = (path.stat().st_ino, path.stat().st_size) if path.exists() else None
         writer = BatchWriter(path, reuse=True)
         for batch in part:
             writer.append(batch)
         index = writer.close(sync=False)
-        assert before is None or before == (path.stat().st_ino, max(before[1], index.nbytes))
+        assert before is None or before == (
+            path.stat().st_ino,
+            max(before[1], index.nbytes),
+        )
         reader = BatchReader(path, index)
         for i, batch in enumerate(part):
             assert_same(reader.read(i), batch)
@@ -108,7 +130,9 @@ def test_the_bound_holds_what_is_written(tiny_dataset: Dataset, tmp_path: Path) 
         writer.close()
 
 
-def test_a_full_budget_is_refused_by_name_and_leaves_no_file(tiny_dataset: Dataset, tmp_path: Path) -> None:
+def test_a_full_budget_is_refused_by_name_and_leaves_no_file(
+    tiny_dataset: Dataset, tmp_path: Path
+) -> None:
     writer = BatchWriter(tmp_path / "batches", budget_bytes=20_000)
     with pytest.raises(BudgetError, match=r"batches needs .* its budget is"):
         for batch in sampled(tiny_dataset):
@@ -121,7 +145,9 @@ def full_disk(tmp_path: Path) -> Iterator[Path]:
     folder = tmp_path / "small"
     folder.mkdir()
     done = subprocess.run(
-        ["mount", "-t", "tmpfs", "-o", "size=64k", "tmpfs", str(folder)], check=False, capture_output=True
+        ["mount", "-t", "tmpfs", "-o", "size=64k", "tmpfs", str(folder)],
+        check=False,
+        capture_output=True,
     )
     if done.returncode:
         pytest.skip("cannot mount a small tmpfs")
@@ -129,9 +155,13 @@ def full_disk(tmp_path: Path) -> Iterator[Path]:
     subprocess.run(["umount", str(folder)], check=False)
 
 
-def test_a_full_disk_is_named_with_its_offset(tiny_dataset: Dataset, full_disk: Path) -> None:
+def test_a_full_disk_is_named_with_its_offset(
+    tiny_dataset: Dataset, full_disk: Path
+) -> None:
     writer = BatchWriter(full_disk / "batches")
-    with pytest.raises(DataIOError, match=r"writing .*batches failed at offset \d+: No space left") as caught:
+    with pytest.raises(
+        DataIOError, match=r"writing .*batches failed at offset \d+: No space left"
+    ) as caught:
         for batch in sampled(tiny_dataset):
             writer.append(batch)
     assert caught.value.errno == errno.ENOSPC
@@ -146,7 +176,9 @@ def damage(path: Path, at: int) -> None:
         file.write(bytes([byte[0] ^ 1]))
 
 
-def test_a_damaged_batch_is_detected_and_named(tiny_dataset: Dataset, tmp_path: Path) -> None:
+def test_a_damaged_batch_is_detected_and_named(
+    tiny_dataset: Dataset, tmp_path: Path
+) -> None:
     path = tmp_path / "batches"
     writer = BatchWriter(path)
     for batch in sampled(tiny_dataset):
@@ -157,7 +189,9 @@ def test_a_damaged_batch_is_detected_and_named(tiny_dataset: Dataset, tmp_path: 
     damage(path, int(entries[3]["offset"] + entries[3]["head_bytes"] + 100))
     reader = BatchReader(path, index)
     for read in (reader.read, reader.nodes):
-        with pytest.raises(DataIOError, match=r"batch 2 of .*batches failed at offset \d+: .*XXH3") as caught:
+        with pytest.raises(
+            DataIOError, match=r"batch 2 of .*batches failed at offset \d+: .*XXH3"
+        ) as caught:
             read(2)
         assert caught.value.offset == int(entries[2]["offset"])
     assert len(reader.nodes(3))  # its ids are intact
@@ -185,6 +219,10 @@ def test_many_threads_read_at_once(tiny_dataset: Dataset, tmp_path: Path) -> Non
         writer.append(batch)
     reader = BatchReader(tmp_path / "batches", writer.close())
     with ThreadPoolExecutor(4) as pool:
-        for got, batch in zip(pool.map(reader.read, list(range(len(batches))) * 5), batches * 5, strict=True):
+        for got, batch in zip(
+            pool.map(reader.read, list(range(len(batches))) * 5),
+            batches * 5,
+            strict=True,
+        ):
             assert structure_digest(got) == structure_digest(batch)
     reader.close()

@@ -1,4 +1,5 @@
-"""Real faults: cut files, failing devices, forbidden io_uring, short reads. Reads return right bytes or raise."""
+"""Real faults: cut files, failing devices, forbidden io_uring, short reads. Reads
+return right bytes or raise."""
 
 from __future__ import annotations
 
@@ -14,7 +15,13 @@ import pytest
 
 from systems.engine.io.memory import aligned_empty
 from systems.engine.io.reader import RowReader
-from tests.systems.engine_tables import open_reader, random_table, run_child, same_bytes, write_table
+from tests.systems.engine_tables import (
+    open_reader,
+    random_table,
+    run_child,
+    same_bytes,
+    write_table,
+)
 from workloads.errors import DataIOError
 
 MODES = ["auto", "pread"]
@@ -44,7 +51,8 @@ def read_here(path: Path, mode: str, capsys: pytest.CaptureFixture[str]) -> list
     return capsys.readouterr().out.splitlines()
 
 
-# Makes io_uring_setup (425 on every architecture) fail with EPERM, as a container's seccomp profile does.
+# Makes io_uring_setup (425 on every architecture) fail with EPERM, as a container's
+# seccomp profile does.
 _FORBID_IO_URING = """
 import ctypes, struct
 libc = ctypes.CDLL(None, use_errno=True)
@@ -85,7 +93,9 @@ def table_file(tmp_path: Path) -> tuple[Path, np.ndarray]:
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_a_truncated_file_raises_with_file_and_offset(table_file: tuple[Path, np.ndarray], mode: str) -> None:
+def test_a_truncated_file_raises_with_file_and_offset(
+    table_file: tuple[Path, np.ndarray], mode: str
+) -> None:
     path, table = table_file
     reader = open_reader(path, table, mode=mode, depth=32)
     os.truncate(path, 4096 + 1000 * 400 + 100)  # in the middle of row 1000
@@ -94,8 +104,10 @@ def test_a_truncated_file_raises_with_file_and_offset(table_file: tuple[Path, np
     assert same_bytes(out, table[[999]]), "rows before the cut are still read"
     with pytest.raises(DataIOError) as caught:
         reader.read(np.arange(900, 1100), np.zeros((200, 100), "float32"))
-    assert caught.value.path == str(path) and caught.value.offset == 4096 + 1000 * 400 + 100
-    assert str(path) in str(caught.value) and str(caught.value.offset) in str(caught.value)
+    assert caught.value.path == str(path)
+    assert caught.value.offset == 4096 + 1000 * 400 + 100
+    assert str(path) in str(caught.value)
+    assert str(caught.value.offset) in str(caught.value)
     with pytest.raises(DataIOError):
         reader.read(np.array([2999]), out)
     # The next read sees nothing of the failed one.
@@ -105,7 +117,9 @@ def test_a_truncated_file_raises_with_file_and_offset(table_file: tuple[Path, np
     assert same_bytes(out, table[ids])
 
 
-def test_a_file_truncated_while_it_is_read_raises(table_file: tuple[Path, np.ndarray]) -> None:
+def test_a_file_truncated_while_it_is_read_raises(
+    table_file: tuple[Path, np.ndarray],
+) -> None:
     path, table = table_file
     reader = open_reader(path, table, depth=4)
     groups = reader.read_groups(np.arange(3000), aligned_empty(64 * 400), 16)
@@ -134,7 +148,9 @@ def test_the_last_row_may_end_inside_a_block(tmp_path: Path) -> None:
 def test_a_file_that_cannot_be_opened_raises(tmp_path: Path, missing: str) -> None:
     (tmp_path / "folder").mkdir()
     with pytest.raises(DataIOError, match=missing):
-        reader = RowReader(tmp_path / missing, data_offset=0, num_rows=10, row_bytes=512)
+        reader = RowReader(
+            tmp_path / missing, data_offset=0, num_rows=10, row_bytes=512
+        )
         reader.read(np.array([1]), np.zeros((1, 512), np.uint8))
 
 
@@ -145,19 +161,27 @@ def test_a_device_error_raises_with_its_offset(tmp_path: Path, mode: str) -> Non
         pytest.skip("needs root and losetup")
     table = random_table(2048, 512, "uint8")
     path = write_table(tmp_path / "backing", table, header=0)
-    made = subprocess.run(["losetup", "--find", "--show", path], capture_output=True, text=True, check=False)
+    made = subprocess.run(
+        ["losetup", "--find", "--show", path],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     if made.returncode != 0:
         pytest.skip(f"no loop device: {made.stderr.strip()}")
     device = made.stdout.strip()
     try:
-        reader = RowReader(device, data_offset=0, num_rows=2048, row_bytes=512, depth=16, mode=mode)  # type: ignore[arg-type]
+        reader = RowReader(
+            device, data_offset=0, num_rows=2048, row_bytes=512, depth=16, mode=mode
+        )  # type: ignore[arg-type]
         out = np.zeros((64, 512), np.uint8)
         reader.read(np.arange(64), out)
         assert same_bytes(out, table[:64])
         os.truncate(path, 1024 * 512)
         with pytest.raises(DataIOError) as caught:
             reader.read(np.arange(1000, 1064, 3), out)
-        assert caught.value.path == device and caught.value.errno == 5
+        assert caught.value.path == device
+        assert caught.value.errno == 5
         assert 1024 * 512 <= caught.value.offset < 1064 * 512
         reader.close()
     finally:
@@ -177,8 +201,11 @@ except HostError as error:
 """
     path, _ = table_file
     allowed = read_here(path, "auto", capsys)
-    mode, counts, told = run_child(_FORBID_IO_URING + _READ_AND_COMPARE + insist, path, "auto").splitlines()
-    assert mode.startswith("pread pool (") and "Operation not permitted" in mode
+    mode, counts, told = run_child(
+        _FORBID_IO_URING + _READ_AND_COMPARE + insist, path, "auto"
+    ).splitlines()
+    assert mode.startswith("pread pool (")
+    assert "Operation not permitted" in mode
     assert counts == allowed[1], "the counters depend on the backend"
     assert "Operation not permitted" in told
 
@@ -198,9 +225,12 @@ def test_a_memlock_limit_leaves_the_buffers_unregistered_and_says_so(
 
 @pytest.mark.slow("systems/engine/io", "systems/native", seconds=8)
 def test_short_reads_are_finished(
-    table_file: tuple[Path, np.ndarray], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    table_file: tuple[Path, np.ndarray],
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
-    # The kernel rarely returns fewer bytes than asked from a disk file; a preloaded library makes every pread short.
+    # The kernel rarely returns fewer bytes than asked from a disk file; a preloaded
+    # library makes every pread short.
     compiler = shutil.which("cc") or shutil.which("gcc")
     if compiler is None:
         pytest.skip("needs a C compiler")
@@ -233,7 +263,9 @@ def test_short_reads_are_finished(
         """
     )
     library = tmp_path / "short.so"
-    subprocess.run([compiler, "-shared", "-fPIC", "-o", library, source, "-ldl"], check=True)
+    subprocess.run(
+        [compiler, "-shared", "-fPIC", "-o", library, source, "-ldl"], check=True
+    )
     path, _ = table_file
     whole = read_here(path, "pread", capsys)
     told = tmp_path / "told"
@@ -266,7 +298,9 @@ def test_a_file_system_without_direct_io_is_read_buffered_and_says_so() -> None:
         path.unlink(missing_ok=True)
 
 
-def test_a_destination_that_cannot_be_written_raises_and_the_reader_still_works(tmp_path: Path) -> None:
+def test_a_destination_that_cannot_be_written_raises_and_the_reader_still_works(
+    tmp_path: Path,
+) -> None:
     table = random_table(64, 16384, "uint8")
     path = write_table(tmp_path / "t", table)
     reader = open_reader(path, table)

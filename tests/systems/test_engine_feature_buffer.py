@@ -1,4 +1,5 @@
-"""GNNDrive's feature buffer equals a simple model, never gives a stale row and never hangs."""
+"""GNNDrive's feature buffer equals a simple model, never gives a stale row and never
+hangs."""
 
 from __future__ import annotations
 
@@ -12,12 +13,18 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from systems.gnndrive.buffers import BufferClosed, FeatureBuffer, FeatureBufferTimeout, LoaderFailed
+from systems.gnndrive.buffers import (
+    BufferClosed,
+    FeatureBuffer,
+    FeatureBufferTimeout,
+    LoaderFailed,
+)
 from workloads.errors import BudgetError
 
 
 class Model:
-    """Feature buffer for one extractor at a time: slots, references, and an LRU of released rows."""
+    """Feature buffer for one extractor at a time: slots, references, and an LRU of
+    released rows."""
 
     def __init__(self, slots: int) -> None:
         self.free = slots
@@ -65,12 +72,18 @@ class Model:
     batches=st.lists(st.lists(st.integers(0, 20), max_size=12), max_size=30),
     in_flight=st.integers(1, 3),
 )
-def test_buffer_equals_the_model(slots: int, batches: list[list[int]], in_flight: int) -> None:
-    buffer, model = FeatureBuffer(slots), Model(slots)
+def test_buffer_equals_the_model(
+    slots: int, batches: list[list[int]], in_flight: int
+) -> None:
+    buffer = FeatureBuffer(slots)
+    model = Model(slots)
     table = np.full(slots, -1)
     held: list[list[int]] = []
     for batch in batches:
-        while held and (len(held) >= in_flight or len({n for b in [*held, batch] for n in b}) > slots):
+        while held and (
+            len(held) >= in_flight
+            or len({n for b in [*held, batch] for n in b}) > slots
+        ):
             done = held.pop(0)
             buffer.release(np.array(done, dtype=np.int64))
             model.release(done)
@@ -87,7 +100,11 @@ def test_buffer_equals_the_model(slots: int, batches: list[list[int]], in_flight
         buffer.wait(got, timeout_s=5)
         assert table[got.alias].tolist() == batch
         counts = buffer.counts
-        found = (counts["hits"] + counts["shared"], counts["misses"], counts["evictions"])
+        found = (
+            counts["hits"] + counts["shared"],
+            counts["misses"],
+            counts["evictions"],
+        )
         assert found == (model.hits, model.misses, model.evictions)
         held.append(batch)
     assert buffer.counts["unused"] == slots - len(model.references)
@@ -117,7 +134,9 @@ def test_a_batch_larger_than_the_buffer_raises_at_once() -> None:
     buffer = FeatureBuffer(4)
     with pytest.raises(BudgetError, match=r"4 slots.*5 nodes"):
         buffer.acquire(np.arange(5))
-    assert len(buffer.acquire(np.array([1, 1, 2, 3, 4, 4])).load) == 4  # four unique nodes do fit
+    assert (
+        len(buffer.acquire(np.array([1, 1, 2, 3, 4, 4])).load) == 4
+    )  # four unique nodes do fit
 
 
 def test_waiting_for_slots_ends_with_a_release_or_a_timeout() -> None:
@@ -137,7 +156,8 @@ def test_a_waiter_sees_the_row_only_once_it_is_published() -> None:
     table = np.zeros(4)
     loader = buffer.acquire(np.array([5]))
     waiter = buffer.acquire(np.array([5]))
-    assert len(waiter.load) == 0 and waiter.waiting.tolist() == waiter.alias.tolist()
+    assert len(waiter.load) == 0
+    assert waiter.waiting.tolist() == waiter.alias.tolist()
     with pytest.raises(FeatureBufferTimeout):
         buffer.wait(waiter, timeout_s=0.05)
 
@@ -171,7 +191,8 @@ def test_a_failed_loader_wakes_its_waiters_with_its_error() -> None:
     time.sleep(0.05)
     buffer.fail(loader, OSError("disk is gone"))
     thread.join()
-    assert told and "disk is gone" in told[0]
+    assert told
+    assert "disk is gone" in told[0]
     buffer.fail(waiter, "gave up too")
     buffer.release(np.array([5, 6]))
     buffer.release(np.array([6, 7]))
@@ -224,8 +245,11 @@ def test_misuse_is_a_bug_that_raises() -> None:
 
 @pytest.mark.parametrize("extractors", [2, 4])
 def test_no_stale_row_under_delayed_completions(extractors: int) -> None:
-    """Loads end late and in any order; each batch still gathers exactly its own rows, and no thread starves."""
-    nodes, largest, rounds = 300, 40, 60
+    """Loads end late and in any order; each batch still gathers exactly its own rows,
+    and no thread starves."""
+    nodes = 300
+    largest = 40
+    rounds = 60
     slots = extractors * largest
     buffer = FeatureBuffer(slots)
     table = np.full((slots, 2), -1)
@@ -242,7 +266,12 @@ def test_no_stale_row_under_delayed_completions(extractors: int) -> None:
                     rest = list(got.load)
                     rng.shuffle(rest)
                     while rest:
-                        part = np.array([rest.pop() for _ in range(min(len(rest), rng.randint(1, 10)))])
+                        part = np.array(
+                            [
+                                rest.pop()
+                                for _ in range(min(len(rest), rng.randint(1, 10)))
+                            ]
+                        )
                         table[got.alias[part]] = -1  # a premature read would see this
                         time.sleep(rng.random() * 0.002)
                         table[got.alias[part], 0] = ids[part]
@@ -258,11 +287,14 @@ def test_no_stale_row_under_delayed_completions(extractors: int) -> None:
         except BaseException as error:
             wrong.append(error)
 
-    threads = [threading.Thread(target=extract, args=(seed,)) for seed in range(2 * extractors)]
+    threads = [
+        threading.Thread(target=extract, args=(seed,)) for seed in range(2 * extractors)
+    ]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join(timeout=60)
     assert wrong == []
     assert buffer.counts["unused"] == slots
-    assert buffer.counts["hits"] > 0 and buffer.counts["evictions"] > 0
+    assert buffer.counts["hits"] > 0
+    assert buffer.counts["evictions"] > 0

@@ -1,4 +1,5 @@
-"""Gather equals numpy's indexing and survives a cut file; eviction empties the page cache and reports the rest."""
+"""Gather equals numpy's indexing and survives a cut file; eviction empties the page
+cache and reports the rest."""
 
 from __future__ import annotations
 
@@ -68,11 +69,13 @@ def test_gather_of_a_truncated_map_raises_with_file_and_size(tmp_path: Path) -> 
     os.truncate(path, 100_000)
     with pytest.raises(DataIOError) as caught:
         gather(mapped, np.array([3999]), np.zeros((1, 128), "float32"), 4)
-    assert caught.value.path == str(path) and caught.value.offset == 100_000
+    assert caught.value.path == str(path)
+    assert caught.value.offset == 100_000
 
 
 def test_a_bus_error_while_gathering_raises_instead_of_killing(tmp_path: Path) -> None:
-    # A plain array over mmap hides its file from the size check, so the gather itself meets the fault, as in a race.
+    # A plain array over mmap hides its file from the size check, so the gather itself
+    # meets the fault, as in a race.
     path = write_table(tmp_path / "t", random_table(4000, 128, "float32"))
     told = run_child(
         """
@@ -97,7 +100,9 @@ def test_a_bus_error_while_gathering_raises_instead_of_killing(tmp_path: Path) -
         path,
     )
     lines = told.split("\n")
-    assert lines[0] == "raised 77824", "not the first missing page: 81920 less the 4096 before the table"
+    assert lines[0] == "raised 77824", (
+        "not the first missing page: 81920 less the 4096 before the table"
+    )
     assert [line.split()[0] for line in lines[:3]] == ["raised"] * 3
     assert lines[3] == "True"
 
@@ -138,11 +143,15 @@ def test_dirty_pages_are_written_before_they_are_evicted(tmp_path: Path) -> None
     assert path.read_bytes() == content
 
 
-def test_pages_that_are_mapped_and_touched_are_reported_as_resident(tmp_path: Path) -> None:
+def test_pages_that_are_mapped_and_touched_are_reported_as_resident(
+    tmp_path: Path,
+) -> None:
     path = write_table(tmp_path / "t", random_table(1 << 10, 1024, "uint8"))
     mapped = np.memmap(path, dtype=np.uint8, mode="r")
     assert int(mapped[:: mmap.PAGESIZE].sum()) >= 0
-    assert evict(path) >= mapped.nbytes // 2, "evict() does not report pages that are still cached"
+    assert evict(path) >= mapped.nbytes // 2, (
+        "evict() does not report pages that are still cached"
+    )
 
 
 def test_random_advice_turns_read_ahead_off(tmp_path: Path) -> None:
@@ -164,6 +173,7 @@ def test_a_missing_file_is_named() -> None:
 def test_aligned_memory_is_aligned_zeroed_and_writable(alignment: int) -> None:
     for nbytes in (0, 1, 4097):
         array = aligned_empty(nbytes, alignment)
-        assert array.nbytes == nbytes and not array.any()
+        assert array.nbytes == nbytes
+        assert not array.any()
         assert nbytes == 0 or array.__array_interface__["data"][0] % alignment == 0
         array[:] = 1

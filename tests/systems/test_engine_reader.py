@@ -1,4 +1,5 @@
-"""The row reader returns the file's bytes for any dimension, dtype, order, merging and backend."""
+"""The row reader returns the file's bytes for any dimension, dtype, order, merging and
+backend."""
 
 from __future__ import annotations
 
@@ -13,7 +14,12 @@ from hypothesis import strategies as st
 
 from systems.engine.io.memory import aligned_empty
 from systems.engine.io.reader import ReadStats, RowReader
-from tests.systems.engine_tables import open_reader, random_table, same_bytes, write_table
+from tests.systems.engine_tables import (
+    open_reader,
+    random_table,
+    same_bytes,
+    write_table,
+)
 from workloads.errors import InputError
 
 DIMS = [1, 16, 32, 64, 100, 127, 128, 129, 192, 256, 768]
@@ -21,28 +27,43 @@ DIMS = [1, 16, 32, 64, 100, 127, 128, 129, 192, 256, 768]
 
 @pytest.mark.parametrize("dtype", ["float32", "float16"])
 @pytest.mark.parametrize("dim", DIMS)
-def test_rows_equal_numpy_for_every_dimension_and_dtype(tmp_path: Path, dim: int, dtype: str) -> None:
+def test_rows_equal_numpy_for_every_dimension_and_dtype(
+    tmp_path: Path, dim: int, dtype: str
+) -> None:
     rows = 3001  # odd, so that the last row ends inside a block
     table = random_table(rows, dim, dtype)
     path = write_table(tmp_path / "t", table)
     rng = np.random.default_rng(dim)
     ids = np.concatenate([[rows - 1, 0], rng.integers(0, rows, 900), np.arange(50, 80)])
-    for options in ({}, {"granularity": "4096"}, {"mode": "pread"}, {"merge": False}, {"register_buffers": False}):
+    for options in (
+        {},
+        {"granularity": "4096"},
+        {"mode": "pread"},
+        {"merge": False},
+        {"register_buffers": False},
+    ):
         with open_reader(path, table, depth=64, **options) as reader:
             out = np.zeros((len(ids), dim), dtype)
             stats = reader.read(ids, out)
             assert same_bytes(out, table[ids]), options
-            assert stats.bytes_read >= stats.bytes_useful >= stats.unique_rows * table.itemsize * dim
+            assert (
+                stats.bytes_read
+                >= stats.bytes_useful
+                >= stats.unique_rows * table.itemsize * dim
+            )
 
 
 def test_rows_are_read_to_the_places_of_out_rows(tmp_path: Path) -> None:
     table = random_table(500, 33, "float32")
     reader = open_reader(write_table(tmp_path / "t", table), table)
-    ids, places = np.array([7, 499, 7, 0]), np.array([3, 0, 9, 1])
+    ids = np.array([7, 499, 7, 0])
+    places = np.array([3, 0, 9, 1])
     out = np.full((10, 33), 5, "float32")
     reader.read(ids, out, places)
     assert same_bytes(out[places], table[ids])
-    assert (out[[2, 4, 5, 6, 7, 8]] == 5).all(), "rows that were not requested were written"
+    assert (out[[2, 4, 5, 6, 7, 8]] == 5).all(), (
+        "rows that were not requested were written"
+    )
 
 
 def test_a_torch_tensor_is_filled_in_place(tmp_path: Path) -> None:
@@ -74,7 +95,8 @@ def test_a_reader_is_used_for_many_reads_and_counts_each_alone(tmp_path: Path) -
         out = np.empty((50, 128), "float32")
         stats = reader.read(ids, out)
         assert same_bytes(out, table[ids])
-        assert stats.rows == 50 and stats.unique_rows == len(set(ids.tolist()))
+        assert stats.rows == 50
+        assert stats.unique_rows == len(set(ids.tolist()))
         assert sum(stats.requests_by_size.values()) == stats.requests
         total.add(stats)
     assert total.rows == 1000
@@ -83,7 +105,10 @@ def test_a_reader_is_used_for_many_reads_and_counts_each_alone(tmp_path: Path) -
 def test_no_rows_is_no_request(tmp_path: Path) -> None:
     table = random_table(10, 8, "float32")
     reader = open_reader(write_table(tmp_path / "t", table), table)
-    assert reader.read(np.array([], dtype=np.int64), np.empty((0, 8), "float32")).requests == 0
+    assert (
+        reader.read(np.array([], dtype=np.int64), np.empty((0, 8), "float32")).requests
+        == 0
+    )
 
 
 def test_ids_outside_the_table_are_refused(tmp_path: Path) -> None:
@@ -118,7 +143,9 @@ def test_a_bounce_buffer_smaller_than_the_queue_only_slows(tmp_path: Path) -> No
     path = write_table(tmp_path / "t", table)
     ids = np.random.default_rng(0).integers(0, 4000, 3000)
     out = np.zeros((3000, 100), "float32")
-    with open_reader(path, table, depth=256, buffer_bytes=12 << 10, max_request_bytes=6 << 10) as reader:
+    with open_reader(
+        path, table, depth=256, buffer_bytes=12 << 10, max_request_bytes=6 << 10
+    ) as reader:
         reader.read(ids, out)
     assert same_bytes(out, table[ids])
 
@@ -128,7 +155,9 @@ def test_plan_bytes_is_what_the_reader_takes(tmp_path: Path) -> None:
         table = random_table(100, dim, "float32")
         path = write_table(tmp_path / "t", table)
         reader = open_reader(path, table, depth=32, granularity=granularity)
-        planned = RowReader.plan_bytes(row_bytes=4 * dim, depth=32, granularity=granularity, path=path)  # type: ignore[arg-type]
+        planned = RowReader.plan_bytes(
+            row_bytes=4 * dim, depth=32, granularity=granularity, path=path
+        )  # type: ignore[arg-type]
         assert reader.memory_bytes == planned
 
 
@@ -173,14 +202,20 @@ def test_each_thread_reads_with_its_own_reader(tmp_path: Path) -> None:
     assert wrong == []
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=60,
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
+)
 @given(
     offset=st.integers(0, 70000),
     nbytes=st.integers(0, 70000),
     request=st.sampled_from([512, 4096, 5000, 1 << 20]),
     shift=st.sampled_from([0, 1, 512]),
 )
-def test_ranges_equal_the_file(tmp_path: Path, offset: int, nbytes: int, request: int, shift: int) -> None:
+def test_ranges_equal_the_file(
+    tmp_path: Path, offset: int, nbytes: int, request: int, shift: int
+) -> None:
     path = tmp_path / "t"
     content = np.random.default_rng(0).integers(0, 256, 140001, dtype=np.uint8)
     if not path.exists():

@@ -13,9 +13,15 @@ from hypothesis import strategies as st
 from systems.engine.loading.pipeline import Stopped, TableRing
 
 
-@given(rows=st.integers(1, 20), sizes=st.lists(st.integers(1, 20), max_size=60), data=st.data())
+@given(
+    rows=st.integers(1, 20),
+    sizes=st.lists(st.integers(1, 20), max_size=60),
+    data=st.data(),
+)
 @settings(max_examples=100, deadline=None)
-def test_pieces_that_are_held_never_overlap(rows: int, sizes: list[int], data: st.DataObject) -> None:
+def test_pieces_that_are_held_never_overlap(
+    rows: int, sizes: list[int], data: st.DataObject
+) -> None:
     table = torch.full((rows, 3), -1)
     ring = TableRing(table)
     held: deque[tuple[int, torch.Tensor]] = deque()
@@ -31,7 +37,8 @@ def test_pieces_that_are_held_never_overlap(rows: int, sizes: list[int], data: s
 
 def test_a_piece_given_back_early_waits_for_those_before_it() -> None:
     ring = TableRing(torch.zeros(4, 1))
-    first, second = ring.take_piece(2), ring.take_piece(2)
+    first = ring.take_piece(2)
+    second = ring.take_piece(2)
     ring.give_back_piece(second)
     assert ring._place(2) is None
     ring.give_back_piece(first)

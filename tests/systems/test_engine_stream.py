@@ -26,7 +26,11 @@ def file(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, np.ndarray]:
     return path, content
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=60,
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
+)
 @given(
     offset=st.sampled_from([0, 4096, 1, 513]) | st.integers(0, SIZE),
     nbytes=st.integers(0, SIZE),
@@ -35,7 +39,12 @@ def file(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, np.ndarray]:
     mode=st.sampled_from(["auto", "pread"]),
 )
 def test_every_byte_comes_once(
-    file: tuple[Path, np.ndarray], offset: int, nbytes: int, request: int, pieces: int, mode: str
+    file: tuple[Path, np.ndarray],
+    offset: int,
+    nbytes: int,
+    request: int,
+    pieces: int,
+    mode: str,
 ) -> None:
     path, content = file
     nbytes = min(nbytes, SIZE - offset)
@@ -66,9 +75,12 @@ def test_a_stream_past_the_files_end_raises_with_its_offset(tmp_path: Path) -> N
     with pytest.raises(DataIOError) as caught:
         for _ in stream(path, 0, 200_000, aligned_empty(65536), request_bytes=8192):
             pass
-    assert caught.value.path == str(path) and caught.value.offset >= 100_000
+    assert caught.value.path == str(path)
+    assert caught.value.offset >= 100_000
 
 
-def test_a_buffer_smaller_than_a_piece_is_refused(file: tuple[Path, np.ndarray]) -> None:
+def test_a_buffer_smaller_than_a_piece_is_refused(
+    file: tuple[Path, np.ndarray],
+) -> None:
     with pytest.raises(InputError, match="4096 bytes"):
         next(stream(file[0], 0, SIZE, aligned_empty(4096), request_bytes=8192))

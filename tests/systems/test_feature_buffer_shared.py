@@ -1,4 +1,5 @@
-"""A feature buffer in shared memory: processes use each other's rows, and the death of one hangs no other."""
+"""A feature buffer in shared memory: processes use each other's rows, and the death of
+one hangs no other."""
 
 from __future__ import annotations
 
@@ -14,7 +15,9 @@ from systems.gnndrive.buffers import BufferClosed, FeatureBuffer
 
 
 def _shared(nbytes: int) -> np.ndarray[tuple[int], np.dtype[np.uint8]]:
-    return np.frombuffer(mmap.mmap(-1, nbytes), dtype=np.uint8)  # anonymous and shared: a child has the same pages
+    return np.frombuffer(
+        mmap.mmap(-1, nbytes), dtype=np.uint8
+    )  # anonymous and shared: a child has the same pages
 
 
 def _child(work: object) -> int:
@@ -46,9 +49,12 @@ def test_rows_that_one_process_read_are_hits_of_the_other() -> None:
 
 
 def test_processes_gather_right_rows_under_pressure() -> None:
-    """Two processes load rows late and in turn; each gathers exactly the rows it asked for."""
-    slots, nodes = 40, 100
-    memory, cells = _shared(FeatureBuffer.plan_bytes(slots)), _shared(8 * slots)
+    """Two processes load rows late and in turn; each gathers exactly the rows it asked
+    for."""
+    slots = 40
+    nodes = 100
+    memory = _shared(FeatureBuffer.plan_bytes(slots))
+    cells = _shared(8 * slots)
     table = cells.view(np.int64)
     buffer = FeatureBuffer(slots, memory=memory)
 
@@ -68,7 +74,10 @@ def test_processes_gather_right_rows_under_pressure() -> None:
             own.release_slots(got.alias)
 
     children = [_child(lambda seed=seed: work(seed)) for seed in range(2)]
-    assert [os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) for pid in children] == [0, 0]
+    assert [os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) for pid in children] == [
+        0,
+        0,
+    ]
     assert buffer.counts["unused"] == slots
 
 
@@ -76,11 +85,15 @@ def test_a_process_that_dies_while_it_waits_leaves_the_others_able_to_go_on() ->
     memory = _shared(FeatureBuffer.plan_bytes(2))
     buffer = FeatureBuffer(2, memory=memory)
     held = buffer.acquire(np.array([0, 1]))
-    victim = _child(lambda: FeatureBuffer(2, memory=memory, create=False).acquire(np.array([2])))
+    victim = _child(
+        lambda: FeatureBuffer(2, memory=memory, create=False).acquire(np.array([2]))
+    )
     time.sleep(0.3)
     os.kill(victim, signal.SIGKILL)
     os.waitpid(victim, 0)
-    buffer.publish(held.load_slots)  # wakes waiters; a condition variable that counts them would wait for the dead one
+    buffer.publish(
+        held.load_slots
+    )  # wakes waiters; a condition variable that counts them would wait for the dead one
     buffer.release_slots(held.alias)
     buffer.close()
     with pytest.raises(BufferClosed):

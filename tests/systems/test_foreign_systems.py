@@ -1,7 +1,8 @@
-"""GraphBolt, PyG's and DGL's own loaders, each in its environment: they keep what a foreign system promises and learn.
+"""GraphBolt, PyG's and DGL's own loaders, each in its environment: they keep what a
+foreign system promises and learn.
 
-Their environments take gigabytes, or minutes of compiling: `outcore systems setup NAME` makes them. Without one, its
-tests are skipped."""
+Their environments take gigabytes, or minutes of compiling: `outcore systems setup NAME`
+makes them. Without one, its tests are skipped."""
 
 from __future__ import annotations
 
@@ -21,7 +22,13 @@ from tests.harness.run_tools import left_behind, share_cache
 from tests.support import make_tiny
 from workloads.dataset import Dataset
 
-PLACES = ("foreign", "outcore/foreign", "harness/foreign", "harness/check/foreign.py", "harness/check/draws.py")
+PLACES = (
+    "foreign",
+    "outcore/foreign",
+    "harness/foreign",
+    "harness/check/foreign.py",
+    "harness/check/draws.py",
+)
 SYSTEMS = ("graphbolt", "dgl", "pyg")
 pytestmark = [pytest.mark.slow(*PLACES), pytest.mark.timeout(900)]
 
@@ -42,11 +49,17 @@ def series(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Series]:
         yield opened
 
 
-@pytest.mark.parametrize("options", [{}, {"workers": 2, "madvise": "random"}], ids=["plain", "workers"])
-def test_it_keeps_every_promise(system: str, options: dict[str, Any], tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "options", [{}, {"workers": 2, "madvise": "random"}], ids=["plain", "workers"]
+)
+def test_it_keeps_every_promise(
+    system: str, options: dict[str, Any], tmp_path: Path
+) -> None:
     if system == "env:graphbolt" and options:
         options = {**options, "prefetch": True}
-    results = check_foreign(system, options=options, folder=tmp_path, logs=tmp_path / "logs")
+    results = check_foreign(
+        system, options=options, folder=tmp_path, logs=tmp_path / "logs"
+    )
     broken = {one.name: one.detail for one in results if not one.ok}
     if system == "env:pyg":
         for promise in (SIZES, DRAWS):  # torch-sparse's draws are not uniform
@@ -69,13 +82,20 @@ def test_it_learns_under_a_cap(system: str, series: Series, model: str) -> None:
             "timeout": 300.0,
         }
     )
-    wanted = resolve(PlannedRun(system, settings), series.data_root, series.isolation.name)
+    wanted = resolve(
+        PlannedRun(system, settings), series.data_root, series.isolation.name
+    )
     dataset = Dataset.open(series.data_root / "tiny")
     record = execute(series, wanted, dataset)
     assert record.status == "ok" and left_behind(series) == [], record.reason
-    assert record.epochs[-1].accuracy is not None and record.epochs[-1].accuracy > 0.6
-    assert record.epochs[-1].loss is not None and record.epochs[-1].loss < 0.8 * (record.epochs[0].loss or 0)
+    assert record.epochs[-1].accuracy is not None
+    assert record.epochs[-1].accuracy > 0.6
+    assert record.epochs[-1].loss is not None
+    assert record.epochs[-1].loss < 0.8 * (record.epochs[0].loss or 0)
     rules = {rule.name: rule for rule in record.verdict_rules}
-    assert rules["features_equal_the_dataset"].ok and rules["every_batch_once"].ok
+    assert rules["features_equal_the_dataset"].ok
+    assert rules["every_batch_once"].ok
     broken = {name for name, rule in rules.items() if not rule.ok}
-    assert record.verdict != "INVALID" and "mini_batches_equal_the_workload" in broken, broken
+    assert (
+        record.verdict != "INVALID" and "mini_batches_equal_the_workload" in broken
+    ), broken

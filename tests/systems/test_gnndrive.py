@@ -1,4 +1,5 @@
-"""`gnndrive`: each mechanism of the paper works, and faults lead to errors, never to a hang or to wrong rows."""
+"""`gnndrive`: each mechanism of the paper works, and faults lead to errors, never to a
+hang or to wrong rows."""
 
 from __future__ import annotations
 
@@ -17,7 +18,13 @@ from systems.gnndrive.options import GnnDriveOptions
 from systems.gnndrive.system import GnnDrive
 from systems.interface import MemoryBudget
 from tests.support import make_tiny
-from tests.systems.support_systems import assert_refused, reference, run, running, workload_of
+from tests.systems.support_systems import (
+    assert_refused,
+    reference,
+    run,
+    running,
+    workload_of,
+)
 from workloads.accelerator import CpuAccelerator, Event
 from workloads.dataset import Dataset
 from workloads.errors import DataIOError
@@ -29,14 +36,27 @@ DEVICES = ["cpu", "emulated:instant"]
 
 
 def threads_left() -> list[str]:
-    return [thread.name for thread in threading.enumerate() if thread.name.startswith("gnndrive")]
+    return [
+        thread.name
+        for thread in threading.enumerate()
+        if thread.name.startswith("gnndrive")
+    ]
 
 
 @pytest.mark.parametrize("device", DEVICES)
 @pytest.mark.parametrize(
-    "options", [{}, {"direct": False}, {"io_granularity": "4096"}, {"merge": False}, {"io_depth": 1}]
+    "options",
+    [
+        {},
+        {"direct": False},
+        {"io_granularity": "4096"},
+        {"merge": False},
+        {"io_depth": 1},
+    ],
 )
-def test_mini_batches_are_the_oracles(tiny_dataset: Dataset, device: str, options: dict[str, object]) -> None:
+def test_mini_batches_are_the_oracles(
+    tiny_dataset: Dataset, device: str, options: dict[str, object]
+) -> None:
     workload = workload_of(tiny_dataset)
     with running("gnndrive", workload, device=device, **options) as system:
         for epoch in range(2):
@@ -46,11 +66,19 @@ def test_mini_batches_are_the_oracles(tiny_dataset: Dataset, device: str, option
 
 
 @pytest.mark.parametrize("device", DEVICES)
-def test_the_smallest_feature_buffer_neither_hangs_nor_gives_wrong_rows(tiny_dataset: Dataset, device: str) -> None:
+def test_the_smallest_feature_buffer_neither_hangs_nor_gives_wrong_rows(
+    tiny_dataset: Dataset, device: str
+) -> None:
     workload = workload_of(tiny_dataset, batch_size=10)
     least = 4 * batch_bounds(workload).max_nodes * 16 * 4
     for keep_order in (False, True):
-        with running("gnndrive", workload, device=device, feature_buffer=str(least), keep_order=keep_order) as system:
+        with running(
+            "gnndrive",
+            workload,
+            device=device,
+            feature_buffer=str(least),
+            keep_order=keep_order,
+        ) as system:
             for epoch in range(3):
                 structure, features, order = run(system, epoch)
                 assert (structure, features) == reference(workload, epoch)
@@ -60,12 +88,15 @@ def test_the_smallest_feature_buffer_neither_hangs_nor_gives_wrong_rows(tiny_dat
 
 
 def test_rows_are_used_again_by_later_mini_batches(tiny_dataset: Dataset) -> None:
-    """A larger feature buffer reads fewer rows (Fig. 12); one that holds the graph reads each row once."""
+    """A larger feature buffer reads fewer rows (Fig. 12); one that holds the graph
+    reads each row once."""
     workload = workload_of(tiny_dataset, batch_size=10)
     bytes_of = batch_bounds(workload).max_nodes * 16 * 4
     misses = []
     for size in (bytes_of, 3 * bytes_of, tiny_dataset.feature_bytes):
-        with running("gnndrive", workload, extractors=1, feature_buffer=str(size)) as system:
+        with running(
+            "gnndrive", workload, extractors=1, feature_buffer=str(size)
+        ) as system:
             run(system)
             counters = system.counters()
             assert counters.hits["host"] + counters.misses == counters.rows
@@ -92,9 +123,12 @@ def test_the_buffer_stays_warm_from_epoch_to_epoch(tiny_dataset: Dataset) -> Non
 def test_a_row_that_another_extractor_reads_is_waited_for_not_read_twice(
     tiny_dataset: Dataset, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """All mini-batches ask for the same rows, the second before the first has read any: each row is read once."""
-    begin, load = GnnDrive._load, StagedExtractor.load
-    begun, asked_twice = [], threading.Event()
+    """All mini-batches ask for the same rows, the second before the first has read any:
+    each row is read once."""
+    begin = GnnDrive._load
+    load = StagedExtractor.load
+    begun = []
+    asked_twice = threading.Event()
 
     def counted(self: GnnDrive, *parts: Any) -> None:
         begun.append(parts)
@@ -117,7 +151,9 @@ def test_a_row_that_another_extractor_reads_is_waited_for_not_read_twice(
     assert counters.misses <= tiny_dataset.num_nodes
 
 
-def test_a_slow_mini_batch_is_overtaken_unless_order_is_kept(tiny_dataset: Dataset, monkeypatch) -> None:  # type: ignore[no-untyped-def]
+def test_a_slow_mini_batch_is_overtaken_unless_order_is_kept(
+    tiny_dataset: Dataset, monkeypatch
+) -> None:  # type: ignore[no-untyped-def]
     """Mini-batch reordering (Section 4.3), with the extraction of batch 0 held up."""
     from systems.gnndrive.extractor import HostExtractor
 
@@ -154,7 +190,8 @@ class LateEvent(Event):
 
 
 class LateAccelerator(CpuAccelerator):
-    """Device whose copies end after random delays: a read before the end of a copy gets old bytes."""
+    """Device whose copies end after random delays: a read before the end of a copy gets
+    old bytes."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -164,11 +201,16 @@ class LateAccelerator(CpuAccelerator):
 
     def copy(self, dst, src, dst_rows=None, *, batch=-1):  # type: ignore[no-untyped-def, override]
         parent = super().copy
-        return LateEvent(lambda: parent(dst, src, dst_rows), float(self._delays.random()) * 0.01)
+        return LateEvent(
+            lambda: parent(dst, src, dst_rows), float(self._delays.random()) * 0.01
+        )
 
 
-def test_rows_are_published_only_when_their_copies_are_over(tiny_dataset: Dataset) -> None:
-    """The authors' public code marks rows valid before their copy ends, so a waiter may read a stale row."""
+def test_rows_are_published_only_when_their_copies_are_over(
+    tiny_dataset: Dataset,
+) -> None:
+    """The authors' public code marks rows valid before their copy ends, so a waiter may
+    read a stale row."""
     workload = workload_of(tiny_dataset, batch_size=10)
     least = 4 * batch_bounds(workload).max_nodes * 16 * 4
     options = {"feature_buffer": str(least), "staging_bytes": 64 * 40}
@@ -178,11 +220,16 @@ def test_rows_are_published_only_when_their_copies_are_over(tiny_dataset: Datase
         assert system.counters().observed["wait_list_rows"] > 0
 
 
-def test_the_staging_buffer_is_bounded_and_its_slices_are_reused(tiny_dataset: Dataset) -> None:
+def test_the_staging_buffer_is_bounded_and_its_slices_are_reused(
+    tiny_dataset: Dataset,
+) -> None:
     """All rows of the graph pass through a staging buffer of 40 rows."""
     row = 16 * 4
     reader = RowReader(
-        tiny_dataset.file("features"), data_offset=tiny_dataset.data_offset("features"), num_rows=2000, row_bytes=row
+        tiny_dataset.file("features"),
+        data_offset=tiny_dataset.data_offset("features"),
+        num_rows=2000,
+        row_bytes=row,
     )
     table = torch.zeros(2000, 16)
     staging = torch.zeros(40 * row, dtype=torch.uint8)
@@ -196,11 +243,16 @@ def test_the_staging_buffer_is_bounded_and_its_slices_are_reused(tiny_dataset: D
 def test_the_plan_holds_the_feature_buffer_to_its_tier(tiny_dataset: Dataset) -> None:
     workload = workload_of(tiny_dataset, batch_size=5)
     most = batch_bounds(workload).max_nodes
-    with running("gnndrive", workload, extractors=1, training_queue=2, prepare=False) as system:
+    with running(
+        "gnndrive", workload, extractors=1, training_queue=2, prepare=False
+    ) as system:
         items = {item.name: item for item in system.plan().items}
-    # Section 4.2: room for one largest mini-batch per extractor and per place in the training queue.
+    # Section 4.2: room for one largest mini-batch per extractor and per place in the
+    # training queue.
     assert items["feature buffer"].bytes == -(-min(3 * most, 2000) * 64 // 4096) * 4096
-    with running("gnndrive", workload, extractors=1, feature_buffer="max", prepare=False) as system:
+    with running(
+        "gnndrive", workload, extractors=1, feature_buffer="max", prepare=False
+    ) as system:
         assert "2000 slots" in system.notes()["feature_buffer"]
     assert_refused(
         r"feature buffer for 1 extractors .* raise device memory",
@@ -209,15 +261,31 @@ def test_the_plan_holds_the_feature_buffer_to_its_tier(tiny_dataset: Dataset) ->
         device="emulated:instant",
         device_bytes=8192,
     )
-    assert_refused("gnndrive: reader buffers needs", "gnndrive", workload, budget=MemoryBudget(100_000))
+    assert_refused(
+        "gnndrive: reader buffers needs",
+        "gnndrive",
+        workload,
+        budget=MemoryBudget(100_000),
+    )
     few = {"samplers": 1, "extracting_queue": 1, "training_queue": 1}
-    assert_refused("feature buffer for 4", "gnndrive", workload, budget=MemoryBudget(2_300_000), extractors=4, **few)
+    assert_refused(
+        "feature buffer for 4",
+        "gnndrive",
+        workload,
+        budget=MemoryBudget(2_300_000),
+        extractors=4,
+        **few,
+    )
 
 
 @pytest.mark.parametrize("device", DEVICES)
-def test_an_error_in_one_extractor_stops_all_and_is_raised(tmp_path: Path, device: str) -> None:
+def test_an_error_in_one_extractor_stops_all_and_is_raised(
+    tmp_path: Path, device: str
+) -> None:
     dataset = make_tiny(tmp_path / "d", dim=128)
-    with running("gnndrive", workload_of(dataset), device=device, feature_buffer="auto") as system:
+    with running(
+        "gnndrive", workload_of(dataset), device=device, feature_buffer="auto"
+    ) as system:
         with dataset.file("features").open("r+b") as file:
             file.truncate(100_000)
         with pytest.raises(DataIOError, match=r"features\.npy") as caught:
@@ -227,7 +295,9 @@ def test_an_error_in_one_extractor_stops_all_and_is_raised(tmp_path: Path, devic
 
 
 @pytest.mark.parametrize("device", DEVICES)
-def test_an_abandoned_epoch_leaves_nothing_and_the_next_is_whole(tiny_dataset: Dataset, device: str) -> None:
+def test_an_abandoned_epoch_leaves_nothing_and_the_next_is_whole(
+    tiny_dataset: Dataset, device: str
+) -> None:
     workload = workload_of(tiny_dataset)
     with running("gnndrive", workload, device=device) as system:
         for taken in (1, 3):

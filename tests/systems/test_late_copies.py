@@ -1,4 +1,5 @@
-"""Every system waits for its copies: right rows on a device whose copies arrive late, wrong ones without the waits."""
+"""Every system waits for its copies: right rows on a device whose copies arrive late,
+wrong ones without the waits."""
 
 from __future__ import annotations
 
@@ -25,7 +26,9 @@ ROWS = {"features equal the oracle's", "rows are those of its nodes"}
 def broken_rules(folder: Path, name: str) -> set[str]:
     system = load(name)
     seen = drive(folder, CASE, system)
-    return {result.name for result in judge([seen], system.info.faithful) if not result.ok}
+    return {
+        result.name for result in judge([seen], system.info.faithful) if not result.ok
+    }
 
 
 def counting(call: Callable[..., Any], calls: list[int]) -> Callable[..., Any]:
@@ -42,7 +45,9 @@ def test_rows_are_right_with_the_waits_and_wrong_without_them(
 ) -> None:
     copies = [0]
     for call in ("copy", "gather_ahead"):
-        monkeypatch.setattr(LateAccelerator, call, counting(getattr(LateAccelerator, call), copies))
+        monkeypatch.setattr(
+            LateAccelerator, call, counting(getattr(LateAccelerator, call), copies)
+        )
     assert broken_rules(tmp_path, name) == set()
     assert copies[0] or name in COPY_NOTHING
     if copies[0]:

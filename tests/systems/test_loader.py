@@ -1,4 +1,5 @@
-"""`outcore.loader`: a user's loop gets the workload's mini-batches from any system, and nothing is left behind."""
+"""`outcore.loader`: a user's loop gets the workload's mini-batches from any system, and
+nothing is left behind."""
 
 from __future__ import annotations
 
@@ -24,12 +25,18 @@ from workloads.errors import InputError
 
 FAITHFUL = [name for name in names() if load(name).info.faithful]
 DEVICES = ["cpu", *(["cuda"] if torch.cuda.is_available() else [])]
-BY_DEVICE = [(name, device) for name in FAITHFUL for device in DEVICES if device in load(name).info.devices]
+BY_DEVICE = [
+    (name, device)
+    for name in FAITHFUL
+    for device in DEVICES
+    if device in load(name).info.devices
+]
 
 
 @pytest.fixture(scope="module")
 def graph(tmp_path_factory: pytest.TempPathFactory) -> Dataset:
-    # Not shared with other modules: bounds of a workload's largest mini-batch are kept for the process.
+    # Not shared with other modules: bounds of a workload's largest mini-batch are kept
+    # for the process.
     return make_tiny(tmp_path_factory.mktemp("loader") / "graph", seed=7)
 
 
@@ -53,13 +60,18 @@ def test_every_faithful_system_gives_the_workloads_mini_batches_epoch_by_epoch(
                 assert_equal(batch, wanted, features)
                 count += 1
             assert count == len(loader)
-            assert loader.counters()["rows"] == sum(wanted.num_nodes for wanted in online(loader, epoch))
+            assert loader.counters()["rows"] == sum(
+                wanted.num_nodes for wanted in online(loader, epoch)
+            )
         assert loader.faithful
 
 
 @pytest.mark.parametrize("name", FAITHFUL)
-def test_every_faithful_system_loads_other_seed_nodes_than_the_training_ones(graph: Dataset, name: str) -> None:
-    features, test = graph.load("features"), graph.load("test")
+def test_every_faithful_system_loads_other_seed_nodes_than_the_training_ones(
+    graph: Dataset, name: str
+) -> None:
+    features = graph.load("features")
+    test = graph.load("test")
     with make(graph, system=name, split="test", edges="layers") as loader:
         found = []
         for batch, wanted in zip(loader, online(loader, 0), strict=True):
@@ -77,30 +89,42 @@ def test_any_nodes_can_be_asked_for(graph: Dataset) -> None:
 
 @pytest.mark.parametrize("dtype", ["float32", "float16"])
 @pytest.mark.parametrize("form", ["plain", "pyg"])
-def test_hops_are_ordered_as_trim_to_layer_needs(tmp_path: Path, dtype: str, form: str) -> None:
+def test_hops_are_ordered_as_trim_to_layer_needs(
+    tmp_path: Path, dtype: str, form: str
+) -> None:
     from torch_geometric.nn import SAGEConv
     from torch_geometric.utils import trim_to_layer
 
     torch.manual_seed(0)
     layers = [SAGEConv(16, 16), SAGEConv(16, 16), SAGEConv(16, 16)]
     graph = make_tiny(tmp_path / "graph", dtype=dtype, seed=8)
-    indptr, indices = graph.load("indptr"), graph.load("indices")
+    indptr = graph.load("indptr")
+    indices = graph.load("indices")
     with make(graph, fanout=[5, 4, 3], form=form, max_batches=4) as loader:
         for batch in loader:
             assert batch.x.dtype == getattr(torch, dtype)
             assert len(batch.n_id) == sum(batch.num_sampled_nodes) == len(batch.x)
             assert batch.edge_index.shape == (2, sum(batch.num_sampled_edges))
             source, target = batch.n_id[batch.edge_index].tolist()
-            assert all(s in indices[indptr[t] : indptr[t + 1]] for s, t in zip(source, target, strict=True))
+            assert all(
+                s in indices[indptr[t] : indptr[t + 1]]
+                for s, t in zip(source, target, strict=True)
+            )
             x = trimmed = batch.x.float()
             edges = batch.edge_index
             for number, layer in enumerate(layers):
                 x = layer(x, batch.edge_index).relu()
                 trimmed, edges, _ = trim_to_layer(
-                    number, batch.num_sampled_nodes, batch.num_sampled_edges, trimmed, edges
+                    number,
+                    batch.num_sampled_nodes,
+                    batch.num_sampled_edges,
+                    trimmed,
+                    edges,
                 )
                 trimmed = layer(trimmed, edges).relu()
-            torch.testing.assert_close(trimmed[: batch.batch_size], x[: batch.batch_size])
+            torch.testing.assert_close(
+                trimmed[: batch.batch_size], x[: batch.batch_size]
+            )
 
 
 def test_no_node_has_more_neighbours_than_its_hops_fan_out(graph: Dataset) -> None:
@@ -123,20 +147,28 @@ def test_pyg_data_moves_with_its_layers(graph: Dataset) -> None:
 def test_dgl_blocks_are_the_layers(graph: Dataset) -> None:
     features = graph.load("features")
     with make(graph, form="dgl", system="diskgnn", epochs=1) as loader:
-        for (inputs, outputs, blocks), wanted in zip(loader, online(loader, 0), strict=True):
+        for (inputs, outputs, blocks), wanted in zip(
+            loader, online(loader, 0), strict=True
+        ):
             np.testing.assert_array_equal(inputs, wanted.nodes)
             np.testing.assert_array_equal(outputs, wanted.nodes[: wanted.num_seeds])
-            np.testing.assert_array_equal(blocks[0].srcdata["feat"], features[wanted.nodes])
+            np.testing.assert_array_equal(
+                blocks[0].srcdata["feat"], features[wanted.nodes]
+            )
             np.testing.assert_array_equal(blocks[-1].dstdata["label"], wanted.labels)
             for block, ours in zip(blocks, wanted.blocks, strict=True):
                 assert block.idtype == torch.int64
                 source, target = block.edges()
                 np.testing.assert_array_equal(source, ours.indices)
-                np.testing.assert_array_equal(target, np.repeat(np.arange(ours.num_dst), np.diff(ours.indptr)))
+                np.testing.assert_array_equal(
+                    target, np.repeat(np.arange(ours.num_dst), np.diff(ours.indptr))
+                )
 
 
 @pytest.mark.parametrize("name", ["pyg+", "gnndrive", "diskgnn"])
-def test_rows_stay_until_the_next_mini_batch_and_later_access_raises(graph: Dataset, name: str) -> None:
+def test_rows_stay_until_the_next_mini_batch_and_later_access_raises(
+    graph: Dataset, name: str
+) -> None:
     with make(graph, system=name) as loader:
         batches = iter(loader)
         first = next(batches)
@@ -158,7 +190,9 @@ def test_copied_mini_batches_can_all_be_kept(graph: Dataset, name: str) -> None:
 
 
 @pytest.mark.parametrize("name", FAITHFUL)
-def test_after_an_abandoned_epoch_any_other_is_complete(graph: Dataset, name: str) -> None:
+def test_after_an_abandoned_epoch_any_other_is_complete(
+    graph: Dataset, name: str
+) -> None:
     features = graph.load("features")
     with make(graph, system=name, edges="layers") as loader:
         for number, _ in enumerate(loader):
@@ -182,8 +216,14 @@ def test_leaving_an_epoch_ends_its_threads(graph: Dataset, name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["pyg+", "gnndrive", "diskgnn"])
-def test_an_exception_in_the_loop_comes_through_and_ends_everything(graph: Dataset, name: str) -> None:
-    with leaves_nothing(graph), pytest.raises(ZeroDivisionError), make(graph, system=name) as loader:
+def test_an_exception_in_the_loop_comes_through_and_ends_everything(
+    graph: Dataset, name: str
+) -> None:
+    with (
+        leaves_nothing(graph),
+        pytest.raises(ZeroDivisionError),
+        make(graph, system=name) as loader,
+    ):
         for _ in loader:
             raise ZeroDivisionError
     with pytest.raises(InputError, match="closed"):
@@ -252,7 +292,11 @@ def test_ranks_share_each_steps_seed_nodes(graph: Dataset) -> None:
     for rank in range(2):
         with make(graph, rank=rank, world=2, batch_size=25) as loader:
             assert len(loader) == 8
-            seen += [node for batch in loader for node in batch.n_id[: batch.batch_size].tolist()]
+            seen += [
+                node
+                for batch in loader
+                for node in batch.n_id[: batch.batch_size].tolist()
+            ]
     assert sorted(seen) == sorted(graph.load("train").tolist())
 
 
@@ -260,14 +304,23 @@ def test_ranks_share_each_steps_seed_nodes(graph: Dataset) -> None:
 @pytest.mark.parametrize("sampler", ["layerwise", "shadow"])
 def test_other_samplers_than_neighbour_sampling(graph: Dataset, sampler: str) -> None:
     features = graph.load("features")
-    settings: dict[str, Any] = {"sampler": sampler, "fanout": [20, 20], "layers": 2, "max_batches": 3}
+    settings: dict[str, Any] = {
+        "sampler": sampler,
+        "fanout": [20, 20],
+        "layers": 2,
+        "max_batches": 3,
+    }
     with make(graph, **settings, edges="layers") as loader:
         for batch, wanted in zip(loader, online(loader, 0), strict=True):
             assert_equal(batch, wanted, features)
     with make(graph, **settings, edges="layers", form="dgl") as loader:
         for (_, outputs, blocks), wanted in zip(loader, online(loader, 0), strict=True):
-            assert [block.num_edges() for block in blocks] == [block.num_edges for block in wanted.blocks]
-            np.testing.assert_array_equal(blocks[-1].dstdata["label"][: len(outputs)], wanted.labels)
+            assert [block.num_edges() for block in blocks] == [
+                block.num_edges for block in wanted.blocks
+            ]
+            np.testing.assert_array_equal(
+                blocks[-1].dstdata["label"][: len(outputs)], wanted.labels
+            )
 
 
 def test_kept_artefacts_are_reused(graph: Dataset, tmp_path: Path) -> None:
@@ -291,10 +344,12 @@ def test_finished_epochs_leave_nothing_on_disk(graph: Dataset) -> None:
 
 
 class Lightning:
-    """Lightning's use of a loader: a sanity check on validation data, then epochs of `len(loader)` steps."""
+    """Lightning's use of a loader: a sanity check on validation data, then epochs of
+    `len(loader)` steps."""
 
     def __init__(self, model: torch.nn.Module, epochs: int) -> None:
-        self.model, self.epochs = model, epochs
+        self.model = model
+        self.epochs = epochs
         self.losses: list[float] = []
 
     def fit(self, training: Loader, validation: Loader) -> None:
@@ -312,21 +367,30 @@ class Lightning:
                 optimiser.step()
                 self.losses.append(loss.item())
             with torch.no_grad():
-                assert sum(1 for batch in validation if self.loss(batch) >= 0) == len(validation)
+                assert sum(1 for batch in validation if self.loss(batch) >= 0) == len(
+                    validation
+                )
 
     def loss(self, batch: MiniBatch) -> torch.Tensor:
         assert batch.edge_index is not None
-        mean = torch.zeros(batch.num_nodes, 16).index_add_(0, batch.edge_index[1], batch.x[batch.edge_index[0]])
+        mean = torch.zeros(batch.num_nodes, 16).index_add_(
+            0, batch.edge_index[1], batch.x[batch.edge_index[0]]
+        )
         scores = self.model(torch.cat([batch.x, mean], 1)[: batch.batch_size])
         return torch.nn.functional.cross_entropy(scores, batch.y)
 
 
-def test_a_lightning_loop_has_the_same_loss_curve_from_disk_as_from_memory(graph: Dataset) -> None:
+def test_a_lightning_loop_has_the_same_loss_curve_from_disk_as_from_memory(
+    graph: Dataset,
+) -> None:
     curves = []
     for name in ("in-memory", "gnndrive", "diskgnn"):
         torch.manual_seed(3)
         loop = Lightning(torch.nn.Linear(32, 5), epochs=2)
-        with make(graph, system=name) as training, make(graph, system=name, split="valid") as validation:
+        with (
+            make(graph, system=name) as training,
+            make(graph, system=name, split="valid") as validation,
+        ):
             loop.fit(training, validation)
         curves.append(loop.losses)
     assert len(curves[0]) == 16
@@ -358,15 +422,22 @@ def program(graph: Dataset, system: str, how: str) -> subprocess.Popen[str]:
 
 
 @pytest.mark.slow("outcore", "systems/loading", "systems/engine")
-def test_a_program_that_ends_amid_an_epoch_ends_at_once_and_leaves_nothing(graph: Dataset) -> None:
-    for system, how, code, said in (("gnndrive", "end", 0, ""), ("diskgnn", "raise", 1, "KeyError: 'from the loop'")):
+def test_a_program_that_ends_amid_an_epoch_ends_at_once_and_leaves_nothing(
+    graph: Dataset,
+) -> None:
+    for system, how, code, said in (
+        ("gnndrive", "end", 0, ""),
+        ("diskgnn", "raise", 1, "KeyError: 'from the loop'"),
+    ):
         with program(graph, system, how) as process:
             _, errors = process.communicate(timeout=30)
             assert process.returncode == code
             assert errors.strip().splitlines()[-1:] == ([said] if said else [])
 
 
-def test_files_of_a_killed_program_are_removed_by_the_next_loader(graph: Dataset) -> None:
+def test_files_of_a_killed_program_are_removed_by_the_next_loader(
+    graph: Dataset,
+) -> None:
     with program(graph, "diskgnn", "wait") as process:
         assert process.stdout is not None
         assert process.stdout.readline() == "running\n"

@@ -1,4 +1,5 @@
-"""examples/train.py reaches the accuracy of training in memory, in a process capped at a quarter of the features."""
+"""examples/train.py reaches the accuracy of training in memory, in a process capped at
+a quarter of the features."""
 
 from __future__ import annotations
 
@@ -34,19 +35,32 @@ def disk() -> Iterator[Path]:
 
 @pytest.fixture(scope="module")
 def shop(disk: Path) -> Dataset:
-    """Make a dataset with 215 MiB of features: a real labelled graph expanded eightfold, else a generated one."""
+    """Make a dataset with 215 MiB of features: a real labelled graph expanded
+    eightfold, else a generated one."""
     shape = (
         {"kind": "kronecker", "base": str(REAL), "expand": 8}
         if REAL.is_file()
         else {"kind": "rmat", "nodes": 110_000, "edges": 1_500_000}
     )
-    return make_dataset(disk / "shop", MakeSpec(**shape, dim=512, fractions=(0.04, 0.01, 0.04)))
+    return make_dataset(
+        disk / "shop", MakeSpec(**shape, dim=512, fractions=(0.04, 0.01, 0.04))
+    )
 
 
-def run(cap: Cap, dataset: Dataset, *arguments: str) -> subprocess.CompletedProcess[str]:
+def run(
+    cap: Cap, dataset: Dataset, *arguments: str
+) -> subprocess.CompletedProcess[str]:
     for part in PARTS:
-        evict(dataset.file(part))  # resident pages are charged to another process, so they would be free
-    command = [sys.executable, "examples/train.py", str(dataset.path), *SETTINGS, *arguments]
+        evict(
+            dataset.file(part)
+        )  # resident pages are charged to another process, so they would be free
+    command = [
+        sys.executable,
+        "examples/train.py",
+        str(dataset.path),
+        *SETTINGS,
+        *arguments,
+    ]
     return subprocess.run(
         cap.command(command),
         cwd=REPOSITORY,
@@ -66,12 +80,15 @@ def trained(cap: Cap, dataset: Dataset, *arguments: str) -> dict[str, Any]:
 
 
 def make_cap(name: str, memory_bytes: int | None = None) -> Cap:
-    return CAPPING[0]().create(f"loader-{name}-{os.getpid()}", Limits(memory_bytes=memory_bytes))
+    return CAPPING[0]().create(
+        f"loader-{name}-{os.getpid()}", Limits(memory_bytes=memory_bytes)
+    )
 
 
 @pytest.fixture(scope="module")
 def floor(disk: Path) -> int:
-    """Measure the bytes of interpreter, torch, model and optimiser with almost no data."""
+    """Measure the bytes of interpreter, torch, model and optimiser with almost no
+    data."""
     tiny = make_tiny(disk / "tiny", nodes=300, edges=1000, dim=512, seed=11)
     with make_cap("floor") as cap:
         trained(cap, tiny, "--memory", "none")
@@ -84,14 +101,22 @@ def in_memory(shop: Dataset) -> dict[str, Any]:
         return trained(cap, shop, "--system", "in-memory", "--memory", "none")
 
 
-@pytest.mark.slow("systems/loading", "systems/gnndrive", "examples", "workloads/training.py", seconds=60)
+@pytest.mark.slow(
+    "systems/loading",
+    "systems/gnndrive",
+    "examples",
+    "workloads/training.py",
+    seconds=60,
+)
 def test_training_from_disk_in_a_quarter_of_the_features_reaches_the_accuracy_of_memory(
     shop: Dataset, floor: int, in_memory: dict[str, Any]
 ) -> None:
     labels = shop.load("labels")
     majority = np.bincount(labels[labels >= 0]).max() / len(labels)
     with make_cap("gnndrive", floor + shop.feature_bytes // 4) as cap:
-        found = trained(cap, shop, "--system", "gnndrive", "--memory", "44MiB", "-o", "extractors=2")
+        found = trained(
+            cap, shop, "--system", "gnndrive", "--memory", "44MiB", "-o", "extractors=2"
+        )
         assert cap.memory().oom_kills == 0
     assert in_memory["test"] > majority + 0.2
     assert abs(found["test"] - in_memory["test"]) <= 0.005
@@ -102,9 +127,13 @@ def test_training_from_disk_in_a_quarter_of_the_features_reaches_the_accuracy_of
 
 
 @pytest.mark.slow("systems/loading", "examples")
-def test_the_cap_is_real_and_in_memory_training_ends_in_it(shop: Dataset, floor: int) -> None:
+def test_the_cap_is_real_and_in_memory_training_ends_in_it(
+    shop: Dataset, floor: int
+) -> None:
     with make_cap("in-memory", floor + shop.feature_bytes // 4) as cap:
-        assert run(cap, shop, "--system", "in-memory", "--memory", "none").returncode < 0
+        assert (
+            run(cap, shop, "--system", "in-memory", "--memory", "none").returncode < 0
+        )
         assert cap.memory().oom_kills > 0
 
 

@@ -1,4 +1,5 @@
-"""examples/compare.py trains from memory and from disk with equal loss and accuracy, and prints a row for each."""
+"""examples/compare.py trains from memory and from disk with equal loss and accuracy,
+and prints a row for each."""
 
 from __future__ import annotations
 
@@ -31,8 +32,10 @@ def compare(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
 def assert_equal_rows(done: subprocess.CompletedProcess[str]) -> None:
     assert done.returncode == 0, done.stderr[-2000:]
     head, memory, disk, numbers = done.stdout.splitlines()
-    assert head.startswith("rows from  system") and max(map(len, (head, memory, disk))) <= 80
-    assert memory.startswith("memory") and disk.startswith("disk")
+    assert head.startswith("rows from  system")
+    assert max(map(len, (head, memory, disk))) <= 80
+    assert memory.startswith("memory")
+    assert disk.startswith("disk")
     found = json.loads(numbers)
     assert found["disk"]["loss"] == pytest.approx(found["memory"]["loss"], rel=1e-3)
     assert found["disk"]["test"] == pytest.approx(found["memory"]["test"], abs=0.01)
@@ -50,9 +53,13 @@ def test_a_dataset_is_trained_from_memory_and_from_disk_alike(tmp_path: Path) ->
 
 
 @pytest.mark.slow("systems/loading", "examples", seconds=25)
-def test_a_graph_is_generated_and_memory_too_small_is_one_sentence(tmp_path: Path) -> None:
+def test_a_graph_is_generated_and_memory_too_small_is_one_sentence(
+    tmp_path: Path,
+) -> None:
     assert_equal_rows(compare(tmp_path, "--nodes", "6000", *TINY))
     refused = compare(tmp_path, "--nodes", "6000", *TINY, "--memory", "1MiB")
-    assert refused.returncode == 2 and refused.stdout == ""
-    assert "MiB is the least that fits" in refused.stderr and "Traceback" not in refused.stderr
+    assert refused.returncode == 2
+    assert refused.stdout == ""
+    assert "MiB is the least that fits" in refused.stderr
+    assert "Traceback" not in refused.stderr
     assert list(tmp_path.iterdir()) == []

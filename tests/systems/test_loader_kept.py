@@ -1,4 +1,5 @@
-"""Mini-batches of a loader that are kept: `x` is the node's rows, or an error that says what to do; never missing."""
+"""Mini-batches of a loader that are kept: `x` is the node's rows, or an error that says
+what to do; never missing."""
 
 from __future__ import annotations
 
@@ -41,7 +42,9 @@ def nothing_left(graph: Dataset) -> Iterator[None]:
 
 def rows_of(batch: Any) -> torch.Tensor:
     """Return the rows of a mini-batch of any form."""
-    rows: torch.Tensor = batch[2][0].srcdata["feat"] if isinstance(batch, tuple) else batch.x
+    rows: torch.Tensor = (
+        batch[2][0].srcdata["feat"] if isinstance(batch, tuple) else batch.x
+    )
     return rows
 
 
@@ -56,7 +59,9 @@ def assert_late(batch: Any) -> None:
 
 
 @pytest.mark.parametrize(("form", "system"), EVERY)
-def test_the_first_of_an_iterator_that_is_dropped_is_usable(graph: Dataset, form: str, system: str) -> None:
+def test_the_first_of_an_iterator_that_is_dropped_is_usable(
+    graph: Dataset, form: str, system: str
+) -> None:
     with make(graph, form=form, system=system) as loader:
         one = next(iter(loader))
         assert_usable(one, graph)
@@ -67,7 +72,9 @@ def test_the_first_of_an_iterator_that_is_dropped_is_usable(graph: Dataset, form
 
 
 @pytest.mark.parametrize(("form", "system"), EVERY)
-def test_of_a_list_of_all_the_last_is_usable_and_others_raise(graph: Dataset, form: str, system: str) -> None:
+def test_of_a_list_of_all_the_last_is_usable_and_others_raise(
+    graph: Dataset, form: str, system: str
+) -> None:
     with make(graph, form=form, system=system) as loader:
         *before, last = list(loader)
         for batch in before:
@@ -79,7 +86,9 @@ def test_of_a_list_of_all_the_last_is_usable_and_others_raise(graph: Dataset, fo
 
 
 @pytest.mark.parametrize(("form", "system"), EVERY)
-def test_a_mini_batch_outlives_break_and_close(graph: Dataset, form: str, system: str) -> None:
+def test_a_mini_batch_outlives_break_and_close(
+    graph: Dataset, form: str, system: str
+) -> None:
     loader = make(graph, form=form, system=system)
     for number, batch in enumerate(loader):  # noqa: B007 - used after the loop
         if number == 2:
@@ -94,14 +103,18 @@ def test_a_mini_batch_outlives_break_and_close(graph: Dataset, form: str, system
 
 
 @pytest.mark.parametrize("form", FORMS)
-def test_a_mini_batch_outlives_a_loader_without_references(graph: Dataset, form: str) -> None:
+def test_a_mini_batch_outlives_a_loader_without_references(
+    graph: Dataset, form: str
+) -> None:
     batch = next(iter(make(graph, form=form)))
     gc.collect()
     assert_usable(batch, graph)
 
 
 @pytest.mark.parametrize("form", FORMS)
-def test_zipped_loaders_of_one_loader_raise_and_of_two_are_usable(graph: Dataset, form: str) -> None:
+def test_zipped_loaders_of_one_loader_raise_and_of_two_are_usable(
+    graph: Dataset, form: str
+) -> None:
     with make(graph, form=form) as one, make(graph, form=form, seed=1) as two:
         for ours, theirs in zip(one, two, strict=True):
             assert_usable(ours, graph)
@@ -111,7 +124,9 @@ def test_zipped_loaders_of_one_loader_raise_and_of_two_are_usable(graph: Dataset
 
 
 @pytest.mark.parametrize("form", FORMS)
-def test_the_other_of_two_iterators_leaves_the_mini_batch_until_it_asks(graph: Dataset, form: str) -> None:
+def test_the_other_of_two_iterators_leaves_the_mini_batch_until_it_asks(
+    graph: Dataset, form: str
+) -> None:
     with make(graph, form=form) as loader:
         first = iter(loader)
         batch = next(first)
@@ -136,15 +151,20 @@ USES: list[Callable[[Any], Any]] = [
 
 
 @pytest.mark.parametrize("use", USES)
-def test_no_use_of_a_late_data_leaves_x_out_in_silence(graph: Dataset, use: Callable[[Any], Any]) -> None:
+def test_no_use_of_a_late_data_leaves_x_out_in_silence(
+    graph: Dataset, use: Callable[[Any], Any]
+) -> None:
     with make(graph, form="pyg") as loader:
         first, *_ = list(loader)
         with pytest.raises(InputError, match=LATE):
             use(first)
-        assert len(first.n_id) == first.num_nodes and "edge_index" in repr(first)
+        assert len(first.n_id) == first.num_nodes
+        assert "edge_index" in repr(first)
 
 
-def test_a_mini_batch_that_is_moved_to_its_own_device_is_not_another(graph: Dataset) -> None:
+def test_a_mini_batch_that_is_moved_to_its_own_device_is_not_another(
+    graph: Dataset,
+) -> None:
     with make(graph) as loader:
         kept = [batch.to("cpu") for batch in loader]
         with pytest.raises(InputError, match=LATE):
@@ -173,12 +193,16 @@ def in_a_fork(work: Callable[[], Any]) -> str:
     return found
 
 
-def test_a_fork_of_a_process_with_a_loader_is_refused_and_disturbs_nothing(graph: Dataset) -> None:
+def test_a_fork_of_a_process_with_a_loader_is_refused_and_disturbs_nothing(
+    graph: Dataset,
+) -> None:
     with make(graph) as loader:
         batches: Iterator[Any] | None = iter(loader)
         assert batches is not None
         next(batches)
-        assert "is a fork of it; make a loader in every process" in in_a_fork(lambda: iter(loader))
+        assert "is a fork of it; make a loader in every process" in in_a_fork(
+            lambda: iter(loader)
+        )
         assert "make a loader in every process" in in_a_fork(lambda: next(batches))
         assert in_a_fork(loader.close) == ""
 
@@ -198,10 +222,17 @@ def test_a_fork_of_a_process_with_a_loader_is_refused_and_disturbs_nothing(graph
         copy.deepcopy,
         pickle.dumps,
         ForkingPickler.dumps,
-        lambda loader: torch.utils.data.DataLoader(loader, batch_size=None).__iter__().__next__(),
+        lambda loader: (
+            torch.utils.data.DataLoader(loader, batch_size=None).__iter__().__next__()
+        ),
         lambda loader: loader[0],
     ],
 )
-def test_a_loader_is_not_copied_sent_or_indexed(graph: Dataset, use: Callable[[Any], Any]) -> None:
-    with make(graph) as loader, pytest.raises(InputError, match="no DataLoader around it"):
+def test_a_loader_is_not_copied_sent_or_indexed(
+    graph: Dataset, use: Callable[[Any], Any]
+) -> None:
+    with (
+        make(graph) as loader,
+        pytest.raises(InputError, match="no DataLoader around it"),
+    ):
         use(loader)

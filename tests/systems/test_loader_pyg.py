@@ -1,4 +1,5 @@
-"""`outcore.loader` trains on a `torch_geometric.data.Data`, in memory, memory-mapped or saved."""
+"""`outcore.loader` trains on a `torch_geometric.data.Data`, in memory, memory-mapped or
+saved."""
 
 from __future__ import annotations
 
@@ -21,8 +22,15 @@ from workloads.dataset import Dataset
 from workloads.errors import DatasetError, InputError, OutcoreError
 from workloads.making.importing import ImportSpec, import_dataset
 
-NODES, EDGES = 300, 2400
-SETTINGS: dict[str, Any] = {"memory": "64MiB", "num_neighbors": [5, 4], "batch_size": 20, "form": "plain", "cores": 2}
+NODES = 300
+EDGES = 2400
+SETTINGS: dict[str, Any] = {
+    "memory": "64MiB",
+    "num_neighbors": [5, 4],
+    "batch_size": 20,
+    "form": "plain",
+    "cores": 2,
+}
 
 
 def a_graph(seed: int = 0) -> Data:
@@ -93,7 +101,9 @@ def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("system", ["in-memory", "gnndrive"])
-def test_a_graph_gives_its_own_edges_rows_and_labels(tmp_path: Path, root: Path, form: str, system: str) -> None:
+def test_a_graph_gives_its_own_edges_rows_and_labels(
+    tmp_path: Path, root: Path, form: str, system: str
+) -> None:
     data = a_graph()
     edges = {tuple(pair) for pair in data.edge_index.T.tolist()}
     given = given_as(data, form, tmp_path)
@@ -104,42 +114,55 @@ def test_a_graph_gives_its_own_edges_rows_and_labels(tmp_path: Path, root: Path,
         for batch in loader:
             assert torch.equal(batch.x, data.x[batch.n_id])
             assert torch.equal(batch.y, data.y[batch.n_id[: batch.batch_size]])
-            assert {tuple(pair) for pair in batch.n_id[batch.edge_index].T.tolist()} <= edges
+            assert {
+                tuple(pair) for pair in batch.n_id[batch.edge_index].T.tolist()
+            } <= edges
             seen += batch.n_id[: batch.batch_size].tolist()
     assert sorted(seen) == data.train_mask.nonzero().flatten().tolist()
     assert [path for path in sorted(tmp_path.iterdir()) if path != root] == before
     assert not root.exists() or list(root.iterdir()) == []
 
 
-def test_all_neighbours_are_pygs_in_neighbours_with_repeated_edges(tmp_path: Path) -> None:
+def test_all_neighbours_are_pygs_in_neighbours_with_repeated_edges(
+    tmp_path: Path,
+) -> None:
     data = a_graph(seed=3)
-    with outcore.loader(data, **{**SETTINGS, "num_neighbors": [-1]}, input_nodes=data.test_mask) as loader:
+    with outcore.loader(
+        data, **{**SETTINGS, "num_neighbors": [-1]}, input_nodes=data.test_mask
+    ) as loader:
         for batch in loader:
             source, target = batch.n_id[batch.edge_index]
             for node in batch.n_id[: batch.batch_size].tolist():
                 wanted = data.edge_index[0, data.edge_index[1] == node]
-                assert sorted(source[target == node].tolist()) == sorted(wanted.tolist())
+                assert sorted(source[target == node].tolist()) == sorted(
+                    wanted.tolist()
+                )
 
 
 @pytest.mark.parametrize("form", FORMS)
 def test_what_was_written_is_kept_by_its_content(tmp_path: Path, form: str) -> None:
-    data, kept = a_graph(), tmp_path / "kept"
+    data = a_graph()
+    kept = tmp_path / "kept"
     given = given_as(data, form, tmp_path)
     fingerprints = []
     for _ in range(2):
         with outcore.loader(given, **SETTINGS, artefacts=kept) as loader:
             fingerprints.append(loader.workload.dataset.fingerprint)
             made = {path: path.stat().st_ino for path in kept.glob("graph-*")}
-    assert len(made) == 1 and made == {path: path.stat().st_ino for path in kept.glob("graph-*")}
+    assert len(made) == 1
+    assert made == {path: path.stat().st_ino for path in kept.glob("graph-*")}
     other = a_graph()
     other.x[5, 3] += 1
-    with outcore.loader(given_as(other, form, tmp_path), **SETTINGS, artefacts=kept) as loader:
+    with outcore.loader(
+        given_as(other, form, tmp_path), **SETTINGS, artefacts=kept
+    ) as loader:
         fingerprints.append(loader.workload.dataset.fingerprint)
     assert fingerprints[0] == fingerprints[1] != fingerprints[2]
 
 
 def test_every_form_of_a_graph_is_the_same_dataset(tmp_path: Path) -> None:
-    data, found = a_graph(), set()
+    data = a_graph()
+    found = set()
     for form in FORMS:
         with outcore.loader(given_as(data, form, tmp_path), **SETTINGS) as loader:
             found.add(loader.workload.dataset.fingerprint)
@@ -167,7 +190,10 @@ FAULTS = [
     (broken(edge_index=None), r"has no edge_index; give it as \[2, E\]"),
     (broken(edge_index=a_graph().edge_index.T), r"edge_index.* has shape \(2400, 2\)"),
     (broken(edge_index=a_graph().x), r"edge_index.* not \[2, E\] of integers"),
-    (broken(edge_index=torch.tensor([[0, 300], [1, 2]])), "an edge names node 300, but there are 300 nodes"),
+    (
+        broken(edge_index=torch.tensor([[0, 300], [1, 2]])),
+        "an edge names node 300, but there are 300 nodes",
+    ),
     (broken(edge_index=torch.tensor([[0, -1], [1, 2]])), "an edge names node -1"),
     (broken(x=None), "has no x"),
     (broken(x=torch.zeros(299, 7)), "has 300 labels for 299 nodes"),
@@ -177,11 +203,23 @@ FAULTS = [
     (broken(y=torch.zeros(12, dtype=torch.int64)), "has 12 labels for 300 nodes"),
     (broken(y=torch.zeros(NODES, 3)), "has 3 columns of labels"),
     (broken(train_mask=None), "train_mask of .* is missing.*RandomNodeSplit"),
-    (broken(train_mask=torch.zeros(NODES, dtype=torch.bool)), "train_mask of .* chooses no node"),
-    (broken(train_mask=torch.zeros(NODES, 5, dtype=torch.bool)), "choose one of its columns"),
+    (
+        broken(train_mask=torch.zeros(NODES, dtype=torch.bool)),
+        "train_mask of .* chooses no node",
+    ),
+    (
+        broken(train_mask=torch.zeros(NODES, 5, dtype=torch.bool)),
+        "choose one of its columns",
+    ),
     (broken(train_mask=torch.arange(5)), r"not bool \[300\]"),
-    (broken(edge_weight=torch.ones(5)), r"edge_weight of .* is float32 \[5\]; give a number for every edge, \[2400\]"),
-    (broken(val_mask=torch.ones(NODES, dtype=torch.bool)), "which another split names too"),
+    (
+        broken(edge_weight=torch.ones(5)),
+        r"edge_weight of .* is float32 \[5\]; give a number for every edge, \[2400\]",
+    ),
+    (
+        broken(val_mask=torch.ones(NODES, dtype=torch.bool)),
+        "which another split names too",
+    ),
 ]
 
 
@@ -191,14 +229,21 @@ def test_a_faulty_graph_is_one_sentence_and_leaves_nothing(
     tmp_path: Path, root: Path, data: Data, message: str, form: str
 ) -> None:
     if form == "graph.npz":
-        np.savez(tmp_path / form, **{name: np.asarray(value, order="C") for name, value in data.to_dict().items()})
+        np.savez(
+            tmp_path / form,
+            **{
+                name: np.asarray(value, order="C")
+                for name, value in data.to_dict().items()
+            },
+        )
         given: Any = tmp_path / form
     else:
         given = given_as(data, form, tmp_path)
     before = sorted(tmp_path.iterdir())
     with pytest.raises(OutcoreError, match=message) as caught:
         outcore.loader(given, **SETTINGS)
-    assert "\n" not in str(caught.value) and caught.value.exit_code == 2
+    assert "\n" not in str(caught.value)
+    assert caught.value.exit_code == 2
     assert [path for path in sorted(tmp_path.iterdir()) if path != root] == before
     assert not root.exists() or list(root.iterdir()) == []
 
@@ -206,7 +251,11 @@ def test_a_faulty_graph_is_one_sentence_and_leaves_nothing(
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        (HeteroData(), "is a HeteroData, and typed .* not supported yet; give a torch_geometric.data.Data"),
+        (
+            HeteroData(),
+            "is a HeteroData, and typed .* not supported yet; give a "
+            "torch_geometric.data.Data",
+        ),
         ([1, 2], "is a list"),
         (broken(x=a_graph().x.to_sparse()), "x of data is sparse; give it dense"),
         (broken(x=a_graph().x.bfloat16()), "x of data is bfloat16"),
@@ -243,7 +292,9 @@ def weighted() -> tuple[Data, dict[tuple[int, int], float]]:
     data = a_graph(seed=5)
     data.edge_weight = torch.arange(EDGES, dtype=torch.float32)
     sums: dict[tuple[int, int], float] = {}
-    for (u, v), weight in zip(data.edge_index.T.tolist(), data.edge_weight.tolist(), strict=True):
+    for (u, v), weight in zip(
+        data.edge_index.T.tolist(), data.edge_weight.tolist(), strict=True
+    ):
         sums[u, v] = sums.get((u, v), 0) + weight
     assert len(sums) < EDGES
     return data, sums
@@ -256,8 +307,12 @@ def weighted_dataset(tmp_path_factory: pytest.TempPathFactory) -> Dataset:
     return import_dataset(folder / "g.pt", folder / "data" / "g", ImportSpec("pyg"))
 
 
-@pytest.mark.parametrize("system", [name for name in names() if load(name).info.faithful])
-def test_sampled_edges_have_their_weights_from_every_system(weighted_dataset: Dataset, system: str) -> None:
+@pytest.mark.parametrize(
+    "system", [name for name in names() if load(name).info.faithful]
+)
+def test_sampled_edges_have_their_weights_from_every_system(
+    weighted_dataset: Dataset, system: str
+) -> None:
     _, sums = weighted()
     settings = {**SETTINGS, "system": system, "edge_weight": True, "max_batches": 3}
     with outcore.loader(weighted_dataset, **settings) as loader:
@@ -269,37 +324,62 @@ def test_sampled_edges_have_their_weights_from_every_system(weighted_dataset: Da
 
 
 @pytest.mark.parametrize("form", ["plain", "pyg", pytest.param("dgl", marks=needs_dgl)])
-def test_every_form_of_a_mini_batch_has_weights_by_layer(weighted_dataset: Dataset, form: str) -> None:
+def test_every_form_of_a_mini_batch_has_weights_by_layer(
+    weighted_dataset: Dataset, form: str
+) -> None:
     _, sums = weighted()
-    settings = {**SETTINGS, "form": form, "edges": "layers", "edge_weight": True, "max_batches": 2}
+    settings = {
+        **SETTINGS,
+        "form": form,
+        "edges": "layers",
+        "edge_weight": True,
+        "max_batches": 2,
+    }
     with outcore.loader(weighted_dataset, **settings) as loader:
         for batch in loader:
             if form == "dgl":
                 nodes, _, blocks = batch
-                layers = [(torch.stack(block.edges()), block.edata["edge_weight"]) for block in blocks]
+                layers = [
+                    (torch.stack(block.edges()), block.edata["edge_weight"])
+                    for block in blocks
+                ]
             else:
-                nodes, moved = batch.n_id, batch.to("cpu")
-                layers = [(layer.edge_index, w) for layer, w in zip(moved.layers, moved.edge_weight, strict=True)]
+                nodes = batch.n_id
+                moved = batch.to("cpu")
+                layers = [
+                    (layer.edge_index, w)
+                    for layer, w in zip(moved.layers, moved.edge_weight, strict=True)
+                ]
             assert len(layers) == 2
             for edge_index, weight in layers:
-                assert weight.tolist() == [sums[u, v] for u, v in nodes[edge_index].T.tolist()]
+                assert weight.tolist() == [
+                    sums[u, v] for u, v in nodes[edge_index].T.tolist()
+                ]
 
 
 def test_pygs_gcn_trains_with_the_weights(weighted_dataset: Dataset) -> None:
     layer = GCNConv(7, 4)
-    with outcore.loader(weighted_dataset, **{**SETTINGS, "form": "pyg"}, edge_weight=True) as loader:
+    with outcore.loader(
+        weighted_dataset, **{**SETTINGS, "form": "pyg"}, edge_weight=True
+    ) as loader:
         for batch in loader:
             assert layer(batch.x, batch.edge_index, batch.edge_weight).isfinite().all()
 
 
-def test_weights_come_only_where_they_are_asked_for(weighted_dataset: Dataset, tmp_path: Path) -> None:
+def test_weights_come_only_where_they_are_asked_for(
+    weighted_dataset: Dataset, tmp_path: Path
+) -> None:
     with outcore.loader(weighted_dataset, **SETTINGS, max_batches=1) as loader:
         assert [batch.edge_weight for batch in loader] == [None]
-    with pytest.raises(InputError, match="has no edge weights; import it with edge_weight"):
+    with pytest.raises(
+        InputError, match="has no edge weights; import it with edge_weight"
+    ):
         outcore.loader(a_graph(), **SETTINGS, edge_weight=True)
 
 
-def test_a_dataset_with_weights_is_verified_whole(weighted_dataset: Dataset, tmp_path: Path) -> None:
+def test_a_dataset_with_weights_is_verified_whole(
+    weighted_dataset: Dataset, tmp_path: Path
+) -> None:
     assert weighted_dataset.verify() == []
     copy = tmp_path / "copy"
     shutil.copytree(weighted_dataset.path, copy)
@@ -316,19 +396,30 @@ def test_a_dataset_with_weights_is_verified_whole(weighted_dataset: Dataset, tmp
 def test_a_dataset_gives_what_its_data_gives(tmp_path: Path) -> None:
     """The same mini-batches from a dataset and from a `Data` of the same edges."""
     dataset: Dataset = make_tiny(tmp_path / "tiny", nodes=300, edges=2000)
-    indptr, indices = dataset.load("indptr"), dataset.load("indices")
+    indptr = dataset.load("indptr")
+    indices = dataset.load("indices")
     target = np.repeat(np.arange(300), np.diff(indptr))
     masks = {}
-    for part, name in (("train", "train_mask"), ("valid", "val_mask"), ("test", "test_mask")):
+    for part, name in (
+        ("train", "train_mask"),
+        ("valid", "val_mask"),
+        ("test", "test_mask"),
+    ):
         masks[name] = torch.zeros(300, dtype=torch.bool)
         masks[name][dataset.load(part)] = True  # type: ignore[arg-type]
     shuffled = torch.randperm(2000)
     data = Data(
-        edge_index=torch.from_numpy(np.stack([indices, target]).astype(np.int64))[:, shuffled],
+        edge_index=torch.from_numpy(np.stack([indices, target]).astype(np.int64))[
+            :, shuffled
+        ],
         x=torch.from_numpy(dataset.load("features")),
         y=torch.from_numpy(dataset.load("labels")),
         **masks,
     )
-    with outcore.loader(dataset, **SETTINGS) as one, outcore.loader(data, **SETTINGS) as other:
+    with (
+        outcore.loader(dataset, **SETTINGS) as one,
+        outcore.loader(data, **SETTINGS) as other,
+    ):
         for batch, wanted in zip(other, one, strict=True):
-            assert torch.equal(batch.n_id, wanted.n_id) and torch.equal(batch.edge_index, wanted.edge_index)
+            assert torch.equal(batch.n_id, wanted.n_id)
+            assert torch.equal(batch.edge_index, wanted.edge_index)

@@ -1,4 +1,5 @@
-"""`outcore.loader` refuses impossible settings in one sentence, before anything is loaded."""
+"""`outcore.loader` refuses impossible settings in one sentence, before anything is
+loaded."""
 
 from __future__ import annotations
 
@@ -18,7 +19,8 @@ from workloads.errors import BudgetError, DatasetError, InputError
 
 @pytest.fixture(scope="module")
 def graph(tmp_path_factory: pytest.TempPathFactory) -> Dataset:
-    # Not shared with other modules: bounds of a workload's largest mini-batch are kept for the process.
+    # Not shared with other modules: bounds of a workload's largest mini-batch are kept
+    # for the process.
     return make_tiny(tmp_path_factory.mktemp("loader") / "graph", seed=7)
 
 
@@ -27,9 +29,15 @@ def graph(tmp_path_factory: pytest.TempPathFactory) -> Dataset:
     [
         ({"system": "pagraph+pp"}, "first layer already.*use pagraph"),
         ({"system": "mariusgnn"}, "samples in its own way.*faithful=False"),
-        ({"system": "diskgnn", "options": {"resample_every": 0}}, "other mini-batches.*faithful=False"),
+        (
+            {"system": "diskgnn", "options": {"resample_every": 0}},
+            "other mini-batches.*faithful=False",
+        ),
         ({"system": "diskgn"}, "did you mean 'diskgnn'"),
-        ({"system": "diskgnn", "options": {"resample_evry": 0}}, "did you mean 'resample_every'"),
+        (
+            {"system": "diskgnn", "options": {"resample_evry": 0}},
+            "did you mean 'resample_every'",
+        ),
         ({"system": "diskgnn", "options": {"queue": 0}}, "option queue"),
         ({"device": "emulated:a10g"}, "computes nothing"),
         ({"device": "tpu"}, "is not known"),
@@ -67,21 +75,31 @@ def test_a_missing_dataset_is_reported(tmp_path: Path) -> None:
         outcore.loader(tmp_path / "nothing")
 
 
-def test_an_unfaithful_system_loads_its_own_mini_batches_on_demand(graph: Dataset) -> None:
-    features, train = graph.load("features"), set(graph.load("train").tolist())
+def test_an_unfaithful_system_loads_its_own_mini_batches_on_demand(
+    graph: Dataset,
+) -> None:
+    features = graph.load("features")
+    train = set(graph.load("train").tolist())
     with make(graph, system="mariusgnn", faithful=False) as loader:
         seen: list[int] = []
         for batch in loader:
             np.testing.assert_array_equal(batch.x, features[batch.n_id.numpy()])
             seen += batch.n_id[: batch.batch_size].tolist()
         assert not loader.faithful
-    assert set(seen) == train and len(seen) == len(train)
+    assert set(seen) == train
+    assert len(seen) == len(train)
 
 
-def test_a_plan_over_budget_names_the_part_before_anything_is_loaded(graph: Dataset) -> None:
+def test_a_plan_over_budget_names_the_part_before_anything_is_loaded(
+    graph: Dataset,
+) -> None:
     with (
         leaves_nothing(graph),
-        pytest.raises(BudgetError, match=r"rows handed out needs .* of the 16\.0 KiB host budget after reserve"),
+        pytest.raises(
+            BudgetError,
+            match=r"rows handed out needs .* of the 16\.0 KiB host budget after "
+            r"reserve",
+        ),
     ):
         make(graph, memory="16KiB")
     with leaves_nothing(graph), pytest.raises(BudgetError, match=r"gnndrive: .* needs"):
@@ -89,8 +107,12 @@ def test_a_plan_over_budget_names_the_part_before_anything_is_loaded(graph: Data
 
 
 @pytest.mark.parametrize("name", ["gnndrive", "outcore", "in-memory"])
-def test_a_refusal_names_the_least_memory_and_that_is_accepted(graph: Dataset, name: str) -> None:
-    with pytest.raises(BudgetError, match=r"\d+MiB is the least that fits with these settings") as caught:
+def test_a_refusal_names_the_least_memory_and_that_is_accepted(
+    graph: Dataset, name: str
+) -> None:
+    with pytest.raises(
+        BudgetError, match=r"\d+MiB is the least that fits with these settings"
+    ) as caught:
         make(graph, system=name, memory="16KiB")
     named = re.search(r"(\d+)MiB is the least", str(caught.value))
     assert named is not None
@@ -102,9 +124,19 @@ def test_a_refusal_names_the_least_memory_and_that_is_accepted(graph: Dataset, n
 
 
 @pytest.mark.parametrize("name", ["in-memory", "pagraph", "uva", "data-tiering"])
-def test_a_system_that_loads_everything_is_refused_where_that_does_not_fit(tmp_path: Path, name: str) -> None:
-    """A run of the harness has a kernel cap; the loader has none, so the plan must refuse."""
-    graph = make_tiny(tmp_path / "large", nodes=20_000, edges=30_000, dim=256, train_fraction=0.01, seed=9)
+def test_a_system_that_loads_everything_is_refused_where_that_does_not_fit(
+    tmp_path: Path, name: str
+) -> None:
+    """A run of the harness has a kernel cap; the loader has none, so the plan must
+    refuse."""
+    graph = make_tiny(
+        tmp_path / "large",
+        nodes=20_000,
+        edges=30_000,
+        dim=256,
+        train_fraction=0.01,
+        seed=9,
+    )
     assert graph.feature_bytes > 18 << 20
     with pytest.raises(BudgetError, match="raise memory"):
         make(graph, system=name, memory="0.5x")

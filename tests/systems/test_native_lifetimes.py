@@ -1,4 +1,5 @@
-"""Arrays that native objects use after a call: temporaries, converted copies and views, freed and overwritten.
+"""Arrays that native objects use after a call: temporaries, converted copies and views,
+freed and overwritten.
 
 `scripts/sanitize` runs this under AddressSanitizer, which sees any use of freed memory.
 """
@@ -18,7 +19,8 @@ from tests.support import write_over
 pytestmark = pytest.mark.timeout(60)
 
 COUNT = 4000
-# Each class of the module, and whether it uses the caller's memory after a call; each that does has a test below.
+# Each class of the module, and whether it uses the caller's memory after a call; each
+# that does has a test below.
 HOLDS = {
     "Reader": False,
     "GroupRead": True,
@@ -36,7 +38,9 @@ HOLDS = {
 
 
 def test_no_class_is_left_out() -> None:
-    assert {name for name, value in vars(_native).items() if isinstance(value, type)} == set(HOLDS)
+    assert {
+        name for name, value in vars(_native).items() if isinstance(value, type)
+    } == set(HOLDS)
 
 
 def aligned(nbytes: int, to: int = 4096) -> np.ndarray:
@@ -54,11 +58,15 @@ def ids_of(count: int) -> np.ndarray:
     [
         ids_of,
         lambda count: ids_of(count).astype(np.int64),  # converted by the call
-        lambda count: np.repeat(ids_of(count), 2)[::2],  # not contiguous: copied by the call
+        lambda count: np.repeat(ids_of(count), 2)[
+            ::2
+        ],  # not contiguous: copied by the call
     ],
     ids=["temporary", "converted", "strided"],
 )
-def test_a_plan_keeps_the_nodes_that_it_was_made_of(make: Callable[[int], np.ndarray]) -> None:
+def test_a_plan_keeps_the_nodes_that_it_was_made_of(
+    make: Callable[[int], np.ndarray],
+) -> None:
     planner = _native.SlotPlanner(COUNT, 1, True)
     planner.plan(make(COUNT), np.array([0, COUNT]), np.array([10]))
     write_over(4 * COUNT)
@@ -77,7 +85,8 @@ def test_a_plan_frees_nodes_that_it_no_longer_needs() -> None:
         seen.append(weakref.ref(nodes))
         planner.plan(nodes, np.array([0, COUNT]), np.array([10]))
         del nodes
-    assert seen[0]() is None and seen[1]() is not None
+    assert seen[0]() is None
+    assert seen[1]() is not None
     planner.clear()
     assert seen[1]() is None
 
@@ -103,7 +112,9 @@ def table(tmp_path: Path) -> Iterator[tuple[Path, np.ndarray]]:
 
 
 @pytest.mark.parametrize("mode", ["auto", "pread"])
-def test_a_range_s_memory_stays_until_it_was_waited_for(table: tuple[Path, np.ndarray], mode: str) -> None:
+def test_a_range_s_memory_stays_until_it_was_waited_for(
+    table: tuple[Path, np.ndarray], mode: str
+) -> None:
     path, rows = table
     queue = _native.RangeQueue(str(path), depth=4, request_bytes=4096, mode=mode)
     asked = []
@@ -128,7 +139,9 @@ def test_a_range_s_memory_stays_until_it_was_waited_for(table: tuple[Path, np.nd
     assert kept() is None
 
 
-def test_a_queue_that_is_dropped_ends_before_its_memory_goes(table: tuple[Path, np.ndarray]) -> None:
+def test_a_queue_that_is_dropped_ends_before_its_memory_goes(
+    table: tuple[Path, np.ndarray],
+) -> None:
     path, _ = table
     for _ in range(20):
         queue = _native.RangeQueue(str(path), depth=8, request_bytes=4096, mode="auto")
@@ -138,7 +151,9 @@ def test_a_queue_that_is_dropped_ends_before_its_memory_goes(table: tuple[Path, 
         write_over(1 << 20)
 
 
-def test_a_staged_read_keeps_its_reader_and_its_staging_buffer(table: tuple[Path, np.ndarray]) -> None:
+def test_a_staged_read_keeps_its_reader_and_its_staging_buffer(
+    table: tuple[Path, np.ndarray],
+) -> None:
     path, rows = table
     staging = aligned(16 * 4096)
     kept = weakref.ref(staging)
@@ -175,7 +190,8 @@ def test_a_staged_read_keeps_its_reader_and_its_staging_buffer(table: tuple[Path
         seen += len(positions)
         read.give_back(index)
     del memory, found
-    assert seen == 512 and kept() is not None
+    assert seen == 512
+    assert kept() is not None
     del read
     assert kept() is None
 
@@ -206,7 +222,8 @@ def test_a_segment_pool_keeps_its_memory() -> None:
     del memory
     write_over(nbytes)
     segments = [pool.acquire(0, False, False) for _ in range(4)]
-    assert sorted(segments) == sorted(set(segments)) and min(segments) >= 0
+    assert sorted(segments) == sorted(set(segments))
+    assert min(segments) >= 0
     for number, segment in enumerate(segments):
         pool.publish(segment, np.arange(64 * number, 64 * (number + 1)))
     assert len(pool.present(np.arange(256))) == 256
@@ -214,8 +231,12 @@ def test_a_segment_pool_keeps_its_memory() -> None:
     assert kept() is None
 
 
-@pytest.mark.parametrize("memory", [np.zeros(1 << 16, np.int8), np.zeros(1 << 17, np.uint8)[::2]])
-def test_memory_that_a_call_would_copy_is_refused_as_shared_memory(memory: np.ndarray, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "memory", [np.zeros(1 << 16, np.int8), np.zeros(1 << 17, np.uint8)[::2]]
+)
+def test_memory_that_a_call_would_copy_is_refused_as_shared_memory(
+    memory: np.ndarray, tmp_path: Path
+) -> None:
     with pytest.raises(TypeError):
         _native.FeatureBuffer(64, memory, True)
     with pytest.raises(TypeError):
@@ -232,7 +253,13 @@ def test_results_are_never_written_to_a_copy_that_is_lost() -> None:
     with pytest.raises(TypeError):
         _native.gather(table, np.array([1, 2]), np.zeros((4, 32), np.uint8)[:, ::2], 1)
     with pytest.raises(TypeError):
-        _native.scatter(table, np.array([0], np.int32), table.astype(np.int8), np.array([1], np.int32), 1)
+        _native.scatter(
+            table,
+            np.array([0], np.int32),
+            table.astype(np.int8),
+            np.array([1], np.int32),
+            1,
+        )
     with pytest.raises(TypeError):
         _native.assign_partitions(np.arange(2), 2, 0, np.zeros(8, np.int64))
     planner = _native.SlotPlanner(8, 1, True)
@@ -247,7 +274,9 @@ def test_inputs_that_only_the_call_reads_may_be_freed_after_it(tmp_path: Path) -
     # Changeset planner: sizes and mini-batches.
     batches = [np.random.default_rng(b).permutation(3000)[:COUNT] for b in range(4)]
 
-    def planned(lend: Callable[[np.ndarray], np.ndarray]) -> list[tuple[np.ndarray, ...]]:
+    def planned(
+        lend: Callable[[np.ndarray], np.ndarray],
+    ) -> list[tuple[np.ndarray, ...]]:
         planner = _native.ChangesetPlanner(3000, 700, lend(np.array([3000] * 4)), 2)
         write_over(32)
         for b in (3, 2, 1, 0):
@@ -263,7 +292,8 @@ def test_inputs_that_only_the_call_reads_may_be_freed_after_it(tmp_path: Path) -
     # Edges in bins, and a sequence that makes its items anew.
     rng = np.random.default_rng(2)
     degrees = rng.integers(0, 9, 3000)
-    indptr, sources = np.append(0, np.cumsum(degrees)), rng.integers(0, 3000, degrees.sum())
+    indptr = np.append(0, np.cumsum(degrees))
+    sources = rng.integers(0, 3000, degrees.sum())
 
     def binned() -> _native.BinnedEdges:
         edges = _native.BinnedEdges(3000, len(sources))
@@ -280,12 +310,15 @@ def test_inputs_that_only_the_call_reads_may_be_freed_after_it(tmp_path: Path) -
                 raise IndexError
             return binned()
 
-    entries, values = int(_native.binned_entries(3000)), rng.random(3000)
-    expected, found = np.zeros(entries), np.zeros(entries)
+    entries = int(_native.binned_entries(3000))
+    values = rng.random(3000)
+    expected = np.zeros(entries)
+    found = np.zeros(entries)
     kept = [binned(), binned()]
     _native.add_along(kept, values, expected, 2)
     _native.add_along(Sequence(), values, found, 2)  # type: ignore[arg-type]
-    assert np.array_equal(expected, found) and expected.any()
+    assert np.array_equal(expected, found)
+    assert expected.any()
 
     # Seed nodes of out-of-core sampling.
     (tmp_path / "indptr").write_bytes(indptr.astype(np.int64).tobytes())
@@ -311,13 +344,18 @@ def test_inputs_that_only_the_call_reads_may_be_freed_after_it(tmp_path: Path) -
             threads=2,
             mode="auto",
         )
-        seeds, offsets = np.arange(0, 2000, 2), np.array([0, 400, 1000])
+        seeds = np.arange(0, 2000, 2)
+        offsets = np.array([0, 400, 1000])
         sampler.begin(0, lend(np.arange(2)), lend(seeds), lend(offsets))
         write_over(8 * len(seeds))
-        assert sampler.pass_over() is None and sampler.pass_over() is None
+        assert sampler.pass_over() is None
+        assert sampler.pass_over() is None
         sampler.finish()
-        room, nodes = np.zeros(1 << 20, np.uint8), np.zeros(6000, np.uint32)
-        made = sampler.lay_out(0, lend(np.zeros(1000, np.int64)), lend(offsets), room, nodes)
+        room = np.zeros(1 << 20, np.uint8)
+        nodes = np.zeros(6000, np.uint32)
+        made = sampler.lay_out(
+            0, lend(np.zeros(1000, np.int64)), lend(offsets), room, nodes
+        )
         return np.concatenate([made, room, nodes])
 
     assert np.array_equal(sampled(np.copy), sampled(lambda a: a))

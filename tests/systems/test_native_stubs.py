@@ -1,4 +1,5 @@
-"""A build writes type stubs of the native modules for mypy: every name of a module, and no other."""
+"""A build writes type stubs of the native modules for mypy: every name of a module, and
+no other."""
 
 import ast
 import importlib
@@ -10,8 +11,14 @@ ROOT = Path(__file__).parent.parent.parent
 
 
 def typed(body: list[ast.stmt]) -> set[str]:
-    named = {node.name for node in body if isinstance(node, ast.FunctionDef | ast.ClassDef)}
-    named |= {node.target.id for node in body if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name)}
+    named = {
+        node.name for node in body if isinstance(node, ast.FunctionDef | ast.ClassDef)
+    }
+    named |= {
+        node.target.id
+        for node in body
+        if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name)
+    }
     return {name for name in named if not name.startswith("_")}
 
 

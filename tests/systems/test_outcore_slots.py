@@ -1,4 +1,5 @@
-"""The slot plan: no other choice of kept rows reads fewer rows, and every row is in its planned slot."""
+"""The slot plan: no other choice of kept rows reads fewer rows, and every row is in its
+planned slot."""
 
 from __future__ import annotations
 
@@ -15,7 +16,12 @@ def trace(seed: int, batches: int, nodes: int, size: int) -> Batches:
     rng = np.random.default_rng(seed)
     weights = 1 / np.arange(1, nodes + 1)
     return [
-        rng.choice(nodes, size=int(rng.integers(1, size)), replace=False, p=weights / weights.sum())
+        rng.choice(
+            nodes,
+            size=int(rng.integers(1, size)),
+            replace=False,
+            p=weights / weights.sum(),
+        )
         for _ in range(batches)
     ]
 
@@ -24,10 +30,14 @@ def plan(
     planner: _native.SlotPlanner, batches: Batches
 ) -> tuple[list[np.ndarray], list[tuple[np.ndarray, np.ndarray]]]:
     nodes = np.concatenate(batches).astype(np.uint32)
-    offsets = np.concatenate([[0], np.cumsum([len(b) for b in batches])]).astype(np.int64)
+    offsets = np.concatenate([[0], np.cumsum([len(b) for b in batches])]).astype(
+        np.int64
+    )
     # All nodes are passed as seed nodes, which need not be in ascending order.
     planner.plan(nodes, offsets, np.array([len(b) for b in batches], dtype=np.int64))
-    return [planner.slots(i) for i in range(len(batches))], [planner.misses(i) for i in range(len(batches))]
+    return [planner.slots(i) for i in range(len(batches))], [
+        planner.misses(i) for i in range(len(batches))
+    ]
 
 
 def replay(
@@ -37,11 +47,18 @@ def replay(
     window: int,
     recent: list[tuple[np.ndarray, np.ndarray]],
 ) -> None:
-    """Execute the plan, and check that rows of mini-batches not yet released are left alone."""
+    """Execute the plan, and check that rows of mini-batches not yet released are left
+    alone."""
     for nodes, slots, (ids, to) in zip(batches, *planned, strict=True):
-        in_use = [used for _, used in recent[len(recent) - window + 1 :]] if window > 1 else []
+        in_use = (
+            [used for _, used in recent[len(recent) - window + 1 :]]
+            if window > 1
+            else []
+        )
         assert len(set(to.tolist())) == len(to)
-        assert not set(to.tolist()) & set(np.concatenate([np.empty(0, int), *in_use]).tolist())
+        assert not set(to.tolist()) & set(
+            np.concatenate([np.empty(0, int), *in_use]).tolist()
+        )
         table[to] = ids
         assert np.array_equal(table[slots], nodes)
         recent.append((nodes, slots))
@@ -50,15 +67,20 @@ def replay(
 @pytest.mark.parametrize("window", [1, 2, 3])
 @pytest.mark.parametrize("slots", [60, 90, 400])
 @pytest.mark.parametrize("keep", [True, False])
-def test_rows_are_in_their_slots_and_stay_until_released(window: int, slots: int, keep: bool) -> None:
-    planner, table, recent = _native.SlotPlanner(slots, window, keep), np.full(slots, -1), []
+def test_rows_are_in_their_slots_and_stay_until_released(
+    window: int, slots: int, keep: bool
+) -> None:
+    planner = _native.SlotPlanner(slots, window, keep)
+    table = np.full(slots, -1)
+    recent = []
     for epoch in range(4):
         batches = trace(epoch, 12, 300, 20)
         replay(table, batches, plan(planner, batches), window, recent)
 
 
 def fewest_misses(batches: Batches, slots: int) -> int:
-    """Count the misses of Belady with bypass: of rows in memory and rows just used keep those used next."""
+    """Count the misses of Belady with bypass: of rows in memory and rows just used keep
+    those used next."""
     following: dict[tuple[int, int], int] = {}
     last: dict[int, int] = {}
     for t in reversed(range(len(batches))):
@@ -70,11 +92,16 @@ def fewest_misses(batches: Batches, slots: int) -> int:
     for t, nodes in enumerate(batches):
         misses += sum(node not in held for node in nodes.tolist())
         held |= {node: following[t, node] for node in nodes.tolist()}
-        # The next mini-batch's rows need room too; only rows that fit beside them are kept.
+        # The next mini-batch's rows need room too; only rows that fit beside them are
+        # kept.
         room = slots - (len(batches[t + 1]) if t + 1 < len(batches) else 0)
         wanted = batches[t + 1].tolist() if t + 1 < len(batches) else []
         kept = {node: held[node] for node in wanted if node in held}
-        others = sorted((use, node) for node, use in held.items() if node not in kept and use < 1 << 30)
+        others = sorted(
+            (use, node)
+            for node, use in held.items()
+            if node not in kept and use < 1 << 30
+        )
         held = kept | {node: use for use, node in others[:room]}
     return misses
 
@@ -96,7 +123,8 @@ def test_the_next_call_finds_rows_of_the_last_one() -> None:
     assert planner.carried > 0
     alone = _native.SlotPlanner(150, 2, True)
     plan(alone, trace(1, 10, 200, 20))
-    assert planner.hits > alone.hits and alone.carried == 0
+    assert planner.hits > alone.hits
+    assert alone.carried == 0
 
 
 def test_rows_that_do_not_fit_are_reported_and_change_nothing() -> None:
@@ -111,14 +139,19 @@ def test_rows_are_split_between_a_device_and_the_host_however_few_are_staged() -
     rng = np.random.default_rng(0)
     rows = rng.integers(0, 255, (50, 24), dtype=np.uint8)
     to = rng.permutation(60)[:50].astype(np.int32)
-    whole, host, staging = np.zeros((60, 24), np.uint8), np.zeros((40, 24), np.uint8), np.zeros((3, 24), np.uint8)
+    whole = np.zeros((60, 24), np.uint8)
+    host = np.zeros((40, 24), np.uint8)
+    staging = np.zeros((3, 24), np.uint8)
     done = 0
     while done < 50:
         done, staged = _native.split_rows(rows, to, done, 20, host, staging)
-        assert len(staged) <= 3 and staged.dtype == np.int64 and (staged < 20).all()
+        assert len(staged) <= 3
+        assert staged.dtype == np.int64
+        assert (staged < 20).all()
         whole[staged] = staging[: len(staged)]
     whole[20:] = host
-    assert np.array_equal(whole[to], rows) and not whole[np.setdiff1d(np.arange(60), to)].any()
+    assert np.array_equal(whole[to], rows)
+    assert not whole[np.setdiff1d(np.arange(60), to)].any()
     for bad in (-1, 60):
         with pytest.raises(IndexError, match=f"row {bad}"):
             _native.split_rows(rows, np.array([bad], np.int32), 0, 20, host, staging)

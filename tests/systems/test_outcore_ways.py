@@ -1,4 +1,5 @@
-"""What `outcore` keeps in memory: more memory never reads more, and enough memory reads nothing."""
+"""What `outcore` keeps in memory: more memory never reads more, and enough memory reads
+nothing."""
 
 from __future__ import annotations
 
@@ -35,7 +36,9 @@ FAST = DiskProfile(
 )
 
 
-def edges_of(kind: str, nodes: int, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
+def edges_of(
+    kind: str, nodes: int, rng: np.random.Generator
+) -> tuple[np.ndarray, np.ndarray]:
     """Return the edges of a graph as (targets, sources)."""
     ids = np.arange(nodes)
     if kind == "star":
@@ -43,7 +46,9 @@ def edges_of(kind: str, nodes: int, rng: np.random.Generator) -> tuple[np.ndarra
         return np.concatenate([centre, ids[1:]]), np.concatenate([ids[1:], centre])
     if kind == "hubs":
         hubs = rng.choice(nodes, 20, replace=False)
-        sources = np.concatenate([rng.integers(0, nodes, 4 * nodes), hubs[rng.integers(0, 20, 4 * nodes)]])
+        sources = np.concatenate(
+            [rng.integers(0, nodes, 4 * nodes), hubs[rng.integers(0, 20, 4 * nodes)]]
+        )
         return rng.integers(0, nodes, 8 * nodes), sources
     bits = int(nodes).bit_length() - 1
     codes = np.zeros((2, 8 * nodes), dtype=np.int64)
@@ -75,14 +80,17 @@ def make_graph(path: Path, kind: str, nodes: int, dim: int) -> Dataset:
 
 def fits(workload: Workload, host: int) -> bool:
     try:
-        with running("outcore", workload, budget=MemoryBudget(host), prepare=False) as system:
+        with running(
+            "outcore", workload, budget=MemoryBudget(host), prepare=False
+        ) as system:
             return system.plan().total("host") <= host
     except BudgetError:
         return False
 
 
 def read(workload: Workload, host: int, disk: DiskProfile) -> tuple[Counters, str]:
-    """Run two epochs within a budget; return the counters of the second one, and the way."""
+    """Run two epochs within a budget; return the counters of the second one, and the
+    way."""
     with running("outcore", workload, budget=MemoryBudget(host), disk=disk) as system:
         for epoch in range(2):
             structure, features, order = run(system, epoch)
@@ -98,27 +106,48 @@ def read(workload: Workload, host: int, disk: DiskProfile) -> tuple[Counters, st
 @pytest.mark.parametrize("disk", [DiskProfile(), FAST], ids=["no-profile", "fast"])
 @pytest.mark.parametrize("kind", ["hubs", "star", "rmat"])
 @pytest.mark.parametrize("dim", DIMS)
-def test_bytes_read_never_grow_with_memory(tmp_path: Path, kind: str, dim: int, disk: DiskProfile) -> None:
+def test_bytes_read_never_grow_with_memory(
+    tmp_path: Path, kind: str, dim: int, disk: DiskProfile
+) -> None:
     nodes = 1 << (14 if dim == 1024 else 17)
     dataset = make_graph(tmp_path / kind, kind, nodes, dim)
     workload = workload_of(dataset, batch_size=50, fanout=(5, 5), max_batches=BATCHES)
     first = least(lambda host: fits(workload, host), step=256 << 10)
     assert first is not None
-    most = max(2 * first, int(1.5 * dataset.feature_bytes) + 2 * dataset.topology_bytes + (32 << 20))
-    # A longer gap is read only where that saves a request, which costs as much, to a tenth (`_NEAR` of the cost model).
+    most = max(
+        2 * first,
+        int(1.5 * dataset.feature_bytes) + 2 * dataset.topology_bytes + (32 << 20),
+    )
+    # A longer gap is read only where that saves a request, which costs as much, to a
+    # tenth (`_NEAR` of the cost model).
     price = gap_bytes(disk)
-    found = [read(workload, host, disk) for host in np.geomspace(first, most, STEPS).astype(int).tolist()]
-    told = [(way, counters.bytes_read, counters.bytes_written, counters.io_requests) for counters, way in found]
-    for (_, read_before, written_before, asked_before), (_, read_after, written_after, asked_after) in pairwise(told):
+    found = [
+        read(workload, host, disk)
+        for host in np.geomspace(first, most, STEPS).astype(int).tolist()
+    ]
+    told = [
+        (way, counters.bytes_read, counters.bytes_written, counters.io_requests)
+        for counters, way in found
+    ]
+    for (_, read_before, written_before, asked_before), (
+        _,
+        read_after,
+        written_after,
+        asked_after,
+    ) in pairwise(told):
         saved = max(0, asked_before - asked_after)
         assert read_after <= read_before + 1.1 * price * saved, told
         cost_before = read_before + written_before + price * asked_before
-        assert read_after + written_after + price * asked_after <= 1.02 * cost_before, told
+        assert read_after + written_after + price * asked_after <= 1.02 * cost_before, (
+            told
+        )
     assert told[-1] == ("resident", 0, 0, 0)
 
 
 #: A drive on which a short read costs no more than its bytes.
-RANDOM = DiskProfile((DiskPoint(512, 128, 4e6, 2e9), DiskPoint(MIB, 16, 2000, 2e9, "sequential")))
+RANDOM = DiskProfile(
+    (DiskPoint(512, 128, 4e6, 2e9), DiskPoint(MIB, 16, 2000, 2e9, "sequential"))
+)
 
 
 @pytest.fixture(scope="module")
@@ -134,13 +163,21 @@ def budget_of(host: int, device: str) -> MemoryBudget:
 @pytest.mark.parametrize("device", DEVICES)
 def test_memory_for_graph_and_rows_means_no_reads(graph: Dataset, device: str) -> None:
     workload = workload_of(graph, batch_size=50, max_batches=BATCHES)
-    with running("outcore", workload, device=device, budget=budget_of(96 << 20, device)) as system:
+    with running(
+        "outcore", workload, device=device, budget=budget_of(96 << 20, device)
+    ) as system:
         for epoch in (0, 3):
             structure, features, order = run(system, epoch)
             assert (structure, features) == reference(workload, epoch)
             assert order == list(range(BATCHES))
         counters = system.counters()
-        assert counters.misses == counters.bytes_read == counters.io_requests == counters.bytes_written == 0
+        assert (
+            counters.misses
+            == counters.bytes_read
+            == counters.io_requests
+            == counters.bytes_written
+            == 0
+        )
         assert (counters.hits["device"] > 0) == (device != "cpu")
         assert system.notes()["way"] == "resident"
 
@@ -152,22 +189,34 @@ def test_rows_that_are_not_resident_are_read_alone(graph: Dataset, device: str) 
     assert first is not None
     seen = []
     for host in range(first + (2 << 20), first + (26 << 20), 2 << 20):
-        with running("outcore", workload, device=device, budget=budget_of(host, device), disk=RANDOM) as system:
+        with running(
+            "outcore",
+            workload,
+            device=device,
+            budget=budget_of(host, device),
+            disk=RANDOM,
+        ) as system:
             for epoch in range(2):
                 assert run(system, epoch)[:2] == reference(workload, epoch)
-            counters, notes = system.counters(), system.notes()
+            counters = system.counters()
+            notes = system.notes()
             if notes.get("way") == "resident" and counters.misses:
                 assert counters.bytes_useful <= counters.bytes_read
                 assert counters.bytes_read <= counters.misses * 1024
                 assert counters.bytes_written == 0
                 seen.append(counters.misses)
-    assert len(seen) > 1 and seen == sorted(seen, reverse=True)
+    assert len(seen) > 1
+    assert seen == sorted(seen, reverse=True)
 
 
 @pytest.mark.parametrize("device", DEVICES)
-def test_an_epoch_that_was_left_is_whole_when_it_comes_again(graph: Dataset, device: str) -> None:
+def test_an_epoch_that_was_left_is_whole_when_it_comes_again(
+    graph: Dataset, device: str
+) -> None:
     workload = workload_of(graph, batch_size=50, max_batches=BATCHES)
-    with running("outcore", workload, device=device, budget=budget_of(96 << 20, device)) as system:
+    with running(
+        "outcore", workload, device=device, budget=budget_of(96 << 20, device)
+    ) as system:
         left = system.epoch(0)
         next(left).release()
         del left
@@ -176,9 +225,13 @@ def test_an_epoch_that_was_left_is_whole_when_it_comes_again(graph: Dataset, dev
         assert run(system, 1)[:2] == reference(workload, 1)
 
 
-def test_runs_that_only_sample_read_nothing_where_the_graph_fits(graph: Dataset) -> None:
+def test_runs_that_only_sample_read_nothing_where_the_graph_fits(
+    graph: Dataset,
+) -> None:
     workload = workload_of(graph, batch_size=50, max_batches=BATCHES)
-    with running("outcore", workload, budget=MemoryBudget(48 << 20), stages="sample") as system:
+    with running(
+        "outcore", workload, budget=MemoryBudget(48 << 20), stages="sample"
+    ) as system:
         indices = [batch.sampled.index for batch in system.epoch(0)]
         assert indices == list(range(BATCHES))
         assert system.counters().bytes_read == 0
@@ -186,8 +239,14 @@ def test_runs_that_only_sample_read_nothing_where_the_graph_fits(graph: Dataset)
 
 def test_an_option_of_the_passes_means_passes(graph: Dataset) -> None:
     workload = workload_of(graph, batch_size=50, max_batches=BATCHES)
-    for options in ({"resident": False}, {"packing": "on"}, {"external_sampling": "on"}):
-        with running("outcore", workload, budget=MemoryBudget(96 << 20), **options) as system:
+    for options in (
+        {"resident": False},
+        {"packing": "on"},
+        {"external_sampling": "on"},
+    ):
+        with running(
+            "outcore", workload, budget=MemoryBudget(96 << 20), **options
+        ) as system:
             assert run(system, 0)[:2] == reference(workload, 0)
             assert system.counters().bytes_read > 0
             assert "way" not in system.notes()

@@ -1,4 +1,5 @@
-"""Partitions are balanced, complete and self-contained, and better than chance on a graph with communities."""
+"""Partitions are balanced, complete and self-contained, and better than chance on a
+graph with communities."""
 
 from __future__ import annotations
 
@@ -11,21 +12,32 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from systems.engine.rank.partition import Partitioning, cross_partition_accesses, partition_training_nodes, plan_bytes
+from systems.engine.rank.partition import (
+    Partitioning,
+    cross_partition_accesses,
+    partition_training_nodes,
+    plan_bytes,
+)
 from tests.systems.support_systems import workload_of
 from workloads.dataset import Dataset
 from workloads.errors import BudgetError, DatasetError, InputError
 from workloads.making.writer import DatasetWriter
 
 
-def make_graph(path: Path, nodes: int, edges: Iterable[tuple[int, int]], train: list[int]) -> Dataset:
+def make_graph(
+    path: Path, nodes: int, edges: Iterable[tuple[int, int]], train: list[int]
+) -> Dataset:
     """Make a dataset of (target, source) edges; the training nodes keep their order."""
     ordered = sorted(edges)
     targets = np.array([target for target, _ in ordered], dtype=np.int64)
     with DatasetWriter(path, replace=True) as writer:
         counts = np.bincount(targets, minlength=nodes)
-        writer.write("indptr", np.concatenate([[0], np.cumsum(counts)]).astype(np.int64))
-        writer.write("indices", np.array([source for _, source in ordered], dtype=np.int32))
+        writer.write(
+            "indptr", np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
+        )
+        writer.write(
+            "indices", np.array([source for _, source in ordered], dtype=np.int32)
+        )
         writer.write("features", np.zeros((nodes, 1), dtype=np.float32))
         writer.write("labels", np.zeros(nodes, dtype=np.int64))
         writer.write("train", np.array(train, dtype=np.int64))
@@ -35,25 +47,37 @@ def make_graph(path: Path, nodes: int, edges: Iterable[tuple[int, int]], train: 
 
 
 def in_neighbours(dataset: Dataset, node: int, hops: int) -> set[int]:
-    indptr, indices = dataset.load("indptr"), dataset.load("indices")
-    found, frontier = {node}, {node}
+    indptr = dataset.load("indptr")
+    indices = dataset.load("indices")
+    found = {node}
+    frontier = {node}
     for _ in range(hops):
-        frontier = {int(s) for v in frontier for s in indices[indptr[v] : indptr[v + 1]]} - found
+        frontier = {
+            int(s) for v in frontier for s in indices[indptr[v] : indptr[v + 1]]
+        } - found
         found |= frontier
     return found
 
 
-def greedy(dataset: Dataset, partitions: int, hops: int) -> tuple[list[int], list[set[int]]]:
+def greedy(
+    dataset: Dataset, partitions: int, hops: int
+) -> tuple[list[int], list[set[int]]]:
     """Partition by the simplest code of Algorithm 1."""
     train = dataset.load("train").tolist()
-    average, room = len(train) / partitions, -(-len(train) // partitions)
+    average = len(train) / partitions
+    room = -(-len(train) // partitions)
     own: list[set[int]] = [set() for _ in range(partitions)]
     whole: list[set[int]] = [set() for _ in range(partitions)]
     chosen = []
     for node in train:
         found = in_neighbours(dataset, node, hops)
         scores = [
-            (len(own[p] & found) * (average - len(own[p])) / max(1, len(whole[p])), -len(whole[p]), -len(own[p]), -p)
+            (
+                len(own[p] & found) * (average - len(own[p])) / max(1, len(whole[p])),
+                -len(whole[p]),
+                -len(own[p]),
+                -p,
+            )
             for p in range(partitions)
             if len(own[p]) < room
         ]
@@ -64,9 +88,15 @@ def greedy(dataset: Dataset, partitions: int, hops: int) -> tuple[list[int], lis
     return chosen, whole
 
 
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=40,
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
+)
 @given(data=st.data())
-def test_partitions_are_algorithm_1s_balanced_and_self_reliant(tmp_path: Path, data: st.DataObject) -> None:
+def test_partitions_are_algorithm_1s_balanced_and_self_reliant(
+    tmp_path: Path, data: st.DataObject
+) -> None:
     nodes = data.draw(st.integers(1, 90))
     node = st.integers(0, nodes - 1)
     edges = data.draw(st.lists(st.tuples(node, node), max_size=150))
@@ -74,30 +104,47 @@ def test_partitions_are_algorithm_1s_balanced_and_self_reliant(tmp_path: Path, d
     hops = data.draw(st.integers(0, 3))
     partitions = data.draw(st.integers(1, min(5, len(train))))
     dataset = make_graph(tmp_path / "g", nodes, edges, train)
-    found = partition_training_nodes(workload_of(dataset), partitions, hops=hops, threads=data.draw(st.integers(1, 3)))
+    found = partition_training_nodes(
+        workload_of(dataset),
+        partitions,
+        hops=hops,
+        threads=data.draw(st.integers(1, 3)),
+    )
     expected, members = greedy(dataset, partitions, hops)
     assert found.partition_of.tolist() == expected
     assert [set(found.nodes(p).tolist()) for p in range(partitions)] == members
     # Every training node once, no partition above its share, no access outside.
-    assert sorted(np.concatenate([found.train_nodes(p) for p in range(partitions)]).tolist()) == sorted(train)
-    assert max(len(found.train_nodes(p)) for p in range(partitions)) <= -(-len(train) // partitions)
+    assert sorted(
+        np.concatenate([found.train_nodes(p) for p in range(partitions)]).tolist()
+    ) == sorted(train)
+    assert max(len(found.train_nodes(p)) for p in range(partitions)) <= -(
+        -len(train) // partitions
+    )
     assert cross_partition_accesses(workload_of(dataset), found)[0] == 0
     assert found.sizes.tolist() == [len(each) for each in members]
-    assert found.replication_factor == sum(map(len, members)) / len(set().union(*members))
+    assert found.replication_factor == sum(map(len, members)) / len(
+        set().union(*members)
+    )
 
 
 @pytest.fixture(scope="module")
 def communities(tmp_path_factory: pytest.TempPathFactory) -> Dataset:
-    """Make eight communities of 250 nodes with one edge in fifty between them, training nodes shuffled."""
+    """Make eight communities of 250 nodes with one edge in fifty between them, training
+    nodes shuffled."""
     rng = np.random.default_rng(2)
-    nodes, edges = 2000, 12_000
+    nodes = 2000
+    edges = 12_000
     targets = rng.integers(0, nodes, edges)
     sources = np.where(
-        rng.random(edges) < 0.98, targets // 250 * 250 + rng.integers(0, 250, edges), rng.integers(0, nodes, edges)
+        rng.random(edges) < 0.98,
+        targets // 250 * 250 + rng.integers(0, 250, edges),
+        rng.integers(0, nodes, edges),
     )
     path = tmp_path_factory.mktemp("partition") / "g"
     train = rng.permutation(nodes)[:400].tolist()
-    return make_graph(path, nodes, zip(targets.tolist(), sources.tolist(), strict=True), train)
+    return make_graph(
+        path, nodes, zip(targets.tolist(), sources.tolist(), strict=True), train
+    )
 
 
 def test_communities_are_replicated_less_than_by_chance(communities: Dataset) -> None:
@@ -115,7 +162,9 @@ def test_an_access_outside_is_counted(communities: Dataset) -> None:
     found = partition_training_nodes(workload, 4, hops=1)
     outside, every = cross_partition_accesses(workload, found)
     assert outside == 0
-    assert every == sum(len(in_neighbours(communities, int(node), 1)) for node in found.train)
+    assert every == sum(
+        len(in_neighbours(communities, int(node), 1)) for node in found.train
+    )
     # A partition for one hop lacks nodes of the second hop.
     assert cross_partition_accesses(workload, found, hops=2)[0] > 0
     node = int(found.train_nodes(2)[0])
@@ -123,17 +172,24 @@ def test_an_access_outside_is_counted(communities: Dataset) -> None:
     assert cross_partition_accesses(workload, found)[0] >= 1
 
 
-def test_a_partitioning_comes_back_from_its_file(tmp_path: Path, communities: Dataset) -> None:
+def test_a_partitioning_comes_back_from_its_file(
+    tmp_path: Path, communities: Dataset
+) -> None:
     found = partition_training_nodes(workload_of(communities), 3)
     found.save(tmp_path / "p.npz")
     again = Partitioning.load(tmp_path / "p.npz")
     assert again.hops == workload_of(communities).model.layers
     for partition in range(3):
         assert again.nodes(partition).tolist() == found.nodes(partition).tolist()
-        assert again.train_nodes(partition).tolist() == found.train_nodes(partition).tolist()
+        assert (
+            again.train_nodes(partition).tolist()
+            == found.train_nodes(partition).tolist()
+        )
 
 
-def test_impossible_partitionings_are_refused(tmp_path: Path, communities: Dataset) -> None:
+def test_impossible_partitionings_are_refused(
+    tmp_path: Path, communities: Dataset
+) -> None:
     workload = workload_of(communities)
     with pytest.raises(InputError, match="partitions"):
         partition_training_nodes(workload, 0)

@@ -14,7 +14,9 @@ pytestmark = pytest.mark.timeout(30)
 
 
 def outcore_threads() -> list[str]:
-    return [thread.name for thread in threading.enumerate() if thread.name.startswith("t-")]
+    return [
+        thread.name for thread in threading.enumerate() if thread.name.startswith("t-")
+    ]
 
 
 def run_three_stages(items: int, ordered: bool, workers: int = 4) -> list[int]:
@@ -31,7 +33,9 @@ def run_three_stages(items: int, ordered: bool, workers: int = 4) -> list[int]:
 
 
 def test_every_item_comes_out_once() -> None:
-    assert sorted(run_three_stages(200, ordered=False)) == [value**4 for value in range(200)]
+    assert sorted(run_three_stages(200, ordered=False)) == [
+        value**4 for value in range(200)
+    ]
 
 
 def test_an_ordered_channel_restores_the_order() -> None:
@@ -40,7 +44,13 @@ def test_an_ordered_channel_restores_the_order() -> None:
 
 def test_an_ordered_channel_behind_an_unordered_one_is_refused() -> None:
     with Pipeline("t") as pipe, pytest.raises(ValueError, match="has to be ordered"):
-        pipe.stage("a", 1, lambda _, value: value, pipe.channel(1), pipe.channel(1, ordered=True))
+        pipe.stage(
+            "a",
+            1,
+            lambda _, value: value,
+            pipe.channel(1),
+            pipe.channel(1, ordered=True),
+        )
 
 
 def test_an_unordered_channel_does_not_wait_for_the_slowest() -> None:
@@ -100,8 +110,11 @@ def test_leaving_in_the_middle_ends_every_thread_and_drops_what_is_left() -> Non
         pipe.stage("a", 3, work, range(1000), out)
         taken = [item for _, item in zip(range(5), pipe.results(out), strict=False)]
     assert outcore_threads() == []
-    assert len(out) == 0 and set(taken) < set(made)
-    assert len(made) <= len(taken) + 4 + 3, "more is made than the channel holds and the threads work on"
+    assert len(out) == 0
+    assert set(taken) < set(made)
+    assert len(made) <= len(taken) + 4 + 3, (
+        "more is made than the channel holds and the threads work on"
+    )
 
 
 def test_an_abandoned_generator_ends_its_threads() -> None:
@@ -120,14 +133,17 @@ def test_an_abandoned_generator_ends_its_threads() -> None:
 def test_closing_from_elsewhere_is_not_taken_for_the_end_of_the_epoch() -> None:
     with Pipeline("t") as pipe:
         out: Channel[int] = pipe.channel(2)
-        pipe.stage("a", 1, lambda _, value: (time.sleep(0.01), value)[1], range(1000), out)
+        pipe.stage(
+            "a", 1, lambda _, value: (time.sleep(0.01), value)[1], range(1000), out
+        )
         threading.Timer(0.1, pipe.stop).start()
         with pytest.raises(InterruptedError):
             list(pipe.results(out))
 
 
 def test_stop_wakes_a_thread_that_waits_elsewhere() -> None:
-    begun, waiting = threading.Event(), threading.Event()
+    begun = threading.Event()
+    waiting = threading.Event()
     woken: list[bool] = []
 
     def wait(_: int, __: int) -> None:
@@ -153,7 +169,8 @@ def test_a_thread_that_never_ends_is_named(monkeypatch: pytest.MonkeyPatch) -> N
 
 
 def test_a_turnstile_lets_threads_through_in_order() -> None:
-    turnstile, order = Turnstile(), []
+    turnstile = Turnstile()
+    order = []
 
     def pass_through(number: int) -> None:
         time.sleep(random.random() * 0.01)
@@ -161,7 +178,9 @@ def test_a_turnstile_lets_threads_through_in_order() -> None:
         order.append(number)
         turnstile.leave()
 
-    threads = [threading.Thread(target=pass_through, args=(number,)) for number in range(20)]
+    threads = [
+        threading.Thread(target=pass_through, args=(number,)) for number in range(20)
+    ]
     for thread in reversed(threads):
         thread.start()
     for thread in threads:

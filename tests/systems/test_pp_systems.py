@@ -1,4 +1,5 @@
-"""`+pp`: the precomputed first layer equals the model's own, one hop fewer is sampled, and the oracle finds faults."""
+"""`+pp`: the precomputed first layer equals the model's own, one hop fewer is sampled,
+and the oracle finds faults."""
 
 from __future__ import annotations
 
@@ -49,11 +50,15 @@ def whole_lists(dataset: Dataset, model: str = "sage") -> Workload:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_the_model_gives_the_scores_of_whole_neighbour_lists(tiny_dataset: Dataset, name: str) -> None:
-    """Seed nodes' scores equal those of the original model whose first layer sees every in-neighbour."""
+def test_the_model_gives_the_scores_of_whole_neighbour_lists(
+    tiny_dataset: Dataset, name: str
+) -> None:
+    """Seed nodes' scores equal those of the original model whose first layer sees every
+    in-neighbour."""
     skip_without_dgl(name)
     workload = whole_lists(tiny_dataset)
-    sampler, table = make_sampler(workload), torch.from_numpy(tiny_dataset.load("features"))
+    sampler = make_sampler(workload)
+    table = torch.from_numpy(tiny_dataset.load("features"))
     original = make_model(workload.model, 16, 5, seed=0)
     trainer = Trainer(workload.model, 16, 5, CpuAccelerator(), seed=0)
     seeds = make_seed_plan(workload).batches(0)
@@ -62,7 +67,8 @@ def test_the_model_gives_the_scores_of_whole_neighbour_lists(tiny_dataset: Datas
             index = batch.sampled.index
             whole = sampler.sample(0, index, seeds[index])
             wanted = original(table, whole.blocks, torch.from_numpy(whole.nodes))
-            assert batch.first_layer_aggregated and len(batch.sampled.blocks) == 1
+            assert batch.first_layer_aggregated
+            assert len(batch.sampled.blocks) == 1
             got, _ = trainer._scores(batch.sampled, batch.table, batch.rows, None, True)
             torch.testing.assert_close(got, wanted, rtol=1e-4, atol=1e-4)
             batch.release()
@@ -70,7 +76,9 @@ def test_the_model_gives_the_scores_of_whole_neighbour_lists(tiny_dataset: Datas
 
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("model", ["sage", "gcn"])
-def test_rows_are_the_aggregates_over_all_in_neighbours(tiny_dataset: Dataset, name: str, model: str) -> None:
+def test_rows_are_the_aggregates_over_all_in_neighbours(
+    tiny_dataset: Dataset, name: str, model: str
+) -> None:
     skip_without_dgl(name)
     workload = whole_lists(tiny_dataset, model)
     wanted = first_layer_rows(
@@ -86,7 +94,9 @@ def test_rows_are_the_aggregates_over_all_in_neighbours(tiny_dataset: Dataset, n
                 assert isinstance(batch.table, torch.Tensor)
                 rows = batch.table if batch.rows is None else batch.table[batch.rows]
                 expected = torch.from_numpy(wanted[batch.sampled.nodes])
-                torch.testing.assert_close(rows[: batch.sampled.num_nodes], expected, rtol=1e-5, atol=1e-5)
+                torch.testing.assert_close(
+                    rows[: batch.sampled.num_nodes], expected, rtol=1e-5, atol=1e-5
+                )
                 batch.release()
 
 
@@ -96,9 +106,14 @@ def rows_asked(system: System) -> int:
     return system.counters().rows
 
 
-def test_a_hop_less_is_sampled_so_fewer_rows_are_asked_for(tiny_dataset: Dataset) -> None:
+def test_a_hop_less_is_sampled_so_fewer_rows_are_asked_for(
+    tiny_dataset: Dataset,
+) -> None:
     workload = whole_lists(tiny_dataset)
-    with running("pagraph", workload) as plain, running("pagraph+pp", workload) as prepared:
+    with (
+        running("pagraph", workload) as plain,
+        running("pagraph+pp", workload) as prepared,
+    ):
         assert rows_asked(prepared) < 0.5 * rows_asked(plain)
 
 
@@ -107,26 +122,38 @@ def test_a_model_of_one_layer_needs_the_seed_nodes_alone(tiny_dataset: Dataset) 
         assert rows_asked(system) == len(tiny_dataset.load("train"))
 
 
-def test_layer_wise_mini_batches_lose_their_last_layer_too(tiny_dataset: Dataset) -> None:
+def test_layer_wise_mini_batches_lose_their_last_layer_too(
+    tiny_dataset: Dataset,
+) -> None:
     workload = workload_of(tiny_dataset, fanout=(60, 40), name="layerwise")
     whole = make_sampler(workload)
     seeds = make_seed_plan(workload).batches(0)
     with running("pagraph+pp", workload) as system:
         for batch in system.epoch(0):
-            wanted = whole.sample(0, batch.sampled.index, seeds[batch.sampled.index]).blocks[-1]
+            wanted = whole.sample(
+                0, batch.sampled.index, seeds[batch.sampled.index]
+            ).blocks[-1]
             assert len(batch.sampled.blocks) == 1
-            np.testing.assert_array_equal(batch.sampled.blocks[0].indices, wanted.indices)
+            np.testing.assert_array_equal(
+                batch.sampled.blocks[0].indices, wanted.indices
+            )
             batch.release()
 
 
 def test_shadow_has_no_first_hop_to_leave_out(tiny_dataset: Dataset) -> None:
     workload = workload_of(tiny_dataset, fanout=(5, 3), name="shadow")
-    with pytest.raises(InputError, match="layers of sampler shadow share"), running("pagraph+pp", workload):
+    with (
+        pytest.raises(InputError, match="layers of sampler shadow share"),
+        running("pagraph+pp", workload),
+    ):
         pass
 
 
 def test_attention_has_no_first_layer_to_prepare(tiny_dataset: Dataset) -> None:
-    with pytest.raises(InputError, match="gat's first layer"), running("pagraph+pp", whole_lists(tiny_dataset, "gat")):
+    with (
+        pytest.raises(InputError, match="gat's first layer"),
+        running("pagraph+pp", whole_lists(tiny_dataset, "gat")),
+    ):
         pass
 
 
@@ -153,7 +180,10 @@ class WholeHops(PaGraphPP):
     """PaGraph+PP that also samples the hop it does not need."""
 
     def path(self) -> DataPath:
-        return replace(super().path(), sample=Neighbours(Loaded(), self.workers, self.options.prefetch))
+        return replace(
+            super().path(),
+            sample=Neighbours(Loaded(), self.workers, self.options.prefetch),
+        )
 
 
 @pytest.mark.parametrize(
@@ -164,8 +194,16 @@ class WholeHops(PaGraphPP):
         (WholeHops, {"structure equals the oracle's"}),
     ],
 )
-def test_the_check_holds_it_to_its_own_oracle(tmp_path: Path, system: type[System], broken: set[str]) -> None:
-    seen = [drive(tmp_path, Case("base", batch_size=5, nodes=300, edges=1200, train=20, fanout=(2, 2)), system)]
+def test_the_check_holds_it_to_its_own_oracle(
+    tmp_path: Path, system: type[System], broken: set[str]
+) -> None:
+    seen = [
+        drive(
+            tmp_path,
+            Case("base", batch_size=5, nodes=300, edges=1200, train=20, fanout=(2, 2)),
+            system,
+        )
+    ]
     found = {result.name for result in judge(seen, faithful=False) if not result.ok}
     assert found == broken
 

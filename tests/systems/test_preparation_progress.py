@@ -1,4 +1,5 @@
-"""Systems with a long preparation report its progress, and the reported shares only rise."""
+"""Systems with a long preparation report its progress, and the reported shares only
+rise."""
 
 from __future__ import annotations
 
@@ -15,8 +16,16 @@ from workloads.dataset import Dataset
 @pytest.mark.parametrize(
     ("name", "options", "parts"),
     [
-        ("diskgnn", {}, ["sampling", "searching a layout", "laying out chunks", "packing"]),
-        ("diskgnn", {"packing": "individual"}, ["sampling", "searching a layout", "laying out chunks", "packing"]),
+        (
+            "diskgnn",
+            {},
+            ["sampling", "searching a layout", "laying out chunks", "packing"],
+        ),
+        (
+            "diskgnn",
+            {"packing": "individual"},
+            ["sampling", "searching a layout", "laying out chunks", "packing"],
+        ),
         ("data-tiering", {}, [f"PageRank, pass {number}" for number in range(1, 6)]),
         ("pagraph", {}, ["counting out-degrees"]),
         ("pagraph+pp", {}, ["counting out-degrees", "aggregating"]),
@@ -37,8 +46,12 @@ def test_preparation_reports_its_parts_in_order_and_their_shares(
         **options,
     ):
         pass
-    groups = [(what, [share for _, share in group]) for what, group in itertools.groupby(told, lambda entry: entry[0])]
+    groups = [
+        (what, [share for _, share in group])
+        for what, group in itertools.groupby(told, lambda entry: entry[0])
+    ]
     assert [what for what, _ in groups] == parts
     for _, shares in groups:
         known = [share for share in shares if not math.isnan(share)]
-        assert all(0 <= share <= 1 for share in known) and known == sorted(known)
+        assert all(0 <= share <= 1 for share in known)
+        assert known == sorted(known)

@@ -22,15 +22,21 @@ from workloads.making.writer import DatasetWriter
 
 
 @given(st.lists(st.integers(0, 5) | st.floats(-2, 2), max_size=40), st.integers(0, 45))
-def test_top_is_the_highest_first_and_equal_ones_by_id(values: list[float], k: int) -> None:
+def test_top_is_the_highest_first_and_equal_ones_by_id(
+    values: list[float], k: int
+) -> None:
     given_scores = np.array(values, dtype=np.float64)
-    expected = sorted(range(len(values)), key=lambda node: (-given_scores[node], node))[:k]
+    expected = sorted(range(len(values)), key=lambda node: (-given_scores[node], node))[
+        :k
+    ]
     assert top(given_scores, k).tolist() == expected
 
 
 @pytest.mark.parametrize("index_dtype", ["int32", "int64"])
 def test_out_degrees_are_counted(tmp_path: Path, index_dtype: str) -> None:
-    dataset = make_tiny(tmp_path / "g", nodes=3000, edges=60_000, index_dtype=index_dtype)
+    dataset = make_tiny(
+        tmp_path / "g", nodes=3000, edges=60_000, index_dtype=index_dtype
+    )
     expected = np.bincount(dataset.load("indices"), minlength=dataset.num_nodes)
     assert out_degrees(workload_of(dataset)).tolist() == expected.tolist()
     assert out_degrees(workload_of(dataset), 4 << 20).tolist() == expected.tolist()
@@ -60,10 +66,15 @@ def test_an_id_that_is_no_node_is_named(tmp_path: Path, tiny_dataset: Dataset) -
 
 
 def reference_pagerank(dataset: Dataset, weighted: bool, iterations: int) -> np.ndarray:
-    """Compute reverse PageRank by SciPy's product over the whole graph in memory, in double precision."""
-    indptr, indices, train = dataset.load("indptr"), dataset.load("indices"), dataset.load("train")
+    """Compute reverse PageRank by SciPy's product over the whole graph in memory, in
+    double precision."""
+    indptr = dataset.load("indptr")
+    indices = dataset.load("indices")
+    train = dataset.load("train")
     nodes = dataset.num_nodes
-    graph = scipy.sparse.csr_matrix((np.ones(len(indices)), indices, indptr), shape=(nodes, nodes))
+    graph = scipy.sparse.csr_matrix(
+        (np.ones(len(indices)), indices, indptr), shape=(nodes, nodes)
+    )
     scores = np.full(nodes, 1.0 / nodes)
     if weighted:
         scores[train] *= nodes / len(train)
@@ -74,14 +85,24 @@ def reference_pagerank(dataset: Dataset, weighted: bool, iterations: int) -> np.
     return scores
 
 
-def make_graph(path: Path, nodes: int, edges: list[tuple[int, int]], train: list[int], index_dtype: str) -> Dataset:
+def make_graph(
+    path: Path,
+    nodes: int,
+    edges: list[tuple[int, int]],
+    train: list[int],
+    index_dtype: str,
+) -> Dataset:
     """Make a dataset of (target, source) edges, with duplicates and self-loops."""
     edges = sorted(edges)
     targets = np.array([target for target, _ in edges], dtype=np.int64)
-    indptr = np.concatenate([[0], np.cumsum(np.bincount(targets, minlength=nodes))]).astype(np.int64)
+    indptr = np.concatenate(
+        [[0], np.cumsum(np.bincount(targets, minlength=nodes))]
+    ).astype(np.int64)
     with DatasetWriter(path, replace=True) as writer:
         writer.write("indptr", indptr)
-        writer.write("indices", np.array([source for _, source in edges], dtype=index_dtype))
+        writer.write(
+            "indices", np.array([source for _, source in edges], dtype=index_dtype)
+        )
         writer.write("features", np.zeros((nodes, 1), dtype=np.float32))
         writer.write("labels", np.zeros(nodes, dtype=np.int64))
         writer.write("train", np.array(sorted(train), dtype=np.int64))
@@ -90,26 +111,47 @@ def make_graph(path: Path, nodes: int, edges: list[tuple[int, int]], train: list
     return Dataset.open(path)
 
 
-@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=25,
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
+)
 @given(data=st.data())
-def test_pagerank_is_scipys_to_the_last_bit_on_any_graph(tmp_path: Path, data: st.DataObject) -> None:
+def test_pagerank_is_scipys_to_the_last_bit_on_any_graph(
+    tmp_path: Path, data: st.DataObject
+) -> None:
     nodes = data.draw(st.integers(1, 40))
     node = st.integers(0, nodes - 1)
     edges = data.draw(st.lists(st.tuples(node, node), max_size=120))
     train = data.draw(st.lists(node, min_size=1, max_size=nodes, unique=True))
-    dataset = make_graph(tmp_path / "g", nodes, edges, train, data.draw(st.sampled_from(["int32", "int64"])))
-    weighted, iterations = data.draw(st.booleans()), data.draw(st.integers(0, 6))
-    found = reverse_pagerank(workload_of(dataset), weighted=weighted, iterations=iterations, threads=2)
-    assert found.tobytes() == reference_pagerank(dataset, weighted, iterations).tobytes()
+    dataset = make_graph(
+        tmp_path / "g",
+        nodes,
+        edges,
+        train,
+        data.draw(st.sampled_from(["int32", "int64"])),
+    )
+    weighted = data.draw(st.booleans())
+    iterations = data.draw(st.integers(0, 6))
+    found = reverse_pagerank(
+        workload_of(dataset), weighted=weighted, iterations=iterations, threads=2
+    )
+    assert (
+        found.tobytes() == reference_pagerank(dataset, weighted, iterations).tobytes()
+    )
 
 
 @pytest.fixture(scope="module")
 def wide_dataset(tmp_path_factory: pytest.TempPathFactory) -> Dataset:
-    """Make 300,000 nodes (several windows of `indptr`) and 2 M edges; many nodes have none."""
+    """Make 300,000 nodes (several windows of `indptr`) and 2 M edges; many nodes have
+    none."""
     rng = np.random.default_rng(3)
-    nodes, edges = 300_000, 2_000_000
+    nodes = 300_000
+    edges = 2_000_000
     targets = np.sort((nodes * rng.random(edges) ** 2).astype(np.int64))
-    indptr = np.concatenate([[0], np.cumsum(np.bincount(targets, minlength=nodes))]).astype(np.int64)
+    indptr = np.concatenate(
+        [[0], np.cumsum(np.bincount(targets, minlength=nodes))]
+    ).astype(np.int64)
     path = tmp_path_factory.mktemp("ranking") / "wide"
     with DatasetWriter(path) as writer:
         writer.write("indptr", indptr)
@@ -124,10 +166,20 @@ def wide_dataset(tmp_path_factory: pytest.TempPathFactory) -> Dataset:
 def test_pagerank_is_the_same_for_any_threads_and_budget(wide_dataset: Dataset) -> None:
     expected = reference_pagerank(wide_dataset, True, 5).tobytes()
     held = []
-    for threads, budget in [(1, None), (2, None), (5, None), (2, 15 << 20), (3, 42 << 20)]:
+    for threads, budget in [
+        (1, None),
+        (2, None),
+        (5, None),
+        (2, 15 << 20),
+        (3, 42 << 20),
+    ]:
         facts = PageRankFacts()
         found = reverse_pagerank(
-            workload_of(wide_dataset), weighted=True, budget_bytes=budget, threads=threads, facts=facts
+            workload_of(wide_dataset),
+            weighted=True,
+            budget_bytes=budget,
+            threads=threads,
+            facts=facts,
         )
         assert found.tobytes() == expected, (threads, budget)
         held.append(facts.held_edges)
@@ -138,8 +190,11 @@ def test_pagerank_is_the_same_for_any_threads_and_budget(wide_dataset: Dataset) 
 
 def test_every_iteration_reads_the_graph_once(wide_dataset: Dataset) -> None:
     total = wide_dataset.topology_bytes + 8 * (wide_dataset.num_nodes + 1)
-    streamed, held = PageRankFacts(), PageRankFacts()
-    reverse_pagerank(workload_of(wide_dataset), weighted=True, budget_bytes=15 << 20, facts=streamed)
+    streamed = PageRankFacts()
+    held = PageRankFacts()
+    reverse_pagerank(
+        workload_of(wide_dataset), weighted=True, budget_bytes=15 << 20, facts=streamed
+    )
     reverse_pagerank(workload_of(wide_dataset), weighted=True, facts=held)
     blocks = 4 * 4096  # the last request of a file is rounded up to a whole block
     assert 5 * total <= streamed.reads.bytes_read <= 5 * (total + blocks)
@@ -147,21 +202,31 @@ def test_every_iteration_reads_the_graph_once(wide_dataset: Dataset) -> None:
     assert total <= held.reads.bytes_read <= total + blocks + 4 * (2 << 20)
 
 
-def test_reverse_pagerank_converges_and_needs_a_third_number_a_node(tiny_dataset: Dataset) -> None:
+def test_reverse_pagerank_converges_and_needs_a_third_number_a_node(
+    tiny_dataset: Dataset,
+) -> None:
     facts = PageRankFacts()
-    found = reverse_pagerank(workload_of(tiny_dataset), weighted=False, iterations=None, facts=facts)
+    found = reverse_pagerank(
+        workload_of(tiny_dataset), weighted=False, iterations=None, facts=facts
+    )
     assert facts.change < 1e-4
     assert 5 < facts.iterations < 100
-    np.testing.assert_array_equal(found, reference_pagerank(tiny_dataset, False, facts.iterations))
+    np.testing.assert_array_equal(
+        found, reference_pagerank(tiny_dataset, False, facts.iterations)
+    )
 
 
-def test_pagerank_refuses_a_budget_without_room_for_the_nodes(wide_dataset: Dataset) -> None:
+def test_pagerank_refuses_a_budget_without_room_for_the_nodes(
+    wide_dataset: Dataset,
+) -> None:
     with pytest.raises(BudgetError, match="for the nodes"):
         reverse_pagerank(workload_of(wide_dataset), weighted=True, budget_bytes=5 << 20)
 
 
 @pytest.mark.parametrize("value", [-1, 2000, 2**31 - 1])
-def test_pagerank_names_a_graph_with_an_id_that_is_no_node(tmp_path: Path, tiny_dataset: Dataset, value: int) -> None:
+def test_pagerank_names_a_graph_with_an_id_that_is_no_node(
+    tmp_path: Path, tiny_dataset: Dataset, value: int
+) -> None:
     shutil.copytree(tiny_dataset.path, tmp_path / "bad")
     dataset = Dataset.open(tmp_path / "bad")
     with dataset.file("indices").open("r+b") as file:
@@ -171,7 +236,9 @@ def test_pagerank_names_a_graph_with_an_id_that_is_no_node(tmp_path: Path, tiny_
         reverse_pagerank(workload_of(dataset), weighted=True)
 
 
-def test_pagerank_names_index_pointers_that_decrease(tmp_path: Path, tiny_dataset: Dataset) -> None:
+def test_pagerank_names_index_pointers_that_decrease(
+    tmp_path: Path, tiny_dataset: Dataset
+) -> None:
     shutil.copytree(tiny_dataset.path, tmp_path / "bad")
     dataset = Dataset.open(tmp_path / "bad")
     for value in (-5, 10**12):
@@ -182,7 +249,9 @@ def test_pagerank_names_index_pointers_that_decrease(tmp_path: Path, tiny_datase
             reverse_pagerank(workload_of(dataset), weighted=True)
 
 
-def test_a_truncated_edge_list_ends_pagerank(tmp_path: Path, tiny_dataset: Dataset) -> None:
+def test_a_truncated_edge_list_ends_pagerank(
+    tmp_path: Path, tiny_dataset: Dataset
+) -> None:
     shutil.copytree(tiny_dataset.path, tmp_path / "bad")
     dataset = Dataset.open(tmp_path / "bad")
     with dataset.file("indices").open("r+b") as file:
@@ -193,12 +262,17 @@ def test_a_truncated_edge_list_ends_pagerank(tmp_path: Path, tiny_dataset: Datas
 
 def test_rankings_rank_by_their_definitions(tiny_dataset: Dataset) -> None:
     workload = workload_of(tiny_dataset)
-    outgoing = np.bincount(tiny_dataset.load("indices"), minlength=tiny_dataset.num_nodes)
+    outgoing = np.bincount(
+        tiny_dataset.load("indices"), minlength=tiny_dataset.num_nodes
+    )
     incoming = np.diff(tiny_dataset.load("indptr"))
     assert scores(workload, "out-degree").tolist() == outgoing.tolist()
-    np.testing.assert_array_equal(scores(workload, "aligraph"), outgoing / np.maximum(incoming, 1))
     np.testing.assert_array_equal(
-        scores(workload, "weighted-reverse-pagerank"), reference_pagerank(tiny_dataset, True, 5)
+        scores(workload, "aligraph"), outgoing / np.maximum(incoming, 1)
+    )
+    np.testing.assert_array_equal(
+        scores(workload, "weighted-reverse-pagerank"),
+        reference_pagerank(tiny_dataset, True, 5),
     )
     drawn = scores(workload, "random")
     assert drawn.tolist() == scores(workload, "random").tolist()
@@ -208,11 +282,16 @@ def test_rankings_rank_by_their_definitions(tiny_dataset: Dataset) -> None:
 
 
 def test_the_weight_tells_training_nodes_neighbours_apart(tmp_path: Path) -> None:
-    """Without it two nodes that differ only in their split have equal scores; if all nodes train, it has no effect."""
+    """Without it two nodes that differ only in their split have equal scores; if all
+    nodes train, it has no effect."""
     edges = [(0, 10), (10, 0), (1, 12), (12, 1)]
     few = workload_of(make_graph(tmp_path / "few", 100, edges, [0], "int32"))
     plain, weighted = (reverse_pagerank(few, weighted=on) for on in (False, True))
     assert plain[10] == plain[12]
     assert weighted[10] > 1.5 * weighted[12]
-    every = workload_of(make_graph(tmp_path / "all", 100, edges, list(range(100)), "int32"))
-    np.testing.assert_array_equal(*(reverse_pagerank(every, weighted=on) for on in (False, True)))
+    every = workload_of(
+        make_graph(tmp_path / "all", 100, edges, list(range(100)), "int32")
+    )
+    np.testing.assert_array_equal(
+        *(reverse_pagerank(every, weighted=on) for on in (False, True))
+    )

@@ -1,4 +1,5 @@
-"""A ranking runs under a kernel cap of half the bytes of the edges, interpreter and page cache included."""
+"""A ranking runs under a kernel cap of half the bytes of the edges, interpreter and
+page cache included."""
 
 from __future__ import annotations
 
@@ -18,7 +19,8 @@ from tests.systems.support_systems import workload_of
 from workloads.dataset import Dataset
 from workloads.making.writer import DatasetWriter
 
-NODES, DEGREE = 500_000, 120
+NODES = 500_000
+DEGREE = 120
 BUDGET = 40 * MIB
 PROGRAM = """
 import sys, hashlib
@@ -36,7 +38,9 @@ def large_dataset() -> Iterator[Dataset]:
     """Make a graph of 60 M edges with int64 ids, 458 MiB."""
     for folder in on_disk():
         with DatasetWriter(folder / "large") as writer:
-            writer.write("indptr", np.arange(0, NODES * DEGREE + 1, DEGREE, dtype=np.int64))
+            writer.write(
+                "indptr", np.arange(0, NODES * DEGREE + 1, DEGREE, dtype=np.int64)
+            )
             block = np.random.default_rng(0).integers(0, NODES, 1_000_000)
             with writer.stream("indices", np.int64, NODES * DEGREE) as stream:
                 for number in range(NODES * DEGREE // len(block)):
@@ -50,18 +54,27 @@ def large_dataset() -> Iterator[Dataset]:
 
 @pytest.mark.slow("systems/engine/rank")
 @needs_cap
-def test_weighted_reverse_pagerank_runs_under_half_the_edges_bytes(large_dataset: Dataset) -> None:
+def test_weighted_reverse_pagerank_runs_under_half_the_edges_bytes(
+    large_dataset: Dataset,
+) -> None:
     import hashlib
 
     workload = workload_of(large_dataset)
-    expected = hashlib.sha256(reverse_pagerank(workload, weighted=True, iterations=2).tobytes()).hexdigest()
+    expected = hashlib.sha256(
+        reverse_pagerank(workload, weighted=True, iterations=2).tobytes()
+    ).hexdigest()
     for part in ("indptr", "indices"):
         evict(large_dataset.file(part))  # type: ignore[arg-type]
     cap_bytes = large_dataset.topology_bytes // 2
     argv = [sys.executable, "-c", PROGRAM, str(large_dataset.path), str(BUDGET)]
     with CAPPING[0]().create("ranking-cap", Limits(memory_bytes=cap_bytes)) as cap:
         done = subprocess.run(
-            cap.command(argv), capture_output=True, text=True, timeout=120, check=False, cwd=Path(REPOSITORY)
+            cap.command(argv),
+            capture_output=True,
+            text=True,
+            timeout=120,
+            check=False,
+            cwd=Path(REPOSITORY),
         )
         memory = cap.memory()
     assert done.returncode == 0, done.stderr

@@ -1,4 +1,5 @@
-"""Systems are found by their folders and loaded one at a time; a missing name offers the nearest."""
+"""Systems are found by their folders and loaded one at a time; a missing name offers
+the nearest."""
 
 from __future__ import annotations
 
@@ -24,13 +25,15 @@ def test_a_listed_system_loads_under_its_own_name(name: str) -> None:
 
 @pytest.mark.parametrize("name", registry.names())
 def test_no_system_inherits_from_another(name: str) -> None:
-    """A system's own file shows its data path: what systems share is functions and parts."""
+    """A system's own file shows its data path: what systems share is functions and
+    parts."""
     bases = registry.load(name).__mro__[1:]
     assert [base.__name__ for base in bases if "info" in vars(base)] == []
 
 
 @pytest.mark.parametrize(
-    ("name", "module"), [("pyg+", "pyg_plus"), ("in-memory", "in_memory"), ("dgl+pp", "dgl_plus_pp")]
+    ("name", "module"),
+    [("pyg+", "pyg_plus"), ("in-memory", "in_memory"), ("dgl+pp", "dgl_plus_pp")],
 )
 def test_names_become_module_names(name: str, module: str) -> None:
     assert registry.module_name(name) == module
@@ -59,10 +62,14 @@ def test_a_module_outside_the_current_folder_names_the_folder_searched(
     assert "did you mean" not in str(caught.value)
 
 
-def test_a_module_that_assigns_no_system_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_module_that_assigns_no_system_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "hot_rows.py").write_text("class HotRows: ...\n")
-    with pytest.raises(InputError, match=r"hot_rows\.py assigns no SYSTEM; end it with"):
+    with pytest.raises(
+        InputError, match=r"hot_rows\.py assigns no SYSTEM; end it with"
+    ):
         registry.load("hot-rows")
 
 
@@ -74,13 +81,21 @@ def test_a_path_to_a_systems_folder_is_answered_by_the_folder_to_go_to(
     folder = tmp_path / "elsewhere" / "hot_rows"
     folder.mkdir(parents=True)
     (folder / "__init__.py").write_text("SYSTEM = None\n")
-    with pytest.raises(InputError, match=rf"this is a path; go to {folder.parent} and give hot_rows"):
+    with pytest.raises(
+        InputError, match=rf"this is a path; go to {folder.parent} and give hot_rows"
+    ):
         registry.load(given)
 
 
-def test_a_missing_module_of_a_class_names_the_folder_searched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_module_of_a_class_names_the_folder_searched(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(tmp_path)
-    with pytest.raises(InputError, match=f"no module 'hot_rows' for system 'hot_rows:HotRows' in {tmp_path} or among"):
+    with pytest.raises(
+        InputError,
+        match=f"no module 'hot_rows' for system 'hot_rows:HotRows' in {tmp_path} or "
+        "among",
+    ):
         registry.load("hot_rows:HotRows")
 
 
@@ -95,7 +110,10 @@ def test_anyones_class_can_be_loaded() -> None:
         ("no.such.module:Thing", "there is no module"),
         ("systems.pyg_plus:PygPlu", "did you mean 'PygPlus'"),
         ("systems.interface:Options", "is not a System class"),
-        ("./mine/hot_rows.py:HotRows", "names no module; write it like package.module:Class"),
+        (
+            "./mine/hot_rows.py:HotRows",
+            "names no module; write it like package.module:Class",
+        ),
         (".hot_rows:HotRows", "names no module; write it like package.module:Class"),
         (":HotRows", "names no module"),
     ],
@@ -109,7 +127,10 @@ def test_a_wrong_class_is_one_sentence(name: str, message: str) -> None:
 def test_loading_one_system_imports_no_other() -> None:
     code = (
         "import sys; from systems.registry import load; load('in-memory'); "
-        "print([m for m in sys.modules if m.startswith(('systems.pyg_plus', 'systems.gnndrive'))])"
+        "print([m for m in sys.modules if m.startswith(('systems.pyg_plus', "
+        "'systems.gnndrive'))])"
     )
-    printed = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+    printed = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True
+    ).stdout
     assert printed.strip() == "[]"

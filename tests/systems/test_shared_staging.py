@@ -1,4 +1,5 @@
-"""A shared staging buffer: idle portions are lent and return, rows are found, the death of a process hangs no other."""
+"""A shared staging buffer: idle portions are lent and return, rows are found, the death
+of a process hangs no other."""
 
 from __future__ import annotations
 
@@ -26,7 +27,8 @@ ROW = 512
 
 
 class HeldEvent(Event):
-    """Copy that moves no byte before it is waited for: a read without waiting gets old bytes."""
+    """Copy that moves no byte before it is waited for: a read without waiting gets old
+    bytes."""
 
     def __init__(self, move: Callable[[], object]) -> None:
         super().__init__(0.0)
@@ -49,15 +51,29 @@ class HeldAccelerator(LateAccelerator):
 
 
 def shared(nbytes: int) -> np.ndarray[tuple[int], np.dtype[np.uint8]]:
-    return np.frombuffer(mmap.mmap(-1, nbytes), dtype=np.uint8)  # anonymous and shared: a child has the same pages
+    return np.frombuffer(
+        mmap.mmap(-1, nbytes), dtype=np.uint8
+    )  # anonymous and shared: a child has the same pages
 
 
-def pool(parties: int, portion: int, rows: int = 4, *, borrow: bool = True) -> list[SharedStaging]:
+def pool(
+    parties: int, portion: int, rows: int = 4, *, borrow: bool = True
+) -> list[SharedStaging]:
     """Make one buffer and return each party's access to it."""
     staging = torch.from_numpy(shared(parties * portion * rows * ROW))
     memory = shared(SharedStaging.plan_bytes(parties, portion, rows))
     return [
-        SharedStaging(party, parties, portion, rows, ROW, rows=staging, memory=memory, create=party == 0, borrow=borrow)
+        SharedStaging(
+            party,
+            parties,
+            portion,
+            rows,
+            ROW,
+            rows=staging,
+            memory=memory,
+            create=party == 0,
+            borrow=borrow,
+        )
         for party in range(parties)
     ]
 
@@ -90,7 +106,8 @@ def test_an_idle_portion_is_lent_unless_borrowing_is_off() -> None:
     first, _ = pool(2, 3)
     assert len(taken(first, 9, borrow=False)) == 3
     first, _ = pool(2, 3, borrow=False)
-    assert len(taken(first, 9)) == 3 and first.borrowed == 0
+    assert len(taken(first, 9)) == 3
+    assert first.borrowed == 0
 
 
 def test_a_party_that_waits_for_its_own_portion_comes_before_borrowers() -> None:
@@ -105,7 +122,9 @@ def test_a_party_that_waits_for_its_own_portion_comes_before_borrowers() -> None
     waiter.join(5)
     assert len(got) == 1
     first.release(held.pop())
-    assert len(taken(second, 2)) == 1, "its second segment was lent and must come back first"
+    assert len(taken(second, 2)) == 1, (
+        "its second segment was lent and must come back first"
+    )
     assert not taken(first, 1)
 
 
@@ -113,11 +132,15 @@ def test_rows_are_found_until_their_segment_is_taken_again() -> None:
     first, second = pool(2, 1, rows=4)
     (mine,) = taken(first, 1)
     nodes = np.array([10, 11, 12])
-    first.rows.view(-1, ROW)[mine * 4 : mine * 4 + 3] = torch.tensor([[1], [2], [3]], dtype=torch.uint8)
+    first.rows.view(-1, ROW)[mine * 4 : mine * 4 + 3] = torch.tensor(
+        [[1], [2], [3]], dtype=torch.uint8
+    )
     assert len(second.present(nodes)) == 0, "not published yet"
     first.publish(mine, nodes)
     first.release(mine)
-    (other,) = taken(second, 1)  # the segment free for longest, so the rows are still there
+    (other,) = taken(
+        second, 1
+    )  # the segment free for longest, so the rows are still there
     wanted = np.array([99, 12, 10])
     assert second.present(wanted).tolist() == [1, 2]
     assert second.fetch(other, wanted).tolist() == [1, 2]
@@ -128,7 +151,8 @@ def test_rows_are_found_until_their_segment_is_taken_again() -> None:
 
 
 def test_processes_copy_the_rows_they_asked_for_and_none_starves() -> None:
-    """Three processes with two threads each fill, publish, fetch and hold segments in turn; every row is its node's."""
+    """Three processes with two threads each fill, publish, fetch and hold segments in
+    turn; every row is its node's."""
     stagings = pool(3, 2, rows=4)
 
     def load(staging: SharedStaging, seed: int) -> None:
@@ -137,7 +161,10 @@ def test_processes_copy_the_rows_they_asked_for_and_none_starves() -> None:
         for _ in range(200):
             nodes = random.choice(40, size=4, replace=False)
             held = [staging.acquire(wait=True)]
-            while random.random() < 0.5 and (more := staging.acquire(wait=False)) is not None:
+            while (
+                random.random() < 0.5
+                and (more := staging.acquire(wait=False)) is not None
+            ):
                 held.append(more)
             for segment in held:
                 assert segment is not None
@@ -159,14 +186,19 @@ def test_processes_copy_the_rows_they_asked_for_and_none_starves() -> None:
             except BaseException as error:
                 failed.append(error)
 
-        threads = [threading.Thread(target=guarded, args=(10 * party + number,)) for number in range(2)]
+        threads = [
+            threading.Thread(target=guarded, args=(10 * party + number,))
+            for number in range(2)
+        ]
         for thread in threads:
             thread.start()
         for thread in threads:
             thread.join()
         assert not failed
 
-    children = [child(lambda party=party: work(stagings[party], party)) for party in range(3)]  # type: ignore[misc]
+    children = [
+        child(lambda party=party: work(stagings[party], party)) for party in range(3)
+    ]  # type: ignore[misc]
     assert [status(pid) for pid in children] == [0, 0, 0]
     assert len(taken(stagings[0], 9)) == 6, "everything came back"
     assert sum(staging.found for staging in stagings) > 0
@@ -215,8 +247,11 @@ def test_wrong_memory_is_refused() -> None:
 
 
 @pytest.mark.parametrize("share_rows", [True, False])
-def test_extractors_of_two_processes_load_the_same_rows_with_late_copies(tmp_path: Path, share_rows: bool) -> None:
-    """Copies end late, so segments run out and are borrowed; the second process finds rows of the first in them."""
+def test_extractors_of_two_processes_load_the_same_rows_with_late_copies(
+    tmp_path: Path, share_rows: bool
+) -> None:
+    """Copies end late, so segments run out and are borrowed; the second process finds
+    rows of the first in them."""
     table = np.random.default_rng(0).integers(0, 255, size=(600, ROW), dtype=np.uint8)
     path = tmp_path / "table"
     path.write_bytes(table.tobytes())
@@ -226,7 +261,9 @@ def test_extractors_of_two_processes_load_the_same_rows_with_late_copies(tmp_pat
     for party, staging in enumerate(stagings):
         reader = RowReader(path, data_offset=0, num_rows=600, row_bytes=ROW, depth=16)
         device = torch.zeros(600, ROW, dtype=torch.uint8)
-        extractor = SharedStagedExtractor(reader, device, staging, HeldAccelerator(), share_rows=share_rows)
+        extractor = SharedStagedExtractor(
+            reader, device, staging, HeldAccelerator(), share_rows=share_rows
+        )
         stats, _ = extractor.load(nodes, np.arange(600), 0)
         assert np.array_equal(device.numpy(), table[nodes])
         assert stats.unique_rows == 600 - staging.found

@@ -1,4 +1,5 @@
-"""The static caches: neighbour lists by out-degree / in-degree, feature rows by ranking; exact, bounded, reused."""
+"""The static caches: neighbour lists by out-degree / in-degree, feature rows by
+ranking; exact, bounded, reused."""
 
 from __future__ import annotations
 
@@ -18,7 +19,8 @@ from workloads.errors import BudgetError, DataIOError
 
 
 def reference_choice(dataset: Dataset, capacity: int) -> set[int]:
-    """Choose as the paper says: sort by the metric, take lists until one does not fit."""
+    """Choose as the paper says: sort by the metric, take lists until one does not
+    fit."""
     sizes = np.diff(dataset.load("indptr"))
     outs = np.bincount(dataset.load("indices"), minlength=dataset.num_nodes)
     with np.errstate(divide="ignore", invalid="ignore"):
@@ -35,18 +37,33 @@ def reference_choice(dataset: Dataset, capacity: int) -> set[int]:
 
 @pytest.mark.parametrize("index_dtype", ["int32", "int64"])
 @pytest.mark.parametrize("share", [0.05, 0.4, 1.0])
-def test_cached_lists_are_the_graphs_and_the_highest_ranked(tmp_path: Path, index_dtype: str, share: float) -> None:
-    dataset = make_tiny(tmp_path / "d", nodes=40_000, edges=300_000, dim=1, index_dtype=index_dtype)
+def test_cached_lists_are_the_graphs_and_the_highest_ranked(
+    tmp_path: Path, index_dtype: str, share: float
+) -> None:
+    dataset = make_tiny(
+        tmp_path / "d", nodes=40_000, edges=300_000, dim=1, index_dtype=index_dtype
+    )
     workload = workload_of(dataset)
-    plan = plan_neighbour_cache(workload, 8 * dataset.num_nodes + int(share * dataset.topology_bytes))
-    address, lists = neighbour_cache.load(dataset, build(workload, tmp_path / "artefacts", plan))
-    assert lists.nbytes <= plan.list_bytes and address.nbytes == plan.table_bytes
+    plan = plan_neighbour_cache(
+        workload, 8 * dataset.num_nodes + int(share * dataset.topology_bytes)
+    )
+    address, lists = neighbour_cache.load(
+        dataset, build(workload, tmp_path / "artefacts", plan)
+    )
+    assert lists.nbytes <= plan.list_bytes
+    assert address.nbytes == plan.table_bytes
     cached = np.flatnonzero(address >= 0)
-    assert set(cached.tolist()) == reference_choice(dataset, plan.list_bytes // dataset.index_dtype.itemsize)
-    indptr, indices = dataset.load("indptr"), dataset.load("indices")
+    assert set(cached.tolist()) == reference_choice(
+        dataset, plan.list_bytes // dataset.index_dtype.itemsize
+    )
+    indptr = dataset.load("indptr")
+    indices = dataset.load("indices")
     for node in cached:
         size = indptr[node + 1] - indptr[node]
-        assert (lists[address[node] : address[node] + size] == indices[indptr[node] : indptr[node + 1]]).all()
+        assert (
+            lists[address[node] : address[node] + size]
+            == indices[indptr[node] : indptr[node + 1]]
+        ).all()
     assert sum(int(indptr[v + 1] - indptr[v]) for v in cached) == len(lists)
     if share == 1.0:
         assert len(lists) == dataset.num_edges
@@ -59,7 +76,9 @@ def test_equal_scores_are_taken_by_id_until_one_does_not_fit() -> None:
     assert not choose(indptr, np.array([2, 2, 2, 9, 1], dtype=np.int32), 1).any()
 
 
-def test_the_kept_cache_is_reused_and_another_size_is_another(tmp_path: Path, tiny_dataset: Dataset) -> None:
+def test_the_kept_cache_is_reused_and_another_size_is_another(
+    tmp_path: Path, tiny_dataset: Dataset
+) -> None:
     workload = workload_of(tiny_dataset)
     plan = plan_neighbour_cache(workload, 40_000)
     assert not build(workload, tmp_path, plan).reused
@@ -67,7 +86,9 @@ def test_the_kept_cache_is_reused_and_another_size_is_another(tmp_path: Path, ti
     assert again.reused
     assert not build(workload, tmp_path, plan_neighbour_cache(workload, 50_000)).reused
     with pytest.raises(BudgetError, match="neighbour-cache"):
-        build(workload, tmp_path, plan_neighbour_cache(workload, 45_000), disk_budget=100)
+        build(
+            workload, tmp_path, plan_neighbour_cache(workload, 45_000), disk_budget=100
+        )
     (again.path / "lists").write_bytes(b"")
     assert not build(workload, tmp_path, plan).reused
 
@@ -101,9 +122,13 @@ def test_filling_from_a_truncated_file_names_it(tmp_path: Path) -> None:
     with dataset.file("features").open("r+b") as file:
         file.truncate(8192)
     with pytest.raises(DataIOError, match=r"features\.npy"):
-        StaticCache.build(workload_of(dataset), np.arange(1000), np.zeros((1000, 16), np.float32))
+        StaticCache.build(
+            workload_of(dataset), np.arange(1000), np.zeros((1000, 16), np.float32)
+        )
 
 
 def test_a_node_cached_twice_is_refused(tiny_dataset: Dataset) -> None:
     with pytest.raises(ValueError, match="twice"):
-        StaticCache.build(workload_of(tiny_dataset), np.array([1, 1]), np.zeros((2, 16), np.float32))
+        StaticCache.build(
+            workload_of(tiny_dataset), np.array([1, 1]), np.zeros((2, 16), np.float32)
+        )

@@ -460,7 +460,7 @@ def test_what_dgl_removes_of_an_export_at_another_path_is_restored_as_the_docs_s
 
 
 # --- faults
-# ---------------------------------------------------------------------------------------------------------
+# --------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("format_name", FORMATS)
@@ -799,14 +799,15 @@ def test_a_disk_too_small_is_refused_with_the_bytes_needed_before_anything_is_wr
     )
     with pytest.raises(
         DatasetError,
-        match=r"no space for the export 'out': it needs 1\.0 TiB \(\d+ bytes\) in .* are free",
+        match=r"no space for the export 'out': it needs 1\.0 TiB \(\d+ bytes\) in .* "
+        r"are free",
     ):
         export_dataset(Dataset.open(dataset.path), tmp_path / "out", "dgl")
     assert [path.name for path in tmp_path.iterdir()] == ["data"]
 
 
 # --- memory
-# ---------------------------------------------------------------------------------------------------------
+# --------------------------------------------------------------------------------------
 
 NODES = 120_000
 DIM = 512

@@ -143,7 +143,7 @@ def parquet(folder: Path, edges: list[Any] | None = None, **nodes: Any) -> Path:
 
 
 # --- splits and labels
-# ----------------------------------------------------------------------------------------------
+# --------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("how", ["masks", "ids", "no train", "graphbolt", "parquet"])
@@ -296,29 +296,41 @@ def test_floats_keep_their_type_in_either_byte_order_and_infinite_weights_are_to
 
 
 # --- arrays that are refused
-# ----------------------------------------------------------------------------------------
+# --------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
     ("changed", "message"),
     [
-        ({"y": np.where(Y == 2, 1e300, Y)}, "y.npy holds class 1e+300, and there may be 1048576 classes"),
+        ({"y": np.where(Y == 2, 1e300, Y)}, "y.npy holds class 1e+300, and there "
+            "may be 1048576 classes"),
         ({"y": np.where(Y == 2, np.inf, Y)}, "holds class inf"),
-        ({"y": np.where(Y == 2, 2**64 - 1, Y.clip(0).astype(np.uint64))}, "holds class 18446744073709551615"),
+        ({"y": np.where(Y == 2, 2**64 - 1, Y.clip(0).astype(np.uint64))}, "holds class "
+            "18446744073709551615"),
         ({"y": np.where(Y == 2, 2**63 - 1, Y)}, "holds class 9223372036854775807"),
         ({"num_classes": np.array(10**12)}, "num_classes.npy is 1000000000000"),
-        ({"num_classes": np.array(2)}, "num_classes.npy is 2, but the labels are of 3 classes"),
+        ({"num_classes": np.array(2)}, "num_classes.npy is 2, but the labels are "
+            "of 3 classes"),
         ({"edge_index": np.where(EDGES == 5, 2**40, EDGES), "x": None, "y": None}, "has 1099511627777 nodes"),
         ({"edge_index": EDGES.astype(np.uint64) - np.uint64(1), "x": None, "y": None}, "has 18446744073709551616"),
-        ({"edge_index": -1 - EDGES, "x": None, "y": None}, "edge_index.npy: an edge names node -6"),
-        ({"edge_index": EDGES + 1}, "index.npy: an edge names node 6, but there are 6 nodes; give ids from 0 to 5"),
-        ({"train": np.array([1, -2])}, "train.npy names node -2, but there are 6 nodes"),
-        ({"features": torch.from_numpy(X)}, "holds features.pt and x.npy, which mean the same"),
-        ({"x": torch.from_numpy(X).to(torch.float8_e4m3fn)}, "x.pt is float8_e4m3fn; give it dense"),
+        ({"edge_index": -1 - EDGES, "x": None, "y": None}, "edge_index.npy: an "
+            "edge names node -6"),
+        ({"edge_index": EDGES + 1}, "index.npy: an edge names node 6, but there "
+            "are 6 nodes; give ids from "
+            "0 to 5"),
+        ({"train": np.array([1, -2])}, "train.npy names node -2, but there are 6 "
+            "nodes"),
+        ({"features": torch.from_numpy(X)}, "holds features.pt and x.npy, which "
+            "mean the same"),
+        ({"x": torch.from_numpy(X).to(torch.float8_e4m3fn)}, "x.pt is float8_e4m3fn; "
+            "give it "
+            "dense"),
         ({"x": torch.from_numpy(X).to(torch.complex64).conj()}, "x.pt is complex64"),
         ({"num_nodes": np.array(7), "y": None}, "there are 6 feature rows for 7 nodes"),
-        ({"num_nodes": np.array(5), "x": None, "y": None}, "an edge names node 5, but there are 5 nodes"),
-        ({"indptr": np.arange(N + 1), "indices": EDGES[0]}, "indptr.npy both hold the edges"),
+        ({"num_nodes": np.array(5), "x": None, "y": None}, "an edge names node 5, "
+            "but there are 5 nodes"),
+        ({"indptr": np.arange(N + 1), "indices": EDGES[0]}, "indptr.npy both hold "
+            "the edges"),
         ({"edge_index": None, "indptr": np.arange(N + 1), "indices": EDGES[0], "num_nodes": np.array(7)},
          "num_nodes.npy is 7, but the neighbour lists have 6 nodes"),
         ({"x": torch.empty(N, 2, device="meta")}, "x.pt is empty"),
@@ -381,7 +393,7 @@ def test_a_saved_dictionary_of_arrays_is_refused_with_a_fix_that_helps(
 
 
 # --- GraphBolt and Parquet
-# ------------------------------------------------------------------------------------------
+# --------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(

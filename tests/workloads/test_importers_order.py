@@ -58,7 +58,7 @@ def lists(dataset: Dataset) -> list[list[int]]:
 
 
 # --- both directions
-# ------------------------------------------------------------------------------------------------
+# --------------------------------------------------------------------------------------
 
 
 def as_arrays(folder: Path, weights: Any) -> Path:
@@ -189,7 +189,7 @@ def test_both_directions_hold_the_weight_of_a_self_loop_once(
 
 
 # --- what was seen
-# --------------------------------------------------------------------------------------------------
+# --------------------------------------------------------------------------------------
 
 
 def test_npz_weights_features_labels_and_masks_are_taken_and_every_array_is_named(
@@ -317,7 +317,7 @@ def test_names_that_cannot_be_printed_are_escaped(tmp_path: Path) -> None:
 
 
 # --- the order of nodes
-# ---------------------------------------------------------------------------------------------
+# --------------------------------------------------------------------------------------
 
 
 def frame_folder(folder: Path, frame: pd.DataFrame, **options: Any) -> Path:
@@ -605,7 +605,8 @@ def test_a_packed_file_in_place_of_one_that_is_read_is_refused_with_the_fix(
     kind = {"bz2": "bzip2", "lzma": "xz"}.get(module, module)
     with pytest.raises(
         InputError,
-        match=f"{packed.name} is packed by {kind}; unpack it to {file.name} first: {kind} -d",
+        match=f"{packed.name} is packed by {kind}; unpack it to {file.name} first: "
+        f"{kind} -d",
     ):
         imported(source, format_name)
 

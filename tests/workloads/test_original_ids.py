@@ -265,7 +265,8 @@ def test_arrays_named_ids_that_fit_no_graph_or_no_int64_are_refused(
     cases = {
         "short": (
             np.arange(2),
-            r"ids\.npy is int64 \[2\]; give the original id of every node, integers \[3\], or",
+            r"ids\.npy is int64 \[2\]; give the original id of every node, "
+            r"integers \[3\], or",
         ),
         "float": (np.ones(3), r"ids\.npy is float64 \[3\]; give the original id"),
         "large": (

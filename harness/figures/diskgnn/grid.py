@@ -8,7 +8,14 @@ from typing import Any
 from harness.compare.plan import Plain, Plan, as_entry, grid
 from harness.figures.accuracy_runs import accuracy_profile
 from harness.figures.base import FORMATS
-from harness.figures.grids import bytes_of_row, dataset_of, gallery, only_systems, study_of, values
+from harness.figures.grids import (
+    bytes_of_row,
+    dataset_of,
+    gallery,
+    only_systems,
+    study_of,
+    values,
+)
 from harness.studies.base import StudyNeed
 
 #: Name and recipe of a dataset.
@@ -20,7 +27,8 @@ Over = Mapping[Any, Plain]
 SYSTEMS = ["ginex", "mariusgnn", "diskgnn"]
 #: Host memory as shares of the feature table.
 MEMORY_SHARES = [0.1, 0.3, 0.5]
-#: Factor on the gallery's mini-batches in sweeps over memory: else the smallest share holds all rows of an epoch.
+#: Factor on the gallery's mini-batches in sweeps over memory: else the smallest share
+#: holds all rows of an epoch.
 LONGER = 8
 #: Shuffled copies that the graph of flat accesses is expanded from.
 FLAT_COPIES = 64
@@ -31,7 +39,8 @@ percent = FORMATS["percent"]
 
 
 def entries(profile: Plain, names: Names) -> list[Plain]:
-    """Return the profile's entries of these systems with their options, without run settings."""
+    """Return the profile's entries of these systems with their options, without run
+    settings."""
     found = map(as_entry, only_systems(profile, names))
     return [{"name": own["name"], "options": own.get("options", {})} for own in found]
 
@@ -47,7 +56,8 @@ def judged(profile: Plain, names: Names = SYSTEMS, over: Over = ONE) -> Plan:
 
 
 def longer(profile: Plain) -> Plain:
-    """Return the gallery's profile with epochs long enough for memory to matter: one to warm up, one measured."""
+    """Return the gallery's profile with epochs long enough for memory to matter: one to
+    warm up, one measured."""
     base = gallery(profile)
     run = base["run"]
     batches = run.get("max_batches", 0)
@@ -65,12 +75,16 @@ def over_shares(profile: Plain, systems: Sequence[Plain]) -> Plan:
 def variants(profile: Plain, options: Mapping[str, Plain]) -> Plan:
     """Plan diskgnn at each share of memory once for each variant (name -> options)."""
     (own,) = entries(profile, ["diskgnn"])
-    found = [{**own, "series": name, "options": own["options"] | changes} for name, changes in options.items()]
+    found = [
+        {**own, "series": name, "options": own["options"] | changes}
+        for name, changes in options.items()
+    ]
     return over_shares(profile, found)
 
 
 def like(profile: Plain, name: str, **kind: Any) -> Graph:
-    """Return a graph of another kind, as large as the profile's; no study reads its features."""
+    """Return a graph of another kind, as large as the profile's; no study reads its
+    features."""
     own, recipe = dataset_of(gallery(profile))
     same = {"nodes", "edges", "classes", "seed", "max_memory"} & set(recipe)
     shape = {key: recipe[key] for key in same}
@@ -78,7 +92,8 @@ def like(profile: Plain, name: str, **kind: Any) -> Graph:
 
 
 def flat_graph(profile: Plain) -> Graph:
-    """Return a fractal graph, whose shuffled copies spread the accesses as in Friendster."""
+    """Return a fractal graph, whose shuffled copies spread the accesses as in
+    Friendster."""
     return like(profile, "flat", kind="fractal", expand=FLAT_COPIES)
 
 
@@ -87,14 +102,20 @@ def graphs(profile: Plain) -> list[Graph]:
     return [dataset_of(gallery(profile)), flat_graph(profile)]
 
 
-def epoch_studies(profile: Plain, study: str, graphs: list[Graph], **params: Any) -> list[StudyNeed]:
+def epoch_studies(
+    profile: Plain, study: str, graphs: list[Graph], **params: Any
+) -> list[StudyNeed]:
     """Return a study of each graph on a whole epoch of the profile's mini-batches."""
     base = gallery(profile)
     seed = base["run"].get("seed", 0)
-    return [study_of(base, study, dataset=graph, seed=seed, **params) for graph in graphs]
+    return [
+        study_of(base, study, dataset=graph, seed=seed, **params) for graph in graphs
+    ]
 
 
-def packing_studies(profile: Plain, study: str, graphs: list[Graph], **params: Any) -> list[StudyNeed]:
+def packing_studies(
+    profile: Plain, study: str, graphs: list[Graph], **params: Any
+) -> list[StudyNeed]:
     """Return `epoch_studies` of packed rows, which are as wide as the profile's."""
     width = bytes_of_row(gallery(profile))
     return epoch_studies(profile, study, graphs, row_bytes=width, **params)

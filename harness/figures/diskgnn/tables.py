@@ -1,4 +1,5 @@
-"""DiskGNN Tables 1 (time, disk access, accuracy), 5 and 6 (accuracy by model and sampler) and 8 (the pipeline)."""
+"""DiskGNN Tables 1 (time, disk access, accuracy), 5 and 6 (accuracy by model and
+sampler) and 8 (the pipeline)."""
 
 from __future__ import annotations
 
@@ -18,7 +19,15 @@ from harness.figures.accuracy_runs import (
     first_to_target,
     origin,
 )
-from harness.figures.base import GB, Sheet, figure, figure_of_cells, paper_frame, published, sheet
+from harness.figures.base import (
+    GB,
+    Sheet,
+    figure,
+    figure_of_cells,
+    paper_frame,
+    published,
+    sheet,
+)
 from harness.figures.diskgnn.grid import SYSTEMS, in_gallery, judged, percent, variants
 from harness.figures.draw.breakdown import run_breakdown
 from harness.figures.draw.captions import describe_memory, row_texts
@@ -26,13 +35,27 @@ from harness.figures.findings import plain, span, wide
 from harness.figures.grids import gallery, host_budget
 from harness.results.table import preparation_s
 
-#: Factor on the profile's memory in Table 1: mariusgnn needs a little more than `quick` has.
+#: Factor on the profile's memory in Table 1: mariusgnn needs a little more than `quick`
+#: has.
 MORE_MEMORY = 1.25
-#: Measures of Table 1 with their units, and the stages of `disk access`, by the systems' own names.
-UNITS = {"end-to-end": "s", "preprocessing": "s", "training": "s", "epoch": "s", "disk access": "s"}
+#: Measures of Table 1 with their units, and the stages of `disk access`, by the
+#: systems' own names.
+UNITS = {
+    "end-to-end": "s",
+    "preprocessing": "s",
+    "training": "s",
+    "epoch": "s",
+    "disk access": "s",
+}
 UNITS |= {"disk volume": "GB", "test accuracy": "%"}
 DISK = ["extract", "read", "data_prep", "switch", "load", "load_graph"]
-COLUMNS = {"model": "", "system": "", "accuracy (%)": ".2f", "end to end (s)": ".1f", "to the target (s)": ".1f"}
+COLUMNS = {
+    "model": "",
+    "system": "",
+    "accuracy (%)": ".2f",
+    "end to end (s)": ".1f",
+    "to the target (s)": ".1f",
+}
 COLUMNS |= {"epochs": "", "paper (%)": ".2f", "paper (h)": ".2f"}
 #: The paper's values in Tables 5 and 6.
 PAPERS = ["Papers100M accuracy", "Papers100M time"]
@@ -55,9 +78,11 @@ def trained(profile: Plain) -> list[Plain]:
 
 @figure("diskgnn-tab1", budgets, beside=trained)
 def tab1(evidence: Evidence) -> Sheet:
-    """Return one row per measure, one column per system, with the paper's; raise NotDrawn without a measured epoch.
+    """Return one row per measure, one column per system, with the paper's; raise
+    NotDrawn without a measured epoch.
 
-    All columns are of one memory: of the two the one with which more systems ended well, the less of equals.
+    All columns are of one memory: of the two the one with which more systems ended
+    well, the less of equals.
     """
     cells = evidence.cells("diskgnn-tab1", budgets, least=1)
     done = cells.measured()
@@ -76,7 +101,9 @@ def tab1(evidence: Evidence) -> Sheet:
     ours["preprocessing"] = preparation
     ours["training"] = training
     ours["epoch"] = done.value
-    ours["disk access"] = done.apply(lambda row: run_breakdown(row, {"disk": DISK})["disk"], axis=1)
+    ours["disk access"] = done.apply(
+        lambda row: run_breakdown(row, {"disk": DISK})["disk"], axis=1
+    )
     ours["disk volume"] = volumes.value / GB
     ours["test accuracy"] = 100 * accuracies.astype(float)
     paper = paper_frame("diskgnn-tab1").reindex(SYSTEMS).add_suffix(", paper", axis=0)
@@ -92,32 +119,52 @@ def tab1(evidence: Evidence) -> Sheet:
     notes += ["disk access: time with a read open", f"accuracy: {source}"]
     rows = cells.medians()
     failed = rows[rows.value.isna()]
-    with_memory = failed.assign(status=failed.status.str.upper(), memory=failed.x.map(describe_memory))
+    with_memory = failed.assign(
+        status=failed.status.str.upper(), memory=failed.x.map(describe_memory)
+    )
     notes += [row_texts(with_memory, "{system} {status} with {memory}", "; ")]
     runs = [*done.run, *accurate.run]
     columns = dict.fromkeys(map(str, table), ".4g")
-    return sheet(table, columns, cells, *notes, rows=done, runs=runs, finding=_whole_and_epoch(ours))
+    return sheet(
+        table,
+        columns,
+        cells,
+        *notes,
+        rows=done,
+        runs=runs,
+        finding=_whole_and_epoch(ours),
+    )
 
 
 def _whole_and_epoch(ours: pd.DataFrame) -> str:
-    """Return the sentence on each system's training with its preprocessing, and its epoch alone, fastest first.
+    """Return the sentence on each system's training with its preprocessing, and its
+    epoch alone, fastest first.
 
     Args:
         ours: one row for each system, with `end-to-end` and `epoch` in seconds.
     """
     by_time = ours[["end-to-end", "epoch"]].dropna().sort_values("end-to-end")
     texts = by_time.map(plain).reset_index(names="system")
-    return row_texts(texts, "{system} {end-to-end} s (an epoch {epoch} s)", before="Preprocessing and training: ")
+    return row_texts(
+        texts,
+        "{system} {end-to-end} s (an epoch {epoch} s)",
+        before="Preprocessing and training: ",
+    )
 
 
-@figure_of_cells("diskgnn-tab5", lambda profile: judged(profile, over={"sage": {}, "gat": {"model": "gat"}}), least=1)
+@figure_of_cells(
+    "diskgnn-tab5",
+    lambda profile: judged(profile, over={"sage": {}, "gat": {"model": "gat"}}),
+    least=1,
+)
 def tab5(cells: Cells) -> Sheet:
     """Return test accuracy and end-to-end time by model."""
     return _accuracy(cells, "diskgnn-tab5")
 
 
 def by_sampler(profile: Plain) -> Plan:
-    """Plan the systems with GCN, and with ShaDow's samples where they can: MariusGNN samples by itself."""
+    """Plan the systems with GCN, and with ShaDow's samples where they can: MariusGNN
+    samples by itself."""
     gcn = judged(profile, SYSTEMS, {"gcn": {"model": "gcn"}})
     shadow = judged(profile, ["ginex", "diskgnn"], {"shadow": {"sampler": "shadow"}})
     return joined([gcn, shadow])
@@ -130,7 +177,8 @@ def tab6(cells: Cells) -> Sheet:
 
 
 def _accuracy(cells: Cells, table: str) -> Sheet:
-    """Return one row per setting and system, with the paper's; raise NotDrawn without a measured epoch."""
+    """Return one row per setting and system, with the paper's; raise NotDrawn without a
+    measured epoch."""
     done = cells.measured()
     targets = done.groupby("x", sort=False).record.agg(common_target)
     rows = cells.medians()
@@ -142,19 +190,35 @@ def _accuracy(cells: Cells, table: str) -> Sheet:
     data["epochs"] = [len(curve) for curve in curves]
     data["run"] = rows.run
     goals = rows.x.map(targets)
-    data["to the target (s)"] = list(map(at_target, rows.record, goals, repeat("end_to_end")))
+    data["to the target (s)"] = list(
+        map(at_target, rows.record, goals, repeat("end_to_end"))
+    )
     names = data.model + " " + data.system
     paper = paper_frame(table).reindex(names, columns=PAPERS)
     data[["paper (%)", "paper (h)"]] = paper.to_numpy()
     labels = origin(done.record.iloc[0])
-    what = "best test accuracy of any epoch; end to end: preprocessing and all epochs; paper: papers100M"
+    what = (
+        "best test accuracy of any epoch; end to end: preprocessing and all epochs; "
+        "paper: papers100M"
+    )
     shares = 100 * targets
     targeted = row_texts(shares.reset_index(name="target"), "{x} target {target:.1f} %")
-    reached = data.assign(seconds=data["to the target (s)"].astype(float), target=rows.x.map(shares))
+    reached = data.assign(
+        seconds=data["to the target (s)"].astype(float), target=rows.x.map(shares)
+    )
     by_model = reached.groupby("model", sort=False)
     findings = [first_to_target(str(model), own) for model, own in by_model]
     finding = "; ".join(filter(None, findings))
-    return sheet(data, COLUMNS, cells, labels, what, targeted, *failures(rows, []), finding=finding)
+    return sheet(
+        data,
+        COLUMNS,
+        cells,
+        labels,
+        what,
+        targeted,
+        *failures(rows, []),
+        finding=finding,
+    )
 
 
 #: Options of diskgnn with and without its pipeline.
@@ -164,15 +228,33 @@ PIPELINES = {"pipeline": {}, "sequential": {"pipeline": False}}
 @figure_of_cells("diskgnn-tab8", lambda profile: variants(profile, PIPELINES), least=1)
 def tab8(cells: Cells) -> Sheet:
     """Return one row per share of memory, with the paper's speedups."""
-    table = wide(cells.measured()).reindex(columns=["sequential", "pipeline"]).add_suffix(" (s)")
+    table = (
+        wide(cells.measured())
+        .reindex(columns=["sequential", "pipeline"])
+        .add_suffix(" (s)")
+    )
     table["speedup"] = table["sequential (s)"] / table["pipeline (s)"]
     table = table.rename(index=percent)
     paper = paper_frame("diskgnn-tab8").rename(columns="{} %".format).T
     for graph in GRAPHS:
-        before, after = f"{graph} sequential", f"{graph} pipeline"
-        table[f"paper {graph}"] = paper[before] / paper[after] if before in paper else None
+        before = f"{graph} sequential"
+        after = f"{graph} pipeline"
+        table[f"paper {graph}"] = (
+            paper[before] / paper[after] if before in paper else None
+        )
     table = table.reset_index(names="memory")
     columns = dict.fromkeys(map(str, table), ".2f")
     faster = table.speedup.dropna()
-    finding = f"The pipeline makes diskgnn's epochs {span(faster)} times as fast" if len(faster) else ""
-    return sheet(table, columns, cells, "memory over the features", *failures(cells.medians(), []), finding=finding)
+    finding = (
+        f"The pipeline makes diskgnn's epochs {span(faster)} times as fast"
+        if len(faster)
+        else ""
+    )
+    return sheet(
+        table,
+        columns,
+        cells,
+        "memory over the features",
+        *failures(cells.medians(), []),
+        finding=finding,
+    )

@@ -1,1 +1,2 @@
-"""Drawings that figures share: bars, lines, curves, stacks, sheets, captions and their style."""
+"""Drawings that figures share: bars, lines, curves, stacks, sheets, captions and their
+style."""

@@ -1,4 +1,5 @@
-"""Captions: setting, device, caveats and omissions, in the same words under every figure."""
+"""Captions: setting, device, caveats and omissions, in the same words under every
+figure."""
 
 from __future__ import annotations
 
@@ -25,17 +26,27 @@ _EPOCH = re.compile(r"\bepochs?\b", re.IGNORECASE)
 
 
 def caption(cells: Cells, rows: pd.DataFrame, extra: str = "") -> str:
-    """Return setting, device and caveats of the drawn rows of `Cells.medians`, with `extra` text."""
+    """Return setting, device and caveats of the drawn rows of `Cells.medians`, with
+    `extra` text."""
     records = list(rows.record)
-    config, shared = records[0]["config"], cells.shared
-    data, own_bytes = config["dataset"], config.get("device_memory_bytes")
-    device = f"device {config['device']}".replace("device emulated:", "EMULATED device ")
-    memory = "no memory cap" if config["memory"] == "none" else f"memory {describe_memory(config['memory'])}"
+    config = records[0]["config"]
+    shared = cells.shared
+    data = config["dataset"]
+    own_bytes = config.get("device_memory_bytes")
+    device = f"device {config['device']}".replace(
+        "device emulated:", "EMULATED device "
+    )
+    memory = (
+        "no memory cap"
+        if config["memory"] == "none"
+        else f"memory {describe_memory(config['memory'])}"
+    )
     part = part_of(rows)
     size = graph_size(data["num_nodes"], data["num_edges"])
     workload = [
         f"{data['name']}: {size}" if "dataset" in shared else size,
-        f"{_each(records, 'model')}, {config['layers']} layers, fan-out {_each(records, 'fanout')}",
+        f"{_each(records, 'model')}, {config['layers']} layers, fan-out "
+        f"{_each(records, 'fanout')}",
         f"batch {config['batch_size']}" if "batch_size" in shared else "",
         f"epochs of the {part}" if part else "",
     ]
@@ -50,20 +61,28 @@ def caption(cells: Cells, rows: pd.DataFrame, extra: str = "") -> str:
     away = cells.elsewhere
     bent = dict.fromkeys(rule for record in records for rule in broken_rules(record))
     caveats = [
-        f"{uncounted_text(cells.uncounted.values())} left out" if cells.uncounted else "",
-        f"{away} run{'s' * (away != 1)} of other hosts or devices left out" if away else "",
+        f"{uncounted_text(cells.uncounted.values())} left out"
+        if cells.uncounted
+        else "",
+        f"{away} run{'s' * (away != 1)} of other hosts or devices left out"
+        if away
+        else "",
         f"CAVEATS: {'; '.join(bent)}" if bent else "",
     ]
     return _sentence(*workload, *place, _medians(rows), extra, *caveats)
 
 
 def part_of(rows: pd.DataFrame) -> str:
-    """Return the part of an epoch behind rows of `Cells.medians`, as `part_of_epochs`."""
-    return part_of_epochs(record["config"] for record in rows.record if isinstance(record, dict))
+    """Return the part of an epoch behind rows of `Cells.medians`, as
+    `part_of_epochs`."""
+    return part_of_epochs(
+        record["config"] for record in rows.record if isinstance(record, dict)
+    )
 
 
 def part_of_study(record: StudyRecord) -> str:
-    """Return the part of an epoch behind a study; empty for a whole one, and for a study without mini-batches."""
+    """Return the part of an epoch behind a study; empty for a whole one, and for a
+    study without mini-batches."""
     if "batch_size" not in record.params:
         return ""
     dataset = record.dataset.model_dump() if record.dataset else None
@@ -71,12 +90,14 @@ def part_of_study(record: StudyRecord) -> str:
 
 
 def labelled(text: str, part: str, joint: str = "\n") -> str:
-    """Return a label with the part of an epoch after `joint`, if there is one and the label speaks of an epoch."""
+    """Return a label with the part of an epoch after `joint`, if there is one and the
+    label speaks of an epoch."""
     return f"{text}{joint}{part}" if part and _EPOCH.search(text) else text
 
 
 def name_part(canvas: Canvas, part: str) -> None:
-    """Write the part of an epoch that was trained under each axis label, else each title, that speaks of an epoch."""
+    """Write the part of an epoch that was trained under each axis label, else each
+    title, that speaks of an epoch."""
     for axes in canvas.axes:
         for label in (axes.xaxis.label, axes.yaxis.label):
             label.set_text(labelled(label.get_text(), part))
@@ -88,14 +109,22 @@ def name_part(canvas: Canvas, part: str) -> None:
 
 
 def _medians(rows: pd.DataFrame) -> str:
-    """Return the number of epochs behind the medians, and the kind of their intervals; empty without epochs."""
+    """Return the number of epochs behind the medians, and the kind of their intervals;
+    empty without epochs."""
     measured = rows[rows.samples > 0]
     if measured.empty:
         return ""
     kinds = {"bootstrap95": "95 % interval", "range": "range"}
     marks = " / ".join(sorted({kinds[kind] for kind in measured.interval}))
-    least, most = int(measured.samples.min()), int(measured.samples.max())
-    epochs = "1 epoch" if most == 1 else f"{least} epochs" if least == most else f"{least}–{most} epochs"
+    least = int(measured.samples.min())
+    most = int(measured.samples.max())
+    epochs = (
+        "1 epoch"
+        if most == 1
+        else f"{least} epochs"
+        if least == most
+        else f"{least}–{most} epochs"
+    )
     return f"median and {marks} of {epochs}"
 
 
@@ -111,12 +140,16 @@ def graph_size(nodes: int, edges: int) -> str:
 def _each(records: Sequence[Plain], key: str) -> str:
     """Return the value of a setting, or all its values where the drawn runs differ."""
     found = [record["config"][key] for record in records]
-    shown = [",".join(map(str, value)) if isinstance(value, list) else str(value) for value in found]
+    shown = [
+        ",".join(map(str, value)) if isinstance(value, list) else str(value)
+        for value in found
+    ]
     return " and ".join(dict.fromkeys(shown))
 
 
 def describe_memory(text: str) -> str:
-    """Return `+64MiB` as `floor + 64 MiB`, `0.25x` as a share of the features, any other cap as `cap` and its text."""
+    """Return `+64MiB` as `floor + 64 MiB`, `0.25x` as a share of the features, any
+    other cap as `cap` and its text."""
     if text.startswith("+"):
         return f"floor + {format_bytes(parse_bytes(text[1:]))}"
     return f"floor + {text} of the features" if text.endswith("x") else f"cap {text}"
@@ -125,38 +158,60 @@ def describe_memory(text: str) -> str:
 def add_caption(canvas: Canvas, text: str, *, bottom: float = 0.0) -> None:
     """Write the caption under the axes, wrapped to the figure's width."""
     width = int(canvas.get_size_inches()[0] * 20)
-    look: dict[str, Any] = {"va": "top", "ha": "left", "fontsize": LEAST_POINTS, "color": SOFT}
+    look: dict[str, Any] = {
+        "va": "top",
+        "ha": "left",
+        "fontsize": LEAST_POINTS,
+        "color": SOFT,
+    }
     canvas.text(0.01, bottom - 0.02, textwrap.fill(text, width), **look)
 
 
 def add_finding(canvas: Canvas, text: str) -> None:
-    """Write what a figure shows above its panels and legend, wrapped to the figure's width in three lines at most."""
+    """Write what a figure shows above its panels and legend, wrapped to the figure's
+    width in three lines at most."""
     if not text:
         return
     if layout := canvas.get_layout_engine():
         layout.execute(canvas)
         canvas.set_layout_engine("none")
     for legend in canvas.legends:
-        # Legends would move to the upper edge of the file, which is that of the finding.
+        # Legends would move to the upper edge of the file, which is that of the
+        # finding.
         legend.set_bbox_to_anchor((0, 0, 1, 1), canvas.transFigure)
     width, height = canvas.get_size_inches()
-    lines = textwrap.fill(_unbroken(text), int(width * 13), max_lines=3, placeholder=" …")
-    look: dict[str, Any] = {"fontsize": 8.5, "fontweight": "bold", "va": "bottom", "ha": "left"}
+    lines = textwrap.fill(
+        _unbroken(text), int(width * 13), max_lines=3, placeholder=" …"
+    )
+    look: dict[str, Any] = {
+        "fontsize": 8.5,
+        "fontweight": "bold",
+        "va": "bottom",
+        "ha": "left",
+    }
     canvas.text(0.01, 1 + 0.06 / height, lines, **look)
 
 
 def _unbroken(text: str) -> str:
-    """Return a text with no-break spaces between a number and its unit, and between a name and its share."""
+    """Return a text with no-break spaces between a number and its unit, and between a
+    name and its share."""
     with_unit = re.sub(r"(?<=\d) (?=(?:%|times|s|[KMG]i?B)\b|%)", "\u00a0", text)
     return re.sub(r" (?=[\d.,]+\u00a0%)", "\u00a0", with_unit)
 
 
 def study_caption(record: StudyRecord, extra: str = "") -> str:
     """Return dataset, parameters and kind of a study, in the words of `caption`."""
-    data, params = record.dataset, record.params
-    how = "computed from the mini-batches, no timing" if "batch_size" in params else "computed, no timing"
+    data = record.dataset
+    params = record.params
+    how = (
+        "computed from the mini-batches, no timing"
+        if "batch_size" in params
+        else "computed, no timing"
+    )
     return _sentence(
-        f"{data.name}: {graph_size(data.num_nodes, data.num_edges)}, dim {data.dim}" if data else "",
+        f"{data.name}: {graph_size(data.num_nodes, data.num_edges)}, dim {data.dim}"
+        if data
+        else "",
         f"fan-out {','.join(map(str, params['fanout']))}" if "fanout" in params else "",
         f"batch {params['batch_size']}" if "batch_size" in params else "",
         part_of_study(record),
@@ -170,8 +225,11 @@ def dataset_name(record: StudyRecord) -> str:
     return record.dataset.name if record.dataset else ""
 
 
-def row_texts(rows: pd.DataFrame, text: str, joint: str = ", ", before: str = "") -> str:
-    """Return `text` for each row, joined, and `before` in front of the first; empty without rows.
+def row_texts(
+    rows: pd.DataFrame, text: str, joint: str = ", ", before: str = ""
+) -> str:
+    """Return `text` for each row, joined, and `before` in front of the first; empty
+    without rows.
 
     The names of columns stand in `text` in braces.
     """
@@ -180,12 +238,21 @@ def row_texts(rows: pd.DataFrame, text: str, joint: str = ", ", before: str = ""
 
 
 def left_out(drawn: Sequence[Any], full: Sequence[Any], what: str) -> str:
-    """Return the sentence of a reduced grid: drawn values of all values; empty where none is left out."""
-    reduced = f"reduced grid: {what} {', '.join(map(str, drawn))} of {', '.join(map(str, full))}"
+    """Return the sentence of a reduced grid: drawn values of all values; empty where
+    none is left out."""
+    reduced = (
+        f"reduced grid: {what} {', '.join(map(str, drawn))} of "
+        f"{', '.join(map(str, full))}"
+    )
     return reduced if any(value not in drawn for value in full) else ""
 
 
 def broken_rules(record: Plain) -> list[str]:
     """Return the names of the rules that a run breaks."""
-    broken = [outcome for outcome in record.get("verdict_rules", []) if not outcome["ok"]]
-    return [f"rule {outcome['rule']} {outcome['name'].replace('_', ' ')}" for outcome in broken]
+    broken = [
+        outcome for outcome in record.get("verdict_rules", []) if not outcome["ok"]
+    ]
+    return [
+        f"rule {outcome['rule']} {outcome['name'].replace('_', ' ')}"
+        for outcome in broken
+    ]

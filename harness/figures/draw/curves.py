@@ -1,4 +1,5 @@
-"""Curves over a numeric axis: one line per series, markers thinned out where points are many."""
+"""Curves over a numeric axis: one line per series, markers thinned out where points are
+many."""
 
 from __future__ import annotations
 
@@ -33,14 +34,17 @@ def draw_curves(
     """Draw one line for each series, its points ordered by x.
 
     Args:
-        rows: columns `series` (a system or any label), `x`, `y` (numbers); optional `low` and `high` (interval),
-            `status` (label at the upper edge where y is missing), `paper` (published value, a hollow marker) and
-            `hollow` (whether other code measured it).
+        rows: columns `series` (a system or any label), `x`, `y` (numbers); optional
+            `low` and `high` (interval), `status` (label at the upper edge where y is
+            missing), `paper` (published value, a hollow marker) and `hollow` (whether
+            other code measured it).
         looks: looks of the series; by default the systems' own.
         axes: axes to draw into.
     """
     every = rows.reindex(columns=["series", "x", "y", *OPTIONAL])
-    every = every.astype({"series": str, "y": float, "status": object}).fillna({"status": "not run"})
+    every = every.astype({"series": str, "y": float, "status": object}).fillna(
+        {"status": "not run"}
+    )
     hollow = every.hollow.eq(True)
     rows = every[~hollow].sort_values("x", kind="stable")
     series, look_of = looks_of(list(every.series[~hollow]), looks)
@@ -60,21 +64,43 @@ def draw_curves(
 
 
 def _draw_curve(axes: Any, rows: pd.DataFrame, look: Look, shift: float) -> None:
-    """Draw the line of one series, its markers `shift`ed by a share of their distance, and its published values."""
+    """Draw the line of one series, its markers `shift`ed by a share of their distance,
+    and its published values."""
     name = rows.series.iloc[0]
     known = rows.dropna(subset="y")
     every = max(1, len(known) // MARKERS)
     start = int(shift * every)
-    markers = {"markevery": (start, every), "markeredgecolor": "black", "markeredgewidth": 0.4}
+    markers = {
+        "markevery": (start, every),
+        "markeredgecolor": "black",
+        "markeredgewidth": 0.4,
+    }
     axes.plot(known.x, known.y, label=name, **markers, **look.stroke)
     paper = rows.dropna(subset="paper")
-    own = {"marker": look.marker, "markersize": None, "markerfacecolor": "none", "markeredgecolor": look.color}
+    own = {
+        "marker": look.marker,
+        "markersize": None,
+        "markerfacecolor": "none",
+        "markeredgecolor": look.color,
+    }
     panels.mark_paper(axes, paper.x, paper.paper, f"{name} (paper)", **own)
     bounded = known.dropna(subset=["low", "high"])
     if len(bounded) > 2 * MARKERS:
-        axes.fill_between(bounded.x, bounded.low, bounded.high, color=look.color, alpha=0.2, linewidth=0.0)
+        axes.fill_between(
+            bounded.x,
+            bounded.low,
+            bounded.high,
+            color=look.color,
+            alpha=0.2,
+            linewidth=0.0,
+        )
     elif len(bounded):
-        bars = {"color": look.color, "linestyle": "none", "capsize": 2.0, "elinewidth": 0.8}
+        bars = {
+            "color": look.color,
+            "linestyle": "none",
+            "capsize": 2.0,
+            "elinewidth": 0.8,
+        }
         axes.errorbar(bounded.x, bounded.y, panels.around(bounded, "y"), **bars)
 
 

@@ -1,4 +1,5 @@
-"""Dots on a logarithmic axis, for values too far apart for bars; a missing value names its system."""
+"""Dots on a logarithmic axis, for values too far apart for bars; a missing value names
+its system."""
 
 from __future__ import annotations
 
@@ -37,8 +38,9 @@ def draw_dots(
     """Draw one dot for each row, y logarithmic.
 
     Args:
-        rows: columns `group` (x, in the order given), `series` (a system or any label), `value`; optional `low` and
-            `high` (interval), `status` (label of a missing value) and `hollow` (whether other code measured it).
+        rows: columns `group` (x, in the order given), `series` (a system or any label),
+            `value`; optional `low` and `high` (interval), `status` (label of a missing
+            value) and `hollow` (whether other code measured it).
         column: column of the drawn values; another one than `value` has no interval.
         tick: maps a group to its label.
         numbers: format of the number above each dot, like `.1f`; none by default.

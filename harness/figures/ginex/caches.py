@@ -1,4 +1,5 @@
-"""Ginex's Figure 5: miss ratios of feature caches over their size, on the profile's graph and on expanded ones."""
+"""Ginex's Figure 5: miss ratios of feature caches over their size, on the profile's
+graph and on expanded ones."""
 
 from __future__ import annotations
 
@@ -18,15 +19,18 @@ from harness.studies.base import StudyNeed
 
 #: The two policies of the paper's figure and their labels.
 MAIN = {"belady": "optimal (Belady)", "degree": "PaGraph (static, by out-degree)"}
-# Mini-batches of the trace: enough to request rows several times, as in one of the paper's superbatches.
+# Mini-batches of the trace: enough to request rows several times, as in one of the
+# paper's superbatches.
 BATCHES = 400
 MOST_PANELS = 2
-# The randomised expansion flattens skew; a graph a tenth as large shows this and is made in seconds.
+# The randomised expansion flattens skew; a graph a tenth as large shows this and is
+# made in seconds.
 FRACTAL_SHARE = 0.1
 
 
 def expansions(profile: Plain) -> dict[str, Plain]:
-    """Return recipes of expanded datasets: the profile's own, a fractal one as in the paper, and all its others."""
+    """Return recipes of expanded datasets: the profile's own, a fractal one as in the
+    paper, and all its others."""
     short = gallery(profile)
     name, recipe = dataset_of(short)
     found = {name: recipe}
@@ -39,7 +43,8 @@ def expansions(profile: Plain) -> dict[str, Plain]:
 
 
 def traces(profile: Plain) -> list[StudyNeed]:
-    """Return studies of the mini-batches' trace, on the profile's graph and on one expanded as in the paper."""
+    """Return studies of the mini-batches' trace, on the profile's graph and on one
+    expanded as in the paper."""
     short = gallery(profile)
     size = int(short["run"]["batch_size"])
     found = []
@@ -47,38 +52,68 @@ def traces(profile: Plain) -> list[StudyNeed]:
         # A mini-batch must touch an equal share of a smaller graph.
         share = FRACTAL_SHARE if name.endswith("-fractal") else 1.0
         batch = max(1, round(share * size))
-        found.append(study_of(short, "miss-ratios", dataset=(name, recipe), batch_size=batch, max_batches=BATCHES))
+        found.append(
+            study_of(
+                short,
+                "miss-ratios",
+                dataset=(name, recipe),
+                batch_size=batch,
+                max_batches=BATCHES,
+            )
+        )
     return found
 
 
 @figure("ginex-fig5", studies=traces)
 def fig5(evidence: Evidence) -> Drawing:
-    """Draw miss ratios of PaGraph's static cache, the optimal one and other policies; one panel per dataset."""
+    """Draw miss ratios of PaGraph's static cache, the optimal one and other policies;
+    one panel per dataset."""
     records = _longest_by_dataset(evidence)
     tables = [_ratios(record) for record in records]
     canvas, panels = many_panels(len(records), sharey=True)
     xlabel = "cache size (% of the feature table, log)"
     for axes, table in zip(panels, tables, strict=True):
-        draw_curves(table, title=table.dataset[0], xlabel=xlabel, ylabel="miss ratio (%)", xlog=True, axes=axes)
+        draw_curves(
+            table,
+            title=table.dataset[0],
+            xlabel=xlabel,
+            ylabel="miss ratio (%)",
+            xlog=True,
+            axes=axes,
+        )
         axes.set_ylim(0, 103)
         axes.label_outer()
-    repeats = [f"{_accesses(record) / record.result['unique_rows']:.1f}" for record in records]
+    repeats = [
+        f"{_accesses(record) / record.result['unique_rows']:.1f}" for record in records
+    ]
     note = (
-        "rows read from disk over row accesses: every cache begins empty or has its initial rows counted, so that all "
-        f"are held to the same; a row of the trace is asked for {', '.join(repeats)} times"
+        "rows read from disk over row accesses: every cache begins empty or has "
+        "its initial rows counted, so that all "
+        "are held to the same; a row of the trace is asked for "
+        f"{', '.join(repeats)} times"
     )
     captions = " ".join(map(study_caption, records)).removesuffix(".")
     data = pd.concat(tables)
     read = wide(data, "y", ["dataset", "x"], "policy")
     times = span(read.degree / read.belady)
-    finding = f"PaGraph's static cache reads {times} times the rows that the optimal cache of the same size reads"
-    return drawn(canvas, data, f"{captions}; {note}.", order=list(MAIN.values()), finding=finding)
+    finding = (
+        f"PaGraph's static cache reads {times} times the rows that the optimal cache "
+        "of the same size reads"
+    )
+    return drawn(
+        canvas, data, f"{captions}; {note}.", order=list(MAIN.values()), finding=finding
+    )
 
 
 def _longest_by_dataset(evidence: Evidence) -> list[StudyRecord]:
-    """Return the study of the longest trace of each dataset, which is the most accurate; the longest first."""
-    studies = evidence.all_studies("miss-ratios", where=lambda params: set(MAIN) <= set(params["policies"]))
-    longest = {dataset_name(record): record for record in sorted(studies, key=_accesses)}
+    """Return the study of the longest trace of each dataset, which is the most
+    accurate; the longest first."""
+    studies = evidence.all_studies(
+        "miss-ratios", where=lambda params: set(MAIN) <= set(params["policies"])
+    )
+    longest = {
+        dataset_name(record): record for record in sorted(studies, key=_accesses)
+    }
     return sorted(longest.values(), key=_accesses, reverse=True)[:MOST_PANELS]
 
 
@@ -87,13 +122,20 @@ def _accesses(record: StudyRecord) -> int:
 
 
 def _ratios(record: StudyRecord) -> pd.DataFrame:
-    """Return a row for each policy and cache size: `x` and `y`, per cent of the table and of the accesses."""
+    """Return a row for each policy and cache size: `x` and `y`, per cent of the table
+    and of the accesses."""
     result = record.result
     policies = pd.DataFrame(result["policies"])
-    lines = policies.assign(dataset=dataset_name(record), series=policies.policy.replace(MAIN))
+    lines = policies.assign(
+        dataset=dataset_name(record), series=policies.policy.replace(MAIN)
+    )
     lines["x"] = [result["shares"]] * len(lines)
     lines["y"] = [read_ratios(result, policy) for policy in lines.policy]
     lines["rows"] = [result["sizes"]] * len(lines)
-    points = lines.explode(["x", "y", "rows", "misses", "fills"], ignore_index=True).infer_objects()
-    percents = points.assign(x=100 * points.x, y=100 * points.y, accesses=result["accesses"])
+    points = lines.explode(
+        ["x", "y", "rows", "misses", "fills"], ignore_index=True
+    ).infer_objects()
+    percents = points.assign(
+        x=100 * points.x, y=100 * points.y, accesses=result["accesses"]
+    )
     return percents["dataset series policy x y rows misses fills accesses".split()]

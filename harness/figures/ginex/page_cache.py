@@ -1,4 +1,5 @@
-"""Ginex's Figure 4: the page cache under PyG+, as time by part and as the miss ratio over a run's iterations."""
+"""Ginex's Figure 4: the page cache under PyG+, as time by part and as the miss ratio
+over a run's iterations."""
 
 from __future__ import annotations
 
@@ -23,11 +24,22 @@ from harness.studies.base import StudyNeed
 # Iterations of the paper's moving average; at most a quarter of all.
 WINDOW = 30
 # Run settings that determine the requested pages.
-WORKLOAD = ["model", "sampler", "fanout", "replace", "shuffle", "batch_size", "max_batches", "epochs", "seed"]
+WORKLOAD = [
+    "model",
+    "sampler",
+    "fanout",
+    "replace",
+    "shuffle",
+    "batch_size",
+    "max_batches",
+    "epochs",
+    "seed",
+]
 
 
 def planned(profile: Plain) -> Plan:
-    """Plan the profile's own run of pyg+: long enough for a steady miss ratio of the page cache."""
+    """Plan the profile's own run of pyg+: long enough for a steady miss ratio of the
+    page cache."""
     return grid(first_setting(profile), systems_of(profile, [BASE]), {"": {}})
 
 
@@ -39,29 +51,39 @@ def studies(profile: Plain) -> list[StudyNeed]:
     return [StudyNeed("page-accesses", {"dataset": name, **params}, {name: recipe})]
 
 
-def miss_ratio(stages: pd.DataFrame, telemetry: pd.DataFrame, pages: Plain, window: int) -> pd.DataFrame:
-    """Return the page cache's miss ratio at the end of each iteration, over the last `window` iterations.
+def miss_ratio(
+    stages: pd.DataFrame, telemetry: pd.DataFrame, pages: Plain, window: int
+) -> pd.DataFrame:
+    """Return the page cache's miss ratio at the end of each iteration, over the last
+    `window` iterations.
 
     Args:
         stages: spans of `sample` and `extract` by epoch and batch, seconds.
-        telemetry: `t` and `major_faults` in the interval that ends at t; each fault reads a page.
+        telemetry: `t` and `major_faults` in the interval that ends at t; each fault
+            reads a page.
         pages: result of the study `page-accesses` for the same mini-batches.
         window: number of iterations; fewer at the begin.
 
     Returns:
-        Columns `iteration`, `t` (s), `faults` and `accesses` (both since the first epoch began), `miss_percent`.
+        Columns `iteration`, `t` (s), `faults` and `accesses` (both since the first
+        epoch began), `miss_percent`.
 
     Raises:
-        NotDrawn: the telemetry has no faults, or spans and pages are of different mini-batches.
+        NotDrawn: the telemetry has no faults, or spans and pages are of different
+            mini-batches.
     """
     counts = telemetry[telemetry.t > 0].dropna(subset="major_faults").sort_values("t")
     if counts.empty:
         raise NotDrawn("major faults are not in the run's telemetry")
     wanted = pd.DataFrame(pages)
-    spans = stages[stages.stage.isin(["sample", "extract"])].merge(wanted, on=["epoch", "batch"])
+    spans = stages[stages.stage.isin(["sample", "extract"])].merge(
+        wanted, on=["epoch", "batch"]
+    )
     ends = spans.end[spans.stage == "extract"].sort_values()
     if len(ends) != len(wanted):
-        raise NotDrawn("the pages asked for are not known for every mini-batch of the run")
+        raise NotDrawn(
+            "the pages asked for are not known for every mini-batch of the run"
+        )
     table = pd.DataFrame({"iteration": np.arange(len(ends)) + 1, "t": ends.to_numpy()})
     faults = counts.major_faults.cumsum()
     table["faults"] = np.interp(ends, [0, *counts.t], [0, *faults])
@@ -73,12 +95,15 @@ def miss_ratio(stages: pd.DataFrame, telemetry: pd.DataFrame, pages: Plain, wind
 
 
 def _asked_until(moments: pd.Series[float], spans: pd.DataFrame) -> Any:
-    """Return the pages requested before each moment, each span's pages spread evenly over its time."""
+    """Return the pages requested before each moment, each span's pages spread evenly
+    over its time."""
     pages = spans.topology_pages.where(spans.stage == "sample", spans.feature_pages)
     seconds = (spans.end - spans.start).clip(lower=1e-9)
     rates = pages / seconds
     ends = spans.start + seconds
-    changes = pd.Series([*rates, *-rates], index=[*spans.start, *ends]).sort_index(kind="stable")
+    changes = pd.Series([*rates, *-rates], index=[*spans.start, *ends]).sort_index(
+        kind="stable"
+    )
     times = changes.index.to_numpy()
     rate_before = changes.cumsum().shift(fill_value=0)
     asked = rate_before * np.diff(times, prepend=0)
@@ -87,7 +112,8 @@ def _asked_until(moments: pd.Series[float], spans: pd.DataFrame) -> Any:
 
 @figure("ginex-fig4", planned, studies=studies)
 def fig4(evidence: Evidence) -> Drawing:
-    """Draw the epoch by part (left) and the miss ratio (right); raise NotDrawn without epoch, pages or faults."""
+    """Draw the epoch by part (left) and the miss ratio (right); raise NotDrawn without
+    epoch, pages or faults."""
     cells = evidence.cells("ginex-fig4", planned, least=1)
     (cell,) = each(cells.medians())
     if pd.isna(cell.value):
@@ -95,17 +121,34 @@ def fig4(evidence: Evidence) -> Drawing:
     dataset = cell.record["config"]["dataset"]
     pages = _pages_of(evidence, cell.record["config"])
     window = min(WINDOW, max(1, len(pages["batch"]) // 4))
-    ratios = miss_ratio(run_table(cell, "stages"), run_table(cell, "telemetry"), pages, window)
+    ratios = miss_ratio(
+        run_table(cell, "stages"), run_table(cell, "telemetry"), pages, window
+    )
     parts = seconds_by_part(cells.medians(), {**DEVICE, REST: []})
-    shares = parts.assign(bar=dataset["name"], value=parts.seconds, percent=100 * parts.seconds / parts.seconds.sum())
+    shares = parts.assign(
+        bar=dataset["name"],
+        value=parts.seconds,
+        percent=100 * parts.seconds / parts.seconds.sum(),
+    )
 
     canvas, (left, right) = many_panels(2, height=2.3)
     order = list(parts.part)
-    draw_stacks(shares, parts=order, share=True, title="Time by part", ylabel="share of the epoch (%)", axes=left)
-    right.plot(ratios.iteration, ratios.miss_percent, color=LOOKS[BASE].color, label=BASE)
+    draw_stacks(
+        shares,
+        parts=order,
+        share=True,
+        title="Time by part",
+        ylabel="share of the epoch (%)",
+        axes=left,
+    )
+    right.plot(
+        ratios.iteration, ratios.miss_percent, color=LOOKS[BASE].color, label=BASE
+    )
     paper = published("ginex-fig4").query("series == 'page-cache miss ratio'")
     for percent in paper.value:
-        right.axhline(percent, color="#666666", label="paper, once settled (least and most)")
+        right.axhline(
+            percent, color="#666666", label="paper, once settled (least and most)"
+        )
     right.set_ylim(bottom=0)
     title = f"Major faults over pages asked for, last {window} iterations"
     name_axes(right, title, "iteration", "page-cache miss ratio (%)")
@@ -114,21 +157,31 @@ def fig4(evidence: Evidence) -> Drawing:
     data = pd.concat([shown, ratios.assign(panel="miss ratio", window=window)])
     idle = "data preparation: the device neither computes nor copies"
     counted = (
-        "misses are the cap's major faults by 10 Hz telemetry, pages asked for are those of rows and neighbour lists "
+        "misses are the cap's major faults by 10 Hz telemetry, pages asked for are "
+        "those of rows and neighbour lists "
         "by the trace"
     )
     waiting = shares.percent[shares.part == REST].sum()
     last = "iteration" if window == 1 else f"{window} iterations"
-    missed = f"in the last {last} {ratios.miss_percent.iloc[-1]:.0f} % of the pages asked for miss the page cache"
-    finding = f"The device neither computes nor copies for {waiting:.0f} % of {BASE}'s epoch; {missed}"
+    missed = (
+        f"in the last {last} {ratios.miss_percent.iloc[-1]:.0f} % of the pages asked "
+        "for miss the page cache"
+    )
+    finding = (
+        f"The device neither computes nor copies for {waiting:.0f} % of {BASE}'s "
+        f"epoch; {missed}"
+    )
     return drawn(canvas, data, cells, idle, counted, order=order, finding=finding)
 
 
 def _pages_of(evidence: Evidence, config: Plain) -> Plain:
-    """Return the result of the study of exactly this run's mini-batches, else raise NotDrawn."""
+    """Return the result of the study of exactly this run's mini-batches, else raise
+    NotDrawn."""
     wanted = {key: config[key] for key in WORKLOAD}
     fingerprint = config["dataset"]["fingerprint"]
-    for study in evidence.all_studies("page-accesses", where=lambda params: wanted.items() <= params.items()):
+    for study in evidence.all_studies(
+        "page-accesses", where=lambda params: wanted.items() <= params.items()
+    ):
         if study.dataset is not None and study.dataset.fingerprint == fingerprint:
             return study.result
     raise NotDrawn("the study page-accesses was not made of the run's dataset")

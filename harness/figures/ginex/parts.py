@@ -1,4 +1,5 @@
-"""Ginex's epochs by part: Figures 6 (sampling and gathering), 14 (three systems) and 15 (the feature cache alone)."""
+"""Ginex's epochs by part: Figures 6 (sampling and gathering), 14 (three systems) and 15
+(the feature cache alone)."""
 
 from __future__ import annotations
 
@@ -21,33 +22,50 @@ from harness.results.table import each, measured_epochs, medians
 SYSTEMS = ["pyg+", "ali+pg", "ginex"]
 BASE = "pyg+"
 MODELS = {"sage": {"model": "sage"}, "gcn": {"model": "gcn"}}
-#: Parts of an epoch by their stages, from the bottom of a bar up: the device's work, and its reasons to wait.
+#: Parts of an epoch by their stages, from the bottom of a bar up: the device's work,
+#: and its reasons to wait.
 DEVICE = {"compute": ["train", "lane:compute"], "transfer": ["transfer", "lane:copy"]}
-WAITING = {"cache update": ["cache_update"], "switch": ["switch"], "inspect": ["inspect"]}
+WAITING = {
+    "cache update": ["cache_update"],
+    "switch": ["switch"],
+    "inspect": ["inspect"],
+}
 #: All other moments.
 REST = "data preparation"
 STAGES = {**DEVICE, **WAITING, REST: []}
 PARTS = list(STAGES)
-NOTE = "a moment counts for the first open of compute, transfer, cache update, switch, inspect; all else is preparation"
-COLUMNS = "model system bar part seconds value status epoch_s low high speedup run".split()
+NOTE = (
+    "a moment counts for the first open of compute, transfer, cache update, switch, "
+    "inspect; all else is preparation"
+)
+COLUMNS = (
+    "model system bar part seconds value status epoch_s low high speedup run".split()
+)
 # Fewest mini-batches gathered alone for a median of Fig. 6.
 LEAST = 3
 
 
 def alone_and_together(profile: Plain) -> Plan:
-    """Plan pyg+ with sampling only, with sampling and gathering, and with sampling free to run ahead to its end."""
+    """Plan pyg+ with sampling only, with sampling and gathering, and with sampling free
+    to run ahead to its end."""
     batches = int(gallery(profile)["run"].get("max_batches", 0)) or 128
     # Two samplers may then hold the whole epoch, if it is not long.
     ahead = min(64, (batches + 1) // 2)
     both: Plain = {"stages": "sample+extract"}
-    # Where sampling is the slower, only the last mini-batch of an epoch is gathered alone.
+    # Where sampling is the slower, only the last mini-batch of an epoch is gathered
+    # alone.
     free = {**both, "options": {"prefetch": ahead}, "epochs": 6}
-    over = {"sample alone": {"stages": "sample"}, "both in a pipeline": both, "gather alone": free}
+    over = {
+        "sample alone": {"stages": "sample"},
+        "both in a pipeline": both,
+        "gather alone": free,
+    }
     return in_gallery(profile, [BASE], over)
 
 
 def gather_alone(stages: pd.DataFrame, record: Plain) -> list[float]:
-    """Return seconds of each gathering that began after the last sampling of its epoch had ended, without warm-up.
+    """Return seconds of each gathering that began after the last sampling of its epoch
+    had ended, without warm-up.
 
     Args:
         stages: spans of the run, with columns `epoch`, `stage`, `start` and `end` (s).
@@ -62,38 +80,56 @@ def gather_alone(stages: pd.DataFrame, record: Plain) -> list[float]:
 
 @figure_of_cells("ginex-fig6", alone_and_together, least=3)
 def fig6(cells: Cells) -> Drawing:
-    """Draw seconds of an iteration of sampling alone, gathering alone, both; raise NotDrawn where one is missing."""
+    """Draw seconds of an iteration of sampling alone, gathering alone, both; raise
+    NotDrawn where one is missing."""
     table = cells.medians()
     if table.value.isna().any():
-        raise NotDrawn(f"{BASE} did not finish one of its three runs (see their records)")
+        raise NotDrawn(
+            f"{BASE} did not finish one of its three runs (see their records)"
+        )
     *_, ahead = each(table)
     alone = gather_alone(run_table(ahead, "stages"), ahead.record)
     if len(alone) < LEAST:
-        raise NotDrawn("sampling never ran far enough ahead for mini-batches to be gathered alone")
+        raise NotDrawn(
+            "sampling never ran far enough ahead for mini-batches to be gathered alone"
+        )
 
     epochs = cells.epochs
     iterations = epochs.assign(iteration_s=epochs.seconds / epochs.batches)
     times = medians(iterations, "iteration_s", ["x"]).set_index("x")
-    times.loc["gather alone", ["low", "value", "high"]] = np.percentile(alone, [2.5, 50, 97.5])
+    times.loc["gather alone", ["low", "value", "high"]] = np.percentile(
+        alone, [2.5, 50, 97.5]
+    )
     times.loc["gather alone", "samples"] = len(alone)
     times["run"] = table.set_index("x").run
     rows = times.loc[["sample alone", "gather alone", "both in a pipeline"]]
     rows = rows.rename_axis("what").reset_index().drop(columns="interval")
 
     bars = rows.assign(group=rows.what, series=BASE)
-    canvas, _ = draw_bars(bars, title="Alone and together", ylabel="time an iteration (s)", numbers=".2g")
+    canvas, _ = draw_bars(
+        bars, title="Alone and together", ylabel="time an iteration (s)", numbers=".2g"
+    )
     note = (
-        f"gather alone: {len(alone)} mini-batches of an epoch whose sampling had run ahead and was over (median, 95 % "
+        f"gather alone: {len(alone)} mini-batches of an epoch whose sampling had "
+        "run ahead and was over (median, 95 % "
         "of them); nothing is trained"
     )
     seconds = times.value
-    both = seconds["both in a pipeline"] / (seconds["sample alone"] + seconds["gather alone"])
-    finding = f"Sampling and gathering at once take {both:.2g} times as long as one after the other"
-    return drawn(canvas, rows.assign(unit="s an iteration"), cells, note, finding=finding)
+    both = seconds["both in a pipeline"] / (
+        seconds["sample alone"] + seconds["gather alone"]
+    )
+    finding = (
+        f"Sampling and gathering at once take {both:.2g} times as long as one after "
+        "the other"
+    )
+    return drawn(
+        canvas, rows.assign(unit="s an iteration"), cells, note, finding=finding
+    )
 
 
 def breakdowns(cells: Cells, systems: list[str]) -> pd.DataFrame:
-    """Return a row per model, system and part: seconds, and their ratio to the first system's epoch of that model.
+    """Return a row per model, system and part: seconds, and their ratio to the first
+    system's epoch of that model.
 
     A model without that epoch has no rows.
 
@@ -107,7 +143,9 @@ def breakdowns(cells: Cells, systems: list[str]) -> pd.DataFrame:
         raise NotDrawn(f"no measured epoch of {systems[0]} to compare with")
     parts = seconds_by_part(compared, STAGES)
     epochs = compared.rename(columns={"value": "epoch_s"})
-    rows = epochs.merge(parts, on=["system", "x", "run"], how="left").rename(columns={"x": "model"})
+    rows = epochs.merge(parts, on=["system", "x", "run"], how="left").rename(
+        columns={"x": "model"}
+    )
     rows["bar"] = rows.system + "\n" + rows.model
     rows["speedup"] = rows.base_s / rows.epoch_s
     total_s = rows.groupby("bar").seconds.transform("sum")
@@ -115,16 +153,21 @@ def breakdowns(cells: Cells, systems: list[str]) -> pd.DataFrame:
     return rows[COLUMNS]
 
 
-@figure_of_cells("ginex-fig14", lambda profile: in_gallery(profile, SYSTEMS, MODELS), least=1)
+@figure_of_cells(
+    "ginex-fig14", lambda profile: in_gallery(profile, SYSTEMS, MODELS), least=1
+)
 def fig14(cells: Cells) -> Drawing:
-    """Draw a stacked bar for each system and model, and the paper's range of speedups beside ginex."""
+    """Draw a stacked bar for each system and model, and the paper's range of speedups
+    beside ginex."""
     rows = breakdowns(cells, SYSTEMS)
     paper = 1 / paper_frame("ginex-fig14").reindex(columns=["most", "least"])
     names = rows.model + " " + rows.system + " over pyg+"
     rows[["paper_low", "paper_high"]] = paper.reindex(names).to_numpy()
 
     title = "Epoch time by what the device did"
-    canvas, axes = draw_stacks(rows, parts=PARTS, title=title, ylabel="epoch time over pyg+'s")
+    canvas, axes = draw_stacks(
+        rows, parts=PARTS, title=title, ylabel="epoch time over pyg+'s"
+    )
     bars = rows.drop_duplicates("bar").reset_index()
     known = bars.dropna(subset="paper_low")
     for ends in (known.paper_low, known.paper_high):
@@ -132,11 +175,14 @@ def fig14(cells: Cells) -> Drawing:
     fanout = "gcn takes the same fan-out as sage (the paper's has two layers)"
     reduced = left_out(list(rows.model), list(MODELS), "model")
     finding = compared(_speeds(rows), SYSTEMS[:0:-1], BASE)
-    return drawn(canvas, rows, cells, NOTE, fanout, reduced, order=PARTS, finding=finding)
+    return drawn(
+        canvas, rows, cells, NOTE, fanout, reduced, order=PARTS, finding=finding
+    )
 
 
 def _speeds(rows: pd.DataFrame) -> pd.DataFrame:
-    """Return speeds over the first system's, a row for each model of `breakdowns` and a column for each system."""
+    """Return speeds over the first system's, a row for each model of `breakdowns` and a
+    column for each system."""
     return wide(rows.drop_duplicates("bar"), "speedup", "model")
 
 
@@ -145,8 +191,15 @@ MISSES = {"miss_percent": "misses", "miss_percent_with_fills": "+ fills"}
 
 
 def miss_percents(cells: Cells) -> pd.DataFrame:
-    """Return misses in per cent of the requested rows, without and with the initial fills of the cache, by cell."""
-    epochs = cells.epochs.rename(columns={"x": "model", "counters.rows": "asked", "counters.misses": "miss_percent"})
+    """Return misses in per cent of the requested rows, without and with the initial
+    fills of the cache, by cell."""
+    epochs = cells.epochs.rename(
+        columns={
+            "x": "model",
+            "counters.rows": "asked",
+            "counters.misses": "miss_percent",
+        }
+    )
     fills = epochs["counters.observed"].str.get("initial_rows")
     epochs["miss_percent_with_fills"] = epochs.miss_percent + fills.fillna(0)
     sums = epochs.groupby(["model", "system"])[[*MISSES, "asked"]].sum()
@@ -154,31 +207,55 @@ def miss_percents(cells: Cells) -> pd.DataFrame:
     return percents.drop(columns="asked")
 
 
-@figure_of_cells("ginex-fig15", lambda profile: in_gallery(profile, ["ginex-pg", "ginex"], MODELS), least=1)
+@figure_of_cells(
+    "ginex-fig15",
+    lambda profile: in_gallery(profile, ["ginex-pg", "ginex"], MODELS),
+    least=1,
+)
 def fig15(cells: Cells) -> Drawing:
-    """Draw ginex with PaGraph's static cache and with its optimal one: time by part (left), miss ratios (right).
+    """Draw ginex with PaGraph's static cache and with its optimal one: time by part
+    (left), miss ratios (right).
 
     The miss ratios are those without and with the rows that the cache begins with.
     """
     parts = breakdowns(cells, ["ginex-pg", "ginex"])
     rows = parts.merge(miss_percents(cells), on=["model", "system"], how="left")
     canvas, (left, right) = many_panels(2, height=2.4)
-    draw_stacks(rows, parts=PARTS, title="Epoch time by part", ylabel="epoch time over ginex-pg's", axes=left)
+    draw_stacks(
+        rows,
+        parts=PARTS,
+        title="Epoch time by part",
+        ylabel="epoch time over ginex-pg's",
+        axes=left,
+    )
     ratios = rows.drop_duplicates("bar").rename(columns={"system": "series", **MISSES})
-    bars = ratios.melt(["model", "series", "status"], list(MISSES.values()), value_name="percent")
+    bars = ratios.melt(
+        ["model", "series", "status"], list(MISSES.values()), value_name="percent"
+    )
     bars = bars.assign(group=bars.model + "\n" + bars.variable, value=bars.percent)
     ylabel = "rows read of those asked for (%)"
-    draw_bars(bars, title="Rows read from disk", ylabel=ylabel, numbers=".0f", axes=right)
-    fills = "`+ fills`: the rows that the cache begins with counted too, which the paper leaves out"
+    draw_bars(
+        bars, title="Rows read from disk", ylabel=ylabel, numbers=".0f", axes=right
+    )
+    fills = (
+        "`+ fills`: the rows that the cache begins with counted too, which the paper "
+        "leaves out"
+    )
     faster = compared(_speeds(rows), ["ginex"], "ginex-pg")
     finding = "; ".join(filter(None, [faster, _rows_read(ratios)]))
     return drawn(canvas, rows, cells, NOTE, fills, order=PARTS, finding=finding)
 
 
 def _rows_read(ratios: pd.DataFrame) -> str:
-    """Return the sentence on rows read by each system with the rows that its cache begins with; empty without both."""
+    """Return the sentence on rows read by each system with the rows that its cache
+    begins with; empty without both."""
     read = ratios.dropna(subset="+ fills").groupby("series")["+ fills"].agg(span)
     if len(read) < 2:
         return ""
-    shares = row_texts(read.reset_index(name="percents"), "{percents} % for {series}", " and ")
-    return f"of the rows asked for, {shares} are read from disk, those that a cache begins with included"
+    shares = row_texts(
+        read.reset_index(name="percents"), "{percents} % for {series}", " and "
+    )
+    return (
+        f"of the rows asked for, {shares} are read from disk, those that a cache "
+        "begins with included"
+    )

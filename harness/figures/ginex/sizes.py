@@ -1,4 +1,5 @@
-"""Ginex's epochs over sizes: Figures 16 (superbatch), 17 (feature dimension), 18 (host memory) and 19 (mini-batch)."""
+"""Ginex's epochs over sizes: Figures 16 (superbatch), 17 (feature dimension), 18 (host
+memory) and 19 (mini-batch)."""
 
 from __future__ import annotations
 
@@ -15,7 +16,15 @@ from harness.figures.draw.curves import draw_curves
 from harness.figures.draw.panels import mark_paper
 from harness.figures.findings import compared, span, wide
 from harness.figures.ginex.parts import BASE, SYSTEMS
-from harness.figures.grids import batch_sizes, gallery, host_budget, in_gallery, over_dims, systems_of, values
+from harness.figures.grids import (
+    batch_sizes,
+    gallery,
+    host_budget,
+    in_gallery,
+    over_dims,
+    systems_of,
+    values,
+)
 from workloads.units import format_bytes
 
 #: Superbatch, host memory and mini-batch as factors on their defaults.
@@ -28,19 +37,27 @@ FILES_GB = 100
 
 
 def over_superbatches(profile: Plain) -> Plan:
-    """Plan ginex at superbatch sizes around half an epoch; in whole epochs at the paper's sizes of runtime files."""
+    """Plan ginex at superbatch sizes around half an epoch; in whole epochs at the
+    paper's sizes of runtime files."""
     batches = int(gallery(profile)["run"].get("max_batches", 0))
     if not batches:
         files = [round(FILES_GB * factor) for factor in SUPERBATCHES]
-        return in_gallery(profile, ["ginex"], {size: {"options": {"runtime_files": f"{size}GB"}} for size in files})
+        return in_gallery(
+            profile,
+            ["ginex"],
+            {size: {"options": {"runtime_files": f"{size}GB"}} for size in files},
+        )
     usual = [max(1, round(batches / 2 * factor)) for factor in SUPERBATCHES]
     sizes = values(profile, "superbatches", usual)
-    return in_gallery(profile, ["ginex"], {size: {"options": {"superbatch": size}} for size in sizes})
+    return in_gallery(
+        profile, ["ginex"], {size: {"options": {"superbatch": size}} for size in sizes}
+    )
 
 
 @figure_of_cells("ginex-fig16", over_superbatches)
 def fig16(cells: Cells) -> Drawing:
-    """Draw epoch time over superbatch size, both over the default's; raise NotDrawn with fewer than two."""
+    """Draw epoch time over superbatch size, both over the default's; raise NotDrawn
+    with fewer than two."""
     table = cells.medians().dropna(subset="value").sort_values("x")
     if len(table) < 2:
         raise NotDrawn("ginex finished with fewer than two superbatch sizes")
@@ -51,38 +68,56 @@ def fig16(cells: Cells) -> Drawing:
     default = min(sizes, key=lambda size: abs(size - usual))
     default_s = table.value[table.x == default].item()
 
-    rows = pd.DataFrame({"size": table.x, "factor": table.x / default, "epoch_s": table.value})
+    rows = pd.DataFrame(
+        {"size": table.x, "factor": table.x / default, "epoch_s": table.value}
+    )
     rows = rows.join(table[["value", "low", "high"]] / default_s)
-    rows["switch_s"] = [value_at(record, "summary.stages_s.switch") for record in table.record]
+    rows["switch_s"] = [
+        value_at(record, "summary.stages_s.switch") for record in table.record
+    ]
     rows = rows.assign(unit=unit, run=table.run)
 
     line = rows.rename(columns={"factor": "x", "value": "y"}).assign(series="ginex")
-    title, ylabel = "Epoch time over superbatch size", "epoch time over the default's"
+    title = "Epoch time over superbatch size"
+    ylabel = "epoch time over the default's"
     xlabel = f"superbatch over the default: {default} {unit} (log)"
-    canvas, axes = draw_curves(line, title=title, xlabel=xlabel, ylabel=ylabel, xlog=True)
+    canvas, axes = draw_curves(
+        line, title=title, xlabel=xlabel, ylabel=ylabel, xlog=True
+    )
     paper = published("ginex-fig16").astype({"x": float})
     mark_paper(axes, paper.x, 1 - paper.value / 100, "paper, its four datasets")
     axes.set_ylim(bottom=0)
     full = [round(default * factor) for factor in SUPERBATCHES]
     finding = _best_size(rows, default, unit)
-    return drawn(canvas, rows, cells, left_out(sizes, full, "superbatch of"), finding=finding)
+    return drawn(
+        canvas, rows, cells, left_out(sizes, full, "superbatch of"), finding=finding
+    )
 
 
 def _best_size(rows: pd.DataFrame, default: int, unit: str) -> str:
     """Return the sentence on the superbatch with the shortest epoch."""
     by_time = rows.sort_values("value")
-    best, times = by_time["size"].iloc[0], by_time.value.iloc[0]
+    best = by_time["size"].iloc[0]
+    times = by_time.value.iloc[0]
     if best != default:
-        return f"Superbatches of {best} {unit} take {times:.2g} times the epoch of the default, {default}"
+        return (
+            f"Superbatches of {best} {unit} take {times:.2g} times the epoch of the "
+            f"default, {default}"
+        )
     others = span(by_time.value.iloc[1:])
-    return f"The default of {default} {unit} is fastest: other superbatches take {others} times its epoch"
+    return (
+        f"The default of {default} {unit} is fastest: other superbatches take {others} "
+        "times its epoch"
+    )
 
 
 def over_widths(profile: Plain) -> Plan:
-    """Plan the three systems at each dimension, in the same host memory; device memory grows with the dimension.
+    """Plan the three systems at each dimension, in the same host memory; device memory
+    grows with the dimension.
 
-    A row of dimension 768 is six times one of 128. A profile whose budget cannot hold a mini-batch of such rows scales
-    mini-batches (`wide_batch_factor`) and budget (`wide_memory_factor`) at all dimensions.
+    A row of dimension 768 is six times one of 128. A profile whose budget cannot hold a
+    mini-batch of such rows scales mini-batches (`wide_batch_factor`) and budget
+    (`wide_memory_factor`) at all dimensions.
     """
     short = gallery(profile)
     changed, runs = over_dims(short, values(profile, "wide_dims", DIMS))
@@ -101,21 +136,28 @@ def over_widths(profile: Plain) -> Plan:
 def over_memory(profile: Plain) -> Plan:
     """Plan the three systems at each host budget."""
     budget = host_budget(gallery(profile))
-    budgets = [round(budget * factor) for factor in values(profile, "memory_steps", MEMORY)]
-    return in_gallery(profile, SYSTEMS, {size: {"memory": f"+{size}"} for size in budgets})
+    budgets = [
+        round(budget * factor) for factor in values(profile, "memory_steps", MEMORY)
+    ]
+    return in_gallery(
+        profile, SYSTEMS, {size: {"memory": f"+{size}"} for size in budgets}
+    )
 
 
 def over_batches(profile: Plain) -> Plan:
-    """Plan the three systems at each mini-batch size, with the same number of seed nodes per epoch."""
+    """Plan the three systems at each mini-batch size, with the same number of seed
+    nodes per epoch."""
     sizes = batch_sizes(gallery(profile), values(profile, "batch_factors", BATCHES))
     return in_gallery(profile, SYSTEMS, {run["batch_size"]: run for run in sizes})
 
 
 def speedups(cells: Cells) -> pd.DataFrame:
-    """Return the epoch time of pyg+ over each other system's at each x, with the widest interval.
+    """Return the epoch time of pyg+ over each other system's at each x, with the widest
+    interval.
 
     Returns:
-        Columns `group` (x), `series` (system), `value`, `low`, `high`, `status`; of a speedup also both times and runs.
+        Columns `group` (x), `series` (system), `value`, `low`, `high`, `status`; of a
+        speedup also both times and runs.
 
     Raises:
         NotDrawn: no x at which pyg+ and another system were measured.
@@ -127,7 +169,9 @@ def speedups(cells: Cells) -> pd.DataFrame:
     rows["value"] = pairs.value_base / pairs.value
     rows["low"] = pairs.low_base / pairs.high
     rows["high"] = pairs.high_base / pairs.low
-    rows["status"] = pairs.status.where(pairs.value_base.notna(), "pyg+: " + pairs.status_base)
+    rows["status"] = pairs.status.where(
+        pairs.value_base.notna(), "pyg+: " + pairs.status_base
+    )
     known = pairs[rows.value.notna()]
     if known.empty:
         raise NotDrawn(f"no x at which {BASE} and another system were both measured")
@@ -139,7 +183,14 @@ def draw_speedups(cells: Cells, axis: Axis, title: str, note: str = "") -> Drawi
     """Draw a bar for the speedup of each system over pyg+ at each x."""
     rows = speedups(cells)
     ylabel = "times as fast as pyg+"
-    canvas, axes = draw_bars(rows, title=title, xlabel=axis.label, ylabel=ylabel, tick=axis.text, numbers=".2f")
+    canvas, axes = draw_bars(
+        rows,
+        title=title,
+        xlabel=axis.label,
+        ylabel=ylabel,
+        tick=axis.text,
+        numbers=".2f",
+    )
     axes.axhline(1.0, color="black", linestyle="--", linewidth=0.8)
     times = wide(rows, index="group", columns="series")
     finding = compared(times, SYSTEMS[:0:-1], BASE, lambda x: f"at {axis.text(x)}")
@@ -150,7 +201,10 @@ def draw_speedups(cells: Cells, axis: Axis, title: str, note: str = "") -> Drawi
 def fig17(cells: Cells) -> Drawing:
     """Draw speedups over the feature dimension."""
     axis = Axis("feature dimension (columns)", DIMS, "dimension")
-    note = "ali+pg and ginex read whole 4 KiB pages, as the paper's code does; device memory grows with the dimension"
+    note = (
+        "ali+pg and ginex read whole 4 KiB pages, as the paper's code does; device "
+        "memory grows with the dimension"
+    )
     return draw_speedups(cells, axis, "Speedup over feature dimension", note)
 
 
@@ -159,7 +213,8 @@ def fig18(cells: Cells) -> Drawing:
     """Draw speedups over host memory."""
     axis = Axis("host memory budget beyond floor and training", text=format_bytes)
     note = (
-        "a budget is what the paper's memory size leaves once interpreter and training have theirs; the paper has "
+        "a budget is what the paper's memory size leaves once interpreter and "
+        "training have theirs; the paper has "
         "half, all and twice its default"
     )
     return draw_speedups(cells, axis, "Speedup over memory", note)

@@ -59,51 +59,88 @@ FORMATS_4 = {
 
 def expanded(profile: Plain) -> list[StudyNeed]:
     """Return the expansion study of each dataset."""
-    return [StudyNeed("expansion", {"dataset": name}, {name: recipe}) for name, recipe in expansions(profile).items()]
+    return [
+        StudyNeed("expansion", {"dataset": name}, {name: recipe})
+        for name, recipe in expansions(profile).items()
+    ]
 
 
 @figure("ginex-tab2", studies=expanded)
 def tab2(evidence: Evidence) -> Sheet:
-    """Return counts and bytes of base and result, and skew and homophily before and after expansion."""
+    """Return counts and bytes of base and result, and skew and homophily before and
+    after expansion."""
     records = sorted(evidence.all_studies("expansion"), key=dataset_name)
-    ours = pd.json_normalize([record.result for record in records]).rename(columns=EXPANSION)
-    names = [f"{dataset_name(record)} (dim {record.result['dim']})" for record in records]
+    ours = pd.json_normalize([record.result for record in records]).rename(
+        columns=EXPANSION
+    )
+    names = [
+        f"{dataset_name(record)} (dim {record.result['dim']})" for record in records
+    ]
     base = ours.base_name.replace("", "a drawn base")
-    ours = ours.assign(dataset=names, source="ours", expansion=ours.kind + " of " + base)
+    ours = ours.assign(
+        dataset=names, source="ours", expansion=ours.kind + " of " + base
+    )
     paper = paper_frame("ginex-tab2").reindex(columns=list(EXPANSION.values()))
-    theirs = paper.assign(dataset=paper.index.astype(str) + " (paper)", source="paper", expansion="fractal")
+    theirs = paper.assign(
+        dataset=paper.index.astype(str) + " (paper)",
+        source="paper",
+        expansion="fractal",
+    )
     theirs["copies"] = paper.nodes / paper["base nodes"]
-    rows = pd.concat([ours, theirs])[["dataset", "source", "expansion", *EXPANSION.values()]]
+    rows = pd.concat([ours, theirs])[
+        ["dataset", "source", "expansion", *EXPANSION.values()]
+    ]
     caption = (
-        "Top 1 %: share of all edges that lead into the 1 % of nodes of highest in-degree. `kronecker` is the plain "
-        "product with a seed graph, `fractal` the randomised expansion of the paper, which flattens skew; without a "
-        "base of its own the generator draws one. Sizes are of all files on disk, ours at the feature dimension given, "
+        "Top 1 %: share of all edges that lead into the 1 % of nodes of highest "
+        "in-degree. `kronecker` is the plain "
+        "product with a seed graph, `fractal` the randomised expansion of the "
+        "paper, which flattens skew; without a "
+        "base of its own the generator draws one. Sizes are of all files on disk, "
+        "ours at the feature dimension given, "
         "the paper's at 256. Copies: nodes over the base's."
     )
-    shares = ours.assign(before=100 * ours["top 1 % of base"], after=100 * ours["top 1 %"])
+    shares = ours.assign(
+        before=100 * ours["top 1 % of base"], after=100 * ours["top 1 %"]
+    )
     changes = row_texts(shares, "{dataset} {before:.0f} and {after:.0f} %")
-    finding = f"Edges into the top 1 % of the nodes, before and after expansion: {changes}"
+    finding = (
+        f"Edges into the top 1 % of the nodes, before and after expansion: {changes}"
+    )
     return sheet(rows, FORMATS_2, caption, finding=finding)
 
 
 @figure_of_cells("ginex-tab4", lambda profile: in_gallery(profile, SYSTEMS), least=1)
 def tab4(cells: Cells) -> Sheet:
-    """Return performance per dollar of the paper and of each measured system; raise NotDrawn without two.
+    """Return performance per dollar of the paper and of each measured system; raise
+    NotDrawn without two.
 
-    The distributed run is modelled: the paper's speeds of Ginex over DistDGL and over PyG+ give that of DistDGL over
-    PyG+, and our pyg+ stands for PyG+. A system's speed over DistDGL's, at the price of Ginex's machine, is its
-    performance per dollar.
+    The distributed run is modelled: the paper's speeds of Ginex over DistDGL and over
+    PyG+ give that of DistDGL over PyG+, and our pyg+ stands for PyG+. A system's speed
+    over DistDGL's, at the price of Ginex's machine, is its performance per dollar.
     """
     paper = paper_frame("ginex-tab4")
     if paper.empty:
-        raise NotDrawn("the paper's prices are not there (harness/published/ginex-tab4.csv)")
+        raise NotDrawn(
+            "the paper's prices are not there (harness/published/ginex-tab4.csv)"
+        )
     table = cells.medians().dropna(subset="value")
     base_s = table.value[table.system == BASE]
     if base_s.empty or len(table) < 2:
         raise NotDrawn(f"{BASE} and another system of the paper were not both measured")
-    mean, least, most = (float(paper[f"ginex over pyg+ {name}"]["all"]) for name in ("mean", "least", "most"))
-    names = {"hourly cost reduction": "cost reduction", "performance per dollar": "performance/$"}
-    prices = paper.drop(index=["all", "Ginex"]).rename(columns=names).rename_axis("dataset").reset_index()
+    mean, least, most = (
+        float(paper[f"ginex over pyg+ {name}"]["all"])
+        for name in ("mean", "least", "most")
+    )
+    names = {
+        "hourly cost reduction": "cost reduction",
+        "performance per dollar": "performance/$",
+    }
+    prices = (
+        paper.drop(index=["all", "Ginex"])
+        .rename(columns=names)
+        .rename_axis("dataset")
+        .reset_index()
+    )
     prices["hourly cost"] = paper["hourly cost"]["Ginex"]
     ginex = prices.assign(side="paper", system="Ginex")
     distributed = ginex.assign(system="DistDGL, 8 nodes")
@@ -122,10 +159,14 @@ def tab4(cells: Cells) -> Sheet:
     every = pd.concat([distributed, ginex, ours]).sort_values("dataset", kind="stable")
     rows = every[[*FORMATS_4, "epoch_s", "base_epoch_s", "run"]]
     note = (
-        "the distributed side is MODELLED, no cluster was run: DistDGL is taken to be as much faster than pyg+ as the "
-        f"paper's numbers say (Ginex's share of DistDGL's speed, and Ginex at {mean:g}x of PyG+); least and most: with "
-        f"the {least:g}x to {most:g}x that the paper's GraphSAGE speedups range over; prices are the paper's, of "
-        "Google Cloud; performance is over DistDGL's; the datasets named are the paper's, ours is the same for both"
+        "the distributed side is MODELLED, no cluster was run: DistDGL is taken to "
+        "be as much faster than pyg+ as the "
+        "paper's numbers say (Ginex's share of DistDGL's speed, and Ginex at "
+        f"{mean:g}x of PyG+); least and most: with "
+        f"the {least:g}x to {most:g}x that the paper's GraphSAGE speedups range "
+        "over; prices are the paper's, of "
+        "Google Cloud; performance is over DistDGL's; the datasets named are the "
+        "paper's, ours is the same for both"
     )
     by_system = wide(ours, "performance/$", "dataset")
     most_first = by_system[by_system.mean().sort_values(ascending=False).index]

@@ -1,4 +1,5 @@
-"""GNNDrive on its GPU and on the CPU: feature buffers (Figure 12), processes (Figure 13), the systems in Table 2."""
+"""GNNDrive on its GPU and on the CPU: feature buffers (Figure 12), processes (Figure
+13), the systems in Table 2."""
 
 from __future__ import annotations
 
@@ -7,68 +8,117 @@ import pandas as pd
 from harness.compare.cells import Cells, with_absent
 from harness.compare.plan import Plain, Plan, as_entry, grid, joined, value_at
 from harness.figures import grids
-from harness.figures.base import FORMATS, Drawing, Sheet, figure_of_cells, paper_frame, sheet
+from harness.figures.base import (
+    FORMATS,
+    Drawing,
+    Sheet,
+    figure_of_cells,
+    paper_frame,
+    sheet,
+)
 from harness.figures.draw.charts import Axis, bars
 from harness.figures.draw.panels import MARK
 from harness.figures.findings import over_others, ratios, span, wide
-from harness.figures.gnndrive.grid import CPU, MARIUS, SYSTEMS, cpu_note, cpu_variant, in_bytes, on_both, with_run
+from harness.figures.gnndrive.grid import (
+    CPU,
+    MARIUS,
+    SYSTEMS,
+    cpu_note,
+    cpu_variant,
+    in_bytes,
+    on_both,
+    with_run,
+)
 from workloads.units import format_bytes
 
 BUFFER_FACTORS = [1.0, 2.0, 4.0, 8.0]
-# The paper's default buffer is 4 % of its features. A quarter of the profile's batch size and four times the number of
-# mini-batches keep ours near that, so that the largest buffer holds only part of the rows that an epoch reads.
+# The paper's default buffer is 4 % of its features. A quarter of the profile's batch
+# size and four times the number of mini-batches keep ours near that, so that the
+# largest buffer holds only part of the rows that an epoch reads.
 BUFFER_BATCH_FACTOR = 0.25
 RANKS = [1, 2, 4, 6, 8]
 #: Systems of Table 2 at the profile's budget -> the paper's names.
-NAMES = {"gnndrive": "GNNDrive-GPU", CPU: "GNNDrive-CPU", "pyg+": "PyG+", "ginex": "Ginex"}
-#: Multiples of the profile's budget -> the paper's row of mariusgnn, which needs a little more than `quick` has.
+NAMES = {
+    "gnndrive": "GNNDrive-GPU",
+    CPU: "GNNDrive-CPU",
+    "pyg+": "PyG+",
+    "ginex": "Ginex",
+}
+#: Multiples of the profile's budget -> the paper's row of mariusgnn, which needs a
+#: little more than `quick` has.
 MARIUS_ROWS = {1.0: "MariusGNN-32G", 1.25: "", 4.0: "MariusGNN-128G"}
 PREPARATION = "stages_s.data_prep"
 SECONDS = ["data preparation (s)", "training (s)", "overall (s)"]
 PARTS = ["preparation", "training", "overall"]
 PAPER = {f"paper: {part} (s)": ".1f" for part in PARTS}
-COLUMNS = {"system": "", **dict.fromkeys(SECONDS, ".2f"), "preparation (%)": ".0f", **PAPER}
+COLUMNS = {
+    "system": "",
+    **dict.fromkeys(SECONDS, ".2f"),
+    "preparation (%)": ".0f",
+    **PAPER,
+}
 NOTE = (
-    "training: all of the epoch after data preparation, of which most systems have none; the CPU variant has the "
-    "device's memory in its host budget; rows with a budget in their name were run with that one; the paper's values: "
+    "training: all of the epoch after data preparation, of which most systems have "
+    "none; the CPU variant has the "
+    "device's memory in its host budget; rows with a budget in their name were run "
+    "with that one; the paper's values: "
     "papers100M, 32 GB (mariusgnn also 128 GB)"
 )
 
 
 def over_buffers(profile: Plain) -> Plan:
-    """Plan gnndrive on both devices with each feature buffer; all runs have the memory for the largest buffer."""
+    """Plan gnndrive on both devices with each feature buffer; all runs have the memory
+    for the largest buffer."""
     short = in_bytes(grids.gallery(profile))
     size = grids.batch_sizes(short, [BUFFER_BATCH_FACTOR])[0]
-    factors = [float(factor) for factor in grids.values(profile, "buffer_factors", BUFFER_FACTORS)]
-    # The profile's memory holds a buffer of scale 1 for larger mini-batches: times the factor, the largest one.
+    factors = [
+        float(factor)
+        for factor in grids.values(profile, "buffer_factors", BUFFER_FACTORS)
+    ]
+    # The profile's memory holds a buffer of scale 1 for larger mini-batches: times the
+    # factor, the largest one.
     roomy = grids.wide_device(with_run(short, **size), max(factors))
-    scales = {factor: {"options": {"feature_buffer_scale": factor}} for factor in factors}
+    scales = {
+        factor: {"options": {"feature_buffer_scale": factor}} for factor in factors
+    }
     return grid(roomy, on_both(roomy), scales)
 
 
 def _buffer_bytes(record: Plain) -> int | None:
     items = value_at(record, "memory.plan") or []
-    return next((item["bytes"] for item in items if item["name"] == "feature buffer"), None)
+    return next(
+        (item["bytes"] for item in items if item["name"] == "feature buffer"), None
+    )
 
 
 @figure_of_cells("gnndrive-fig12", over_buffers)
 def fig12(cells: Cells) -> Drawing:
     """Draw epochs over the size of the feature buffer."""
-    axis = Axis("feature buffer, times its own size", BUFFER_FACTORS, "buffer", FORMATS["times"])
+    axis = Axis(
+        "feature buffer, times its own size", BUFFER_FACTORS, "buffer", FORMATS["times"]
+    )
     notes = ["one dataset of the paper's four", cpu_note(cells)]
     title = "Epoch time over feature buffer"
-    finding = _over_ends(cells, "With a buffer of {last:g}x epochs are {times} times as fast as with {first:g}x")
+    finding = _over_ends(
+        cells,
+        "With a buffer of {last:g}x epochs are {times} times as fast as with "
+        "{first:g}x",
+    )
     rows = cells.medians()
     rows["buffer_bytes"] = rows.record.map(_buffer_bytes)
-    return bars(cells, axis, title=title, rows=rows, numbers=".2f", notes=notes, finding=finding)
+    return bars(
+        cells, axis, title=title, rows=rows, numbers=".2f", notes=notes, finding=finding
+    )
 
 
 def _over_ends(cells: Cells, text: str, rows: pd.DataFrame | None = None) -> str:
-    """Return the sentence on how many `times` as fast each variant is at the `last` x as at the `first`.
+    """Return the sentence on how many `times` as fast each variant is at the `last` x
+    as at the `first`.
 
     It is empty where no variant was measured at both.
     """
-    first, last = min(cells.xs), max(cells.xs)
+    first = min(cells.xs)
+    last = max(cells.xs)
     if first == last:
         return ""
     medians = cells.medians() if rows is None else rows
@@ -77,9 +127,11 @@ def _over_ends(cells: Cells, text: str, rows: pd.DataFrame | None = None) -> str
 
 
 def over_processes(profile: Plain) -> Plan:
-    """Plan gnndrive in one and several processes, on devices and on the CPU; the bare disk is no bottleneck.
+    """Plan gnndrive in one and several processes, on devices and on the CPU; the bare
+    disk is no bottleneck.
 
-    The paper leaves host memory unrestricted; here all runs have the profile's budget times the most processes.
+    The paper leaves host memory unrestricted; here all runs have the profile's budget
+    times the most processes.
     """
     short = grids.gallery(profile)
     ranks = grids.values(profile, "ranks", RANKS)
@@ -90,24 +142,39 @@ def over_processes(profile: Plain) -> Plan:
 
 @figure_of_cells("gnndrive-fig13", over_processes)
 def fig13(cells: Cells) -> Drawing:
-    """Draw seconds over the number of processes, for as many mini-batches as the shortest epoch has in all: an epoch
-    that `max_batches` cuts has that many of each process."""
+    """Draw seconds over the number of processes, for as many mini-batches as the
+    shortest epoch has in all: an epoch that `max_batches` cuts has that many of each
+    process."""
     cells.measured()
     epochs = cells.epochs
     epochs["equal_s"] = epochs.seconds * epochs.batches.min() / epochs.batches
     rows = cells.medians("equal_s")
     cores = value_at(cells.runs["record"].iloc[0], "environment.cpu.usable")
-    notes = ["each process has a device of its own", f"all processes share {cores} cores", cpu_note(cells)]
+    notes = [
+        "each process has a device of its own",
+        f"all processes share {cores} cores",
+        cpu_note(cells),
+    ]
     axis = Axis("processes", RANKS, "processes")
     text = "With {last} processes equal work is {times} times as fast as with {first}"
     finding = _over_ends(cells, text, rows)
     title = "Time of equal work over processes"
     ylabel = "seconds for equally many mini-batches"
-    return bars(cells, axis, title=title, rows=rows, ylabel=ylabel, numbers=".2f", notes=notes, finding=finding)
+    return bars(
+        cells,
+        axis,
+        title=title,
+        rows=rows,
+        ylabel=ylabel,
+        numbers=".2f",
+        notes=notes,
+        finding=finding,
+    )
 
 
 def budgets(profile: Plain) -> Plan:
-    """Plan the systems and the CPU variant at the profile's budget, gnndrive and mariusgnn also at multiples of it.
+    """Plan the systems and the CPU variant at the profile's budget, gnndrive and
+    mariusgnn also at multiples of it.
 
     The panel is the paper's name of mariusgnn with this budget.
     """
@@ -127,25 +194,43 @@ def budgets(profile: Plain) -> Plan:
 
 @figure_of_cells("gnndrive-tab2", budgets, least=1)
 def tab2(cells: Cells) -> Sheet:
-    """Return one row per system with data preparation, training and the whole epoch, and the paper's on papers100M."""
+    """Return one row per system with data preparation, training and the whole epoch,
+    and the paper's on papers100M."""
     epochs = cells.epochs.reindex(columns=["system", "seconds", PREPARATION])
     epochs["training (s)"] = epochs.seconds - epochs[PREPARATION].fillna(0.0)
     parts = epochs.groupby("system")[[PREPARATION, "training (s)"]].median()
     systems = dict.fromkeys([*NAMES, *cells.systems])
-    table = with_absent(cells.medians(), list(systems), [""]).merge(parts, on="system", how="left")
-    table = table.rename(columns={PREPARATION: "data preparation (s)", "value": "overall (s)"})
-    table["preparation (%)"] = 100 * table["data preparation (s)"] / table["overall (s)"]
+    table = with_absent(cells.medians(), list(systems), [""]).merge(
+        parts, on="system", how="left"
+    )
+    table = table.rename(
+        columns={PREPARATION: "data preparation (s)", "value": "overall (s)"}
+    )
+    table["preparation (%)"] = (
+        100 * table["data preparation (s)"] / table["overall (s)"]
+    )
     failed = table["overall (s)"].isna()
     finding = _at_one_budget(table)
-    table[SECONDS] = table[SECONDS].astype(object).mask(failed, table.status.replace(MARK), axis=0)
+    table[SECONDS] = (
+        table[SECONDS].astype(object).mask(failed, table.status.replace(MARK), axis=0)
+    )
     paper = table.system.map(NAMES).fillna(table.panel)
-    table[list(PAPER)] = paper_frame("gnndrive-tab2").reindex(index=paper, columns=PARTS).to_numpy()
+    table[list(PAPER)] = (
+        paper_frame("gnndrive-tab2").reindex(index=paper, columns=PARTS).to_numpy()
+    )
     table["samples"] = table.samples.fillna(0).astype(int)
-    return sheet(table[[*COLUMNS, "status", "samples", "run"]], COLUMNS, cells, NOTE, finding=finding)
+    return sheet(
+        table[[*COLUMNS, "status", "samples", "run"]],
+        COLUMNS,
+        cells,
+        NOTE,
+        finding=finding,
+    )
 
 
 def _at_one_budget(table: pd.DataFrame) -> str:
-    """Return the sentence on gnndrive's epoch over the other systems', and on the share of data preparation in epochs.
+    """Return the sentence on gnndrive's epoch over the other systems', and on the share
+    of data preparation in epochs.
 
     Args:
         table: one row for each system, with `overall (s)` and `preparation (%)`.
@@ -153,5 +238,9 @@ def _at_one_budget(table: pd.DataFrame) -> str:
     *others, ours = SYSTEMS
     faster = over_others(wide(table, "overall (s)"), ours, others)
     shares = table["preparation (%)"].dropna()
-    prepared = f"{MARIUS} prepares data in {span(shares)} % of its epoch" if len(shares) else ""
+    prepared = (
+        f"{MARIUS} prepares data in {span(shares)} % of its epoch"
+        if len(shares)
+        else ""
+    )
     return "; ".join(filter(None, [faster, prepared]))

@@ -1,4 +1,5 @@
-"""GNNDrive's epochs: over dimensions (Figures 2, 8), memory (9) and mini-batch sizes (10), and to accuracy (14)."""
+"""GNNDrive's epochs: over dimensions (Figures 2, 8), memory (9) and mini-batch sizes
+(10), and to accuracy (14)."""
 
 from __future__ import annotations
 
@@ -30,7 +31,8 @@ from harness.figures.gnndrive.grid import (
 from workloads.units import format_bytes
 
 MODELS = {"sage": "GraphSAGE", "gcn": "GCN", "gat": "GAT"}
-# 8 to 128 GB in the paper: 4 to 60 % of papers100M's features at dimension 512, where our budget is about the smallest.
+# 8 to 128 GB in the paper: 4 to 60 % of papers100M's features at dimension 512, where
+# our budget is about the smallest.
 MEMORY_FACTORS = [1.0, 2.0, 4.0, 8.0]
 MOST_MEMORY = 16.0
 # The paper's 500 to 4000 around its default of 1000.
@@ -42,7 +44,8 @@ OVER_DIMS = Axis("feature dimension", DIMS, "dimension")
 
 
 def sampling(profile: Plain) -> Plan:
-    """Plan the capped systems at each dimension, with sampling only and with all stages."""
+    """Plan the capped systems at each dimension, with sampling only and with all
+    stages."""
     base, runs = wide_rows(profile)
     entries = []
     for own in map(as_entry, grids.only_systems(base, SYSTEMS)):
@@ -53,34 +56,54 @@ def sampling(profile: Plain) -> Plan:
 
 @figure_of_cells("gnndrive-fig2", sampling)
 def fig2(cells: Cells) -> Drawing:
-    """Draw seconds of sampling, alone and beside the other stages; raise NotDrawn unless both were measured."""
+    """Draw seconds of sampling, alone and beside the other stages; raise NotDrawn
+    unless both were measured."""
     stages = {name.rpartition("-")[2] for name in cells.systems}
     if stages != {"only", "all"}:
-        raise NotDrawn("no runs with sampling only beside runs with all stages (run with --figures gnndrive-fig2)")
-    title, ylabel = "Sampling alone (-only) and with all stages (-all)", "sampling time per epoch (s)"
+        raise NotDrawn(
+            "no runs with sampling only beside runs with all stages (run with "
+            "--figures gnndrive-fig2)"
+        )
+    title = "Sampling alone (-only) and with all stages (-all)"
+    ylabel = "sampling time per epoch (s)"
     notes = [device_note(cells)]
     rows = cells.medians("stages_s.sample")
     names = rows.system.str.extract("(?P<name>.+)-(?P<stages>only|all)$")
-    times = ratios(wide(rows.join(names), index=["name", "x"], columns="stages"), "all", "only")
+    times = ratios(
+        wide(rows.join(names), index=["name", "x"], columns="stages"), "all", "only"
+    )
     slower = wide(times, "times", columns="name")
     most_first = slower[slower.max().sort_values(ascending=False).index]
     finding = spans(most_first, "{name} {span}x", before="Other stages slow sampling: ")
     return bars(
-        cells, OVER_DIMS, title=title, rows=rows, others=False, ylabel=ylabel, notes=notes, finding=finding, looks=_look
+        cells,
+        OVER_DIMS,
+        title=title,
+        rows=rows,
+        others=False,
+        ylabel=ylabel,
+        notes=notes,
+        finding=finding,
+        looks=_look,
     )
 
 
 def _look(series: str) -> Look:
-    """Return the look of a series like `pyg+-only`: the system's, paler for sampling alone."""
+    """Return the look of a series like `pyg+-only`: the system's, paler for sampling
+    alone."""
     system, _, stages = series.rpartition("-")
     own = style.system_looks([system])(system)
-    return replace(own, color=f"{own.color}{PALE}", hatch="") if stages == "only" else own
+    return (
+        replace(own, color=f"{own.color}{PALE}", hatch="") if stages == "only" else own
+    )
 
 
 def epochs(profile: Plain) -> Plan:
-    """Plan the systems at each dimension with each model, the CPU variant with GraphSAGE.
+    """Plan the systems at each dimension with each model, the CPU variant with
+    GraphSAGE.
 
-    A model that the profile leaves out runs only at the profile's dimension, on both devices for the comparison.
+    A model that the profile leaves out runs only at the profile's dimension, on both
+    devices for the comparison.
     """
     base, runs = wide_rows(profile)
     systems = grids.only_systems(base, SYSTEMS)
@@ -91,7 +114,9 @@ def epochs(profile: Plain) -> Plan:
         over = {dim: run | {"model": model} for dim, run in dims.items()}
         plans.append(grid(base, systems, over, panel=title))
         if model == "sage" or model not in models:
-            beside = {dim: run | on_cpu(with_run(base, **run)) for dim, run in over.items()}
+            beside = {
+                dim: run | on_cpu(with_run(base, **run)) for dim, run in over.items()
+            }
             plans.append(grid(base, [cpu_variant(base)], beside, panel=title))
     return joined(plans)
 
@@ -104,20 +129,23 @@ def fig8(cells: Cells) -> Drawing:
 
 
 def _over_others(cells: Cells) -> str:
-    """Return the sentence on gnndrive's speed over the other systems'; empty where no cell has both."""
+    """Return the sentence on gnndrive's speed over the other systems'; empty where no
+    cell has both."""
     *others, ours = SYSTEMS
     return over_others(wide(cells.medians(), index=["panel", "x"]), ours, others)
 
 
 def _wide(profile: Plain) -> Plain:
-    """Return the gallery's profile with rows of dimension 512, and the host budget of its own rows."""
+    """Return the gallery's profile with rows of dimension 512, and the host budget of
+    its own rows."""
     short = in_bytes(grids.wide_device(grids.gallery(profile)))
     changed, (name,) = grids.with_dims(short, [512])
     return with_run(changed, dataset=name)
 
 
 def over_memory(profile: Plain) -> Plan:
-    """Plan the systems and in-memory at budgets of one to sixteen times the profile's, dimension 512."""
+    """Plan the systems and in-memory at budgets of one to sixteen times the profile's,
+    dimension 512."""
     base = _wide(profile)
     least = grids.host_budget(base)
     factors = [*grids.values(profile, "memory_factors", MEMORY_FACTORS), MOST_MEMORY]
@@ -127,9 +155,11 @@ def over_memory(profile: Plain) -> Plan:
 
 
 def on_a_graph_that_fits(profile: Plain) -> list[Plain]:
-    """Return the experiment of pyg+ and gnndrive on a graph that fits memory (gd-19), which the drawing leaves out.
+    """Return the experiment of pyg+ and gnndrive on a graph that fits memory (gd-19),
+    which the drawing leaves out.
 
-    The paper's largest cap holds its smaller graphs: here a tenth of our graph, which the warm-up epoch touches whole.
+    The paper's largest cap holds its smaller graphs: here a tenth of our graph, which
+    the warm-up epoch touches whole.
     """
     base = _wide(profile)
     name, recipe = grids.dataset_of(base)
@@ -143,12 +173,15 @@ def on_a_graph_that_fits(profile: Plain) -> list[Plain]:
 @figure_of_cells("gnndrive-fig9", over_memory, beside=on_a_graph_that_fits)
 def fig9(cells: Cells) -> Drawing:
     """Draw epochs over host memory."""
-    axis = Axis("host memory budget beyond floor and training", 5, "budgets", format_bytes)
+    axis = Axis(
+        "host memory budget beyond floor and training", 5, "budgets", format_bytes
+    )
     return lines(cells, axis, "Epoch time over memory", _fastest(cells, axis))
 
 
 def _fastest(cells: Cells, axis: Axis) -> str:
-    """Return the sentence on the fastest system over the axis; empty where no x has two systems."""
+    """Return the sentence on the fastest system over the axis; empty where no x has two
+    systems."""
     seconds = wide(cells.medians()).sort_index()
     compared = seconds[seconds.count(axis=1) > 1]
     best = compared.idxmin(axis=1)
@@ -161,7 +194,8 @@ def _fastest(cells: Cells, axis: Axis) -> str:
 
 
 def over_batches(profile: Plain) -> Plan:
-    """Plan the systems at each batch size, with equal seed nodes per epoch and device memory for the largest size."""
+    """Plan the systems at each batch size, with equal seed nodes per epoch and device
+    memory for the largest size."""
     factors = grids.values(profile, "batch_factors", BATCH_FACTORS)
     short = grids.wide_device(in_bytes(grids.gallery(profile)), max(factors))
     sizes = {run["batch_size"]: run for run in grids.batch_sizes(short, factors)}
@@ -176,7 +210,8 @@ def fig10(cells: Cells) -> Drawing:
 
 
 def judged(profile: Plain) -> Plan:
-    """Plan the accuracy runs of the capped systems, and the same training with all data in memory."""
+    """Plan the accuracy runs of the capped systems, and the same training with all data
+    in memory."""
     reference = {"name": REFERENCE, "memory": "none"}
     systems = grids.only_systems(profile, SYSTEMS)
     return grid(accuracy_profile(profile), [reference, *systems], {"": {}})
@@ -184,7 +219,13 @@ def judged(profile: Plain) -> Plan:
 
 @figure_of_cells("gnndrive-fig14", judged, least=1)
 def fig14(cells: Cells) -> Drawing:
-    """Draw accuracy over epochs and over training time, one line per system; raise NotDrawn without a run."""
+    """Draw accuracy over epochs and over training time, one line per system; raise
+    NotDrawn without a run."""
     memory = describe_memory(cells.runs["config.memory"].iloc[-1])
     titles = ["Accuracy over epochs", "Accuracy over time"]
-    return draw_by_system(cells, [REFERENCE, *SYSTEMS], titles, f"memory {memory}, {REFERENCE} without a cap")
+    return draw_by_system(
+        cells,
+        [REFERENCE, *SYSTEMS],
+        titles,
+        f"memory {memory}, {REFERENCE} without a cap",
+    )

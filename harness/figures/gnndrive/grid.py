@@ -1,4 +1,5 @@
-"""Plans that GNNDrive's figures share: its systems, equal budgets over dimensions, and gnndrive on GPU and CPU."""
+"""Plans that GNNDrive's figures share: its systems, equal budgets over dimensions, and
+gnndrive on GPU and CPU."""
 
 from __future__ import annotations
 
@@ -6,7 +7,14 @@ from typing import Any
 
 from harness.compare.cells import Cells
 from harness.compare.plan import Plain, as_entry
-from harness.figures.grids import batch_sizes, gallery, host_budget, only_systems, over_dims, values
+from harness.figures.grids import (
+    batch_sizes,
+    gallery,
+    host_budget,
+    only_systems,
+    over_dims,
+    values,
+)
 from workloads.units import parse_bytes
 
 #: The paper's comparison (Section 5.1), baselines first.
@@ -24,14 +32,17 @@ def with_run(profile: Plain, **settings: Any) -> Plain:
 
 
 def in_bytes(profile: Plain) -> Plain:
-    """Return the profile with its host budget in bytes, hence equal over dimensions (32 GB in the paper)."""
+    """Return the profile with its host budget in bytes, hence equal over dimensions (32
+    GB in the paper)."""
     return with_run(profile, memory=f"+{host_budget(profile)}")
 
 
 def wide_rows(profile: Plain) -> tuple[Plain, dict[int, Plain]]:
-    """Return the gallery's profile with a dataset for each dimension, and the run settings of each dimension.
+    """Return the gallery's profile with a dataset for each dimension, and the run
+    settings of each dimension.
 
-    Mini-batches are scaled by `wide_batch_factor` so that the widest rows fit in the budget.
+    Mini-batches are scaled by `wide_batch_factor` so that the widest rows fit in the
+    budget.
     """
     short = in_bytes(gallery(profile))
     factors = values(profile, "wide_batch_factor", [1.0])
@@ -40,9 +51,14 @@ def wide_rows(profile: Plain) -> tuple[Plain, dict[int, Plain]]:
 
 
 def on_cpu(profile: Plain) -> Plain:
-    """Return run settings for the CPU, with the profile's device memory added to its host budget."""
+    """Return run settings for the CPU, with the profile's device memory added to its
+    host budget."""
     device = parse_bytes(profile["run"].get("device_memory") or 0)
-    return {"device": "cpu", "device_memory": None, "memory": f"+{host_budget(profile) + device}"}
+    return {
+        "device": "cpu",
+        "device_memory": None,
+        "memory": f"+{host_budget(profile) + device}",
+    }
 
 
 def cpu_variant(profile: Plain) -> Plain:
@@ -64,6 +80,7 @@ def cpu_note(cells: Cells) -> str:
 
 
 def device_note(cells: Cells) -> str:
-    """Return caption text where device memory differs over dimensions; empty otherwise."""
+    """Return caption text where device memory differs over dimensions; empty
+    otherwise."""
     sizes = cells.runs["config.device_memory_bytes"]
     return "device memory grows with the dimension" if sizes.nunique() > 1 else ""

@@ -1,4 +1,5 @@
-"""GNNDrive's utilisation of CPU, GPU and disk over time: the baselines (Figure 3) and gnndrive's variants (11)."""
+"""GNNDrive's utilisation of CPU, GPU and disk over time: the baselines (Figure 3) and
+gnndrive's variants (11)."""
 
 from __future__ import annotations
 
@@ -32,7 +33,8 @@ LINES = {
 
 
 def variants(profile: Plain) -> Plan:
-    """Plan gnndrive as in the profile, and on the CPU with the device memory added to the host budget."""
+    """Plan gnndrive as in the profile, and on the CPU with the device memory added to
+    the host budget."""
     first = first_setting(profile)
     return grid(first, on_both(first), {"": {}})
 
@@ -44,18 +46,26 @@ def variants(profile: Plain) -> Plan:
     least=1,
 )
 def fig3(cells: Cells) -> Drawing:
-    """Draw the utilisation of the baselines, from the headline's runs where the gallery's were not made."""
+    """Draw the utilisation of the baselines, from the headline's runs where the
+    gallery's were not made."""
     return _timelines(cells, *failures(cells.medians(), BASELINES))
 
 
-@figure_of_cells("gnndrive-fig11", lambda profile: variants(gallery(profile)), otherwise=variants, least=1)
+@figure_of_cells(
+    "gnndrive-fig11",
+    lambda profile: variants(gallery(profile)),
+    otherwise=variants,
+    least=1,
+)
 def fig11(cells: Cells) -> Drawing:
-    """Draw the utilisation of the GPU variant above that of the CPU variant, as far as measured."""
+    """Draw the utilisation of the GPU variant above that of the CPU variant, as far as
+    measured."""
     return _timelines(cells, cpu_note(cells))
 
 
 def _timelines(cells: Cells, *notes: str) -> Drawing:
-    """Draw CPU, GPU and I/O wait over time, a panel for each run with telemetry of an epoch; raise NotDrawn without."""
+    """Draw CPU, GPU and I/O wait over time, a panel for each run with telemetry of an
+    epoch; raise NotDrawn without."""
     runs = cells.measured()
     every = pd.concat([_telemetry(run) for run in each(runs)], ignore_index=True)
     data = every.dropna(axis="columns", how="all")
@@ -63,17 +73,28 @@ def _timelines(cells: Cells, *notes: str) -> Drawing:
         raise NotDrawn("the runs have no telemetry of an epoch")
     shown = runs[runs.run.isin(data.run)]
     height = 1.35 + 0.5 / len(shown)
-    canvas, panels = many_panels(len(shown), columns=1, wide=False, height=height, sharey=True)
+    canvas, panels = many_panels(
+        len(shown), columns=1, wide=False, height=height, sharey=True
+    )
     for axes, run in zip(panels, each(shown), strict=True):
         _draw_epochs(axes, run.record["epochs"])
         _draw_lines(axes, data[data.run == run.run])
         axes.set_title(run.system, loc="left")
     panels[-1].set_xlabel("time since the first epoch began (s)")
     how = f"warm-up epoch hatched, {SMOOTH_S:g} s rolling mean"
-    waits = data.reindex(columns=["system", "iowait_percent"]).groupby("system", sort=False).mean().dropna()
+    waits = (
+        data.reindex(columns=["system", "iowait_percent"])
+        .groupby("system", sort=False)
+        .mean()
+        .dropna()
+    )
     before = "Processor time spent waiting for I/O: "
-    finding = row_texts(waits.reset_index(), "{system} {iowait_percent:.0f} %", before=before)
-    return drawn(canvas, data, cells, how, *notes, runs=list(shown.run), finding=finding)
+    finding = row_texts(
+        waits.reset_index(), "{system} {iowait_percent:.0f} %", before=before
+    )
+    return drawn(
+        canvas, data, cells, how, *notes, runs=list(shown.run), finding=finding
+    )
 
 
 def _telemetry(run: Any) -> pd.DataFrame:
@@ -90,7 +111,14 @@ def _draw_epochs(axes: Any, epochs: list[Plain]) -> None:
         start = epoch["start_s"]
         end = start + epoch["seconds"]
         if epoch["warmup"]:
-            axes.axvspan(start, end, facecolor="none", edgecolor="#cccccc", hatch="///", linewidth=0.0)
+            axes.axvspan(
+                start,
+                end,
+                facecolor="none",
+                edgecolor="#cccccc",
+                hatch="///",
+                linewidth=0.0,
+            )
         axes.axvline(end, color="#888888", linewidth=0.5)
 
 
@@ -101,7 +129,14 @@ def _draw_lines(axes: Any, telemetry: pd.DataFrame) -> None:
     for column, (label, color, line) in LINES.items():
         if column in by_time:
             smooth = by_time[column].rolling(f"{SMOOTH_S}s", center=True).mean()
-            axes.plot(telemetry.t, smooth, color=color, linestyle=line, label=label, linewidth=1.1)
+            axes.plot(
+                telemetry.t,
+                smooth,
+                color=color,
+                linestyle=line,
+                label=label,
+                linewidth=1.1,
+            )
     axes.set_xlim(telemetry.t.min(), telemetry.t.max())
     axes.set_ylim(0, 102)
     axes.set_ylabel("share (%)")

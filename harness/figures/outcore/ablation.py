@@ -1,4 +1,5 @@
-"""outcore-ablation and agnes-ablation: what each part of a system is worth, one bar for each part left out."""
+"""outcore-ablation and agnes-ablation: what each part of a system is worth, one bar for
+each part left out."""
 
 from __future__ import annotations
 
@@ -18,7 +19,8 @@ from harness.figures.grids import gallery
 WHOLE = "whole"
 #: Least factor on the epoch that the title reports.
 LEAST_TIMES = 1.05
-#: The part that each bar leaves out, and the options that switch it off; none is at its default.
+#: The part that each bar leaves out, and the options that switch it off; none is at its
+#: default.
 OUTCORE: dict[str, Plain] = {
     WHOLE: {},
     "sampled online": {"external_sampling": "off"},
@@ -38,19 +40,34 @@ AGNES: dict[str, Plain] = {
 }
 
 
-def over_parts(profile: Plain, system: str, parts: Mapping[str, Plain], **run: Any) -> Plan:
-    """Plan a system whole and without one of its parts each; `run`: other run settings."""
-    return grid(gallery(profile), [system], {name: {"options": own, **run} for name, own in parts.items()})
+def over_parts(
+    profile: Plain, system: str, parts: Mapping[str, Plain], **run: Any
+) -> Plan:
+    """Plan a system whole and without one of its parts each; `run`: other run
+    settings."""
+    return grid(
+        gallery(profile),
+        [system],
+        {name: {"options": own, **run} for name, own in parts.items()},
+    )
 
 
-@figure_of_cells("outcore-ablation", lambda profile: over_parts(profile, "outcore", OUTCORE), least=1)
+@figure_of_cells(
+    "outcore-ablation", lambda profile: over_parts(profile, "outcore", OUTCORE), least=1
+)
 def outcore(cells: Cells) -> Drawing:
     """Draw the epoch time of outcore without one of its parts each."""
-    return _ablation(cells, "outcore", list(OUTCORE), "replayed: not faithful, nothing is prepared")
+    return _ablation(
+        cells, "outcore", list(OUTCORE), "replayed: not faithful, nothing is prepared"
+    )
 
 
 # Without hyperbatches each mini-batch reads most of the table.
-@figure_of_cells("agnes-ablation", lambda profile: over_parts(profile, "agnes", AGNES, timeout="900s"), least=1)
+@figure_of_cells(
+    "agnes-ablation",
+    lambda profile: over_parts(profile, "agnes", AGNES, timeout="900s"),
+    least=1,
+)
 def agnes(cells: Cells) -> Drawing:
     """Draw the epoch time of agnes without one of its parts each."""
     alone = "no hyperbatch: each mini-batch reads blocks for itself"
@@ -63,15 +80,34 @@ def _ablation(cells: Cells, system: str, variants: list[str], note: str) -> Draw
     whole = rows.value.iloc[0]
     if pd.isna(whole) or len(cells.xs) < 2:
         where = f"{system}-ablation"
-        raise NotDrawn(f"{system} was not measured whole and with a part switched off, in one setting ({where})")
-    misses = cells.epochs.reindex(columns=["x", "counters.misses"]).groupby("x")["counters.misses"].last()
+        raise NotDrawn(
+            f"{system} was not measured whole and with a part switched off, in one "
+            f"setting ({where})"
+        )
+    misses = (
+        cells.epochs.reindex(columns=["x", "counters.misses"])
+        .groupby("x")["counters.misses"]
+        .last()
+    )
     data = as_bars(rows).drop(columns="run")
     data["times"] = data.value / whole
     data["misses"] = data.group.map(misses)
     data["run"] = rows.run
-    canvas, _ = draw_bars(data, title="What each part is worth", ylabel="epoch time (s)", numbers=".2f")
+    canvas, _ = draw_bars(
+        data, title="What each part is worth", ylabel="epoch time (s)", numbers=".2f"
+    )
     parts = data[data.group != WHOLE].dropna(subset="times")
     factors = row_texts(parts, "{group} {times:.2f}x")
     costliest = parts[parts.times >= LEAST_TIMES].nlargest(1, "times")
-    finding = row_texts(costliest, f"{system} loses most with “{{group}}”: {{times:.2g}} times the epoch")
-    return drawn(canvas, data, cells, f"epoch time over the whole's: {factors}", note, finding=finding)
+    finding = row_texts(
+        costliest,
+        f"{system} loses most with “{{group}}”: {{times:.2g}} times the epoch",
+    )
+    return drawn(
+        canvas,
+        data,
+        cells,
+        f"epoch time over the whole's: {factors}",
+        note,
+        finding=finding,
+    )

@@ -1,4 +1,5 @@
-"""outcore-fidelity: each reimplementation beside its public original, where both ran in one setting."""
+"""outcore-fidelity: each reimplementation beside its public original, where both ran in
+one setting."""
 
 from __future__ import annotations
 
@@ -19,7 +20,8 @@ from harness.results.table import epochs_table
 from workloads.units import format_count
 
 DIFFERS = "differs by design"
-#: Reimplementations, their originals (systems of a run, or of a time of `outcore results add`), differences by design.
+#: Reimplementations, their originals (systems of a run, or of a time of `outcore
+#: results add`), differences by design.
 ORIGINALS = Path(__file__).with_name("originals.csv")
 #: Columns of the counts that must agree, a mini-batch.
 COUNTS = ["rows", "requests", "bytes"]
@@ -30,17 +32,23 @@ COLUMNS = {**TEXTS, **TIMES, **dict.fromkeys([*COUNTS, "hits", DIFFERS], "")}
 KEYS = ["program", "name", "setting", "cell", "dataset", "memory"]
 COUNTERS = ["batches", "rows", "misses", "hits", "observed"]
 COUNTERS += ["device_requests", "io_requests", "device_bytes", "bytes_read"]
-MISSING = "no reimplementation and its original were measured in one setting (outcore-fidelity)"
+MISSING = (
+    "no reimplementation and its original were measured in one setting "
+    "(outcore-fidelity)"
+)
 CAPTION = (
-    "Equal dataset, memory, model, fan-out and batch size. Rows, hits, and requests and bytes of the device, a "
-    "mini-batch: ours / the original's. An original marked as other code is as told by others "
+    "Equal dataset, memory, model, fan-out and batch size. Rows, hits, and "
+    "requests and bytes of the device, a "
+    "mini-batch: ours / the original's. An original marked as other code is as "
+    "told by others "
     "(`outcore results add`), not judged."
 )
 
 
 @figure("outcore-fidelity")
 def fidelity(evidence: Evidence) -> Sheet:
-    """Show one row for each pair in each setting, and `not measured` for reimplementations without one.
+    """Show one row for each pair in each setting, and `not measured` for
+    reimplementations without one.
 
     Raises:
         NotDrawn: there is no pair.
@@ -58,19 +66,37 @@ def fidelity(evidence: Evidence) -> Sheet:
         table[column] = _beside(rows, column, format_count)
     table["hits"] = _beside(rows, "hits", HITS)
     runs: Any = pairs[["runs", "runs_theirs"]].stack()
-    return sheet(table, COLUMNS, CAPTION, runs=list(runs.explode().dropna().unique()), finding=_beside_originals(table))
+    return sheet(
+        table,
+        COLUMNS,
+        CAPTION,
+        runs=list(runs.explode().dropna().unique()),
+        finding=_beside_originals(table),
+    )
 
 
 def _beside_originals(table: pd.DataFrame) -> str:
-    """Return the sentence on the speed of each system over its original, and on systems without a measured one."""
-    measured = table.dropna(subset="times as fast").groupby("system", sort=False)["times as fast"].agg(span)
-    times = row_texts(measured.reset_index(name="times"), "{system} {times}", before="Times as fast as the originals: ")
+    """Return the sentence on the speed of each system over its original, and on systems
+    without a measured one."""
+    measured = (
+        table.dropna(subset="times as fast")
+        .groupby("system", sort=False)["times as fast"]
+        .agg(span)
+    )
+    times = row_texts(
+        measured.reset_index(name="times"),
+        "{system} {times}",
+        before="Times as fast as the originals: ",
+    )
     missing = table.system.nunique() - len(measured)
     return f"{times}; {missing} not measured" if missing else times
 
 
-def _beside(rows: pd.DataFrame, column: str, text: Callable[[float], str]) -> pd.Series[str]:
-    """Return a count of ours and of the original as text; missing where neither is known."""
+def _beside(
+    rows: pd.DataFrame, column: str, text: Callable[[float], str]
+) -> pd.Series[str]:
+    """Return a count of ours and of the original as text; missing where neither is
+    known."""
     both = rows[[column, f"{column}_theirs"]]
     texts = both.map(text, na_action="ignore").astype(object).fillna(NOTHING)
     joined = texts[column] + " / " + texts[f"{column}_theirs"]
@@ -78,10 +104,12 @@ def _beside(rows: pd.DataFrame, column: str, text: Callable[[float], str]) -> pd
 
 
 def _pairs(evidence: Evidence, originals: pd.DataFrame) -> pd.DataFrame:
-    """Return the settings in which a system and one of its originals were measured, both with their newest options.
+    """Return the settings in which a system and one of its originals were measured,
+    both with their newest options.
 
     Args:
-        originals: one row for each system (`system`) and name of an original (`program`).
+        originals: one row for each system (`system`) and name of an original
+            (`program`).
 
     Returns:
         Columns of `_measured`: ours, and with the suffix `_theirs` the original's.
@@ -101,7 +129,8 @@ def _measured(evidence: Evidence) -> pd.DataFrame:
     """Return one row for each program in each setting, with its newest options.
 
     Returns:
-        Columns: `program`, `name`, `setting`, `dataset`, `memory`; medians of the epochs (`seconds`), of `COUNTS` a
+        Columns: `program`, `name`, `setting`, `dataset`, `memory`; medians of the
+            epochs (`seconds`), of `COUNTS` a
         mini-batch and of `hits` (%); `runs`, ids of the runs.
     """
     found = [_own_epochs(evidence.runs)]
@@ -130,13 +159,16 @@ def _foreign_epochs(record: ForeignRecord) -> pd.DataFrame:
     """Return the epochs of a measurement by other code."""
     epochs = pd.DataFrame({"seconds": record.seconds}).assign(**record.counters)
     setting = side_by_side(record.settings)
-    return epochs.assign(program=record.system, name=record.label, setting=setting, cell=record.added_at)
+    return epochs.assign(
+        program=record.system, name=record.label, setting=setting, cell=record.added_at
+    )
 
 
 def _counted(found: pd.DataFrame) -> pd.DataFrame:
     """Return epochs with `COUNTS` a mini-batch, and hits in per cent."""
     epochs = found.reindex(columns=[*KEYS, "run_id", "seconds", *COUNTERS])
-    # Counters of a memory map have no misses: there, page faults that read count as misses.
+    # Counters of a memory map have no misses: there, page faults that read count as
+    # misses.
     mapped = epochs.hits.astype(object).str.get("page_cache").notna()
     faulted = epochs.observed.astype(object).str.get("page_cache_miss_ratio")
     missed = (epochs.misses / epochs.rows).where(~mapped, faulted)

@@ -1,4 +1,5 @@
-"""outcore-frontier and outcore-training: epochs over host memory, and which system is fastest from when on."""
+"""outcore-frontier and outcore-training: epochs over host memory, and which system is
+fastest from when on."""
 
 from __future__ import annotations
 
@@ -13,7 +14,13 @@ from harness.compare.verdicts import NotDrawn
 from harness.figures.base import Drawing, drawn, figure_of_cells
 from harness.figures.draw import style
 from harness.figures.draw.captions import row_texts
-from harness.figures.draw.panels import draw_line, many_panels, name_axes, one_panel, plain_log
+from harness.figures.draw.panels import (
+    draw_line,
+    many_panels,
+    name_axes,
+    one_panel,
+    plain_log,
+)
 from harness.figures.draw.style import Look
 from harness.figures.grids import gallery, only_systems, values
 from harness.records.cost import TrainingCost, episode_epochs, leaders, written_together
@@ -26,26 +33,53 @@ SYSTEMS = ["pyg+", "ginex", "gnndrive", "diskgnn", "agnes", "outcore", "in-memor
 FACTORS = [1.0, 2.0, 4.0, 8.0]
 #: Numbers of epochs at which T(E) / E is drawn.
 EPOCHS = (1, 2, 3, 5, 8, 13, 20, 30, 50, 80, 130, 200, 300, 500, 1000)
-#: The papers' regime: the budget holds the graph with room for rows, and a part of the features.
+#: The papers' regime: the budget holds the graph with room for rows, and a part of the
+#: features.
 MOST_GRAPH = 0.7
 LEAST_FEATURES = 3.0
 #: Columns of both figures' tables.
-COLUMNS = ["system", "budget_bytes", "seconds", "low", "high", "once_s", "first_s", "each_s", "prepared_bytes"]
+COLUMNS = [
+    "system",
+    "budget_bytes",
+    "seconds",
+    "low",
+    "high",
+    "once_s",
+    "first_s",
+    "each_s",
+    "prepared_bytes",
+]
 COLUMNS += ["whole_training_s", "graph_over_budget", "status", "run"]
-AXES = ("Time against memory", "host memory beyond the floor (MiB, log)", "epoch with all of its work (s, log)")
+AXES = (
+    "Time against memory",
+    "host memory beyond the floor (MiB, log)",
+    "epoch with all of its work (s, log)",
+)
 
 
 def over_memory(profile: Plain) -> Plan:
-    """Plan the systems at the profile's budget and multiples of it, and in-memory without a cap as the upper bound.
+    """Plan the systems at the profile's budget and multiples of it, and in-memory
+    without a cap as the upper bound.
 
-    A profile whose grid sweeps budgets has its own runs planned, at the first values of its other axes.
+    A profile whose grid sweeps budgets has its own runs planned, at the first values of
+    its other axes.
     """
     if budgets := (profile.get("grid") or {}).get("memory", []):
-        return grid(first_setting(profile), profile["systems"], {memory: {"memory": memory} for memory in budgets})
+        return grid(
+            first_setting(profile),
+            profile["systems"],
+            {memory: {"memory": memory} for memory in budgets},
+        )
     base = gallery(profile)
     memory = str(base["run"]["memory"])
-    budgets = [_times(memory, factor) for factor in values(profile, "memory_factors", FACTORS)]
-    capped = grid(base, only_systems(profile, SYSTEMS), {size: {"memory": size} for size in budgets})
+    budgets = [
+        _times(memory, factor) for factor in values(profile, "memory_factors", FACTORS)
+    ]
+    capped = grid(
+        base,
+        only_systems(profile, SYSTEMS),
+        {size: {"memory": size} for size in budgets},
+    )
     whole = grid(base, ["in-memory"], {"none": {"memory": "none"}})
     return joined([capped, whole])
 
@@ -57,7 +91,8 @@ def _times(memory: str, factor: float) -> str:
 
 
 def budget_bytes(record: Mapping[str, Any]) -> int | None:
-    """Return a run's host budget beyond floor and training; without a cap, its peak beyond both, None if unknown."""
+    """Return a run's host budget beyond floor and training; without a cap, its peak
+    beyond both, None if unknown."""
     memory = record["memory"]
     if memory.get("budget_bytes"):
         return int(memory["budget_bytes"])
@@ -72,10 +107,13 @@ def budget_bytes(record: Mapping[str, Any]) -> int | None:
 
 
 def memory_rows(cells: Cells) -> pd.DataFrame:
-    """Return the rows of `Cells.medians` with a known `budget_bytes`: `seconds` of a fresh epoch with all of its work,
-    `whole_training_s`, the share of an epoch in the run's whole training, and `COLUMNS`."""
+    """Return the rows of `Cells.medians` with a known `budget_bytes`: `seconds` of a
+    fresh epoch with all of its work, `whole_training_s`, the share of an epoch in the
+    run's whole training, and `COLUMNS`."""
     table = cells.medians()
-    summaries = pd.DataFrame([record.get("summary") or {} for record in table.record], table.index)
+    summaries = pd.DataFrame(
+        [record.get("summary") or {} for record in table.record], table.index
+    )
     summaries = summaries.reindex(columns=["prepared_bytes", "topology_over_budget"])
     epochs = table.record.map(lambda record: record["config"]["epochs"]).astype(float)
     table["budget_bytes"] = table.record.map(budget_bytes)
@@ -83,14 +121,17 @@ def memory_rows(cells: Cells) -> pd.DataFrame:
     table["low"] += table.each_s
     table["high"] += table.each_s
     table["prepared_bytes"] = summaries.prepared_bytes
-    table["whole_training_s"] = (table.once_s + table.first_s + epochs * table.seconds) / epochs.clip(lower=1)
+    table["whole_training_s"] = (
+        table.once_s + table.first_s + epochs * table.seconds
+    ) / epochs.clip(lower=1)
     table["graph_over_budget"] = summaries.topology_over_budget
     return table.dropna(subset="budget_bytes").astype({"budget_bytes": int})
 
 
 @figure_of_cells("outcore-frontier", over_memory)
 def frontier(cells: Cells) -> Drawing:
-    """Draw one marker per run, joined by system, the frontier as a step line; raise NotDrawn below two budgets."""
+    """Draw one marker per run, joined by system, the frontier as a step line; raise
+    NotDrawn below two budgets."""
     data = memory_rows(cells)
     done = data.dropna(subset="seconds")
     if done.budget_bytes.nunique() < 2:
@@ -99,16 +140,29 @@ def frontier(cells: Cells) -> Drawing:
     canvas, axes = one_panel(height=2.7)
     draw_memory(axes, data)
     best = data[data.pareto].sort_values("budget_bytes")
-    line = {"color": "#000000", "linewidth": 2.6, "alpha": 0.25, "label": "frontier", "zorder": 1}
+    line = {
+        "color": "#000000",
+        "linewidth": 2.6,
+        "alpha": 0.25,
+        "label": "frontier",
+        "zorder": 1,
+    }
     axes.step(best.budget_bytes / MIB, best.seconds, where="post", **line)
     sized = data.assign(size=data.budget_bytes.map(_mib))
     places = row_texts(sized.loc[best.index], "{system} at {size}")
     absent = row_texts(sized[sized.seconds.isna()], "{system} {status} at {size}", "; ")
     peak = "of a run without a cap the memory is what its peak held beyond the floor"
-    notes = [f"fastest: {fastest_text(data)}", f"on the frontier: {places}", absent, peak]
+    notes = [
+        f"fastest: {fastest_text(data)}",
+        f"on the frontier: {places}",
+        absent,
+        peak,
+    ]
     table = data[[*COLUMNS, "pareto"]].reset_index(drop=True)
     leads = fastest_text(data, factors=False)
-    return drawn(canvas, table, cells, *notes, finding=f"Fastest: {leads}" if leads else "")
+    return drawn(
+        canvas, table, cells, *notes, finding=f"Fastest: {leads}" if leads else ""
+    )
 
 
 def _mib(size: float) -> str:
@@ -116,17 +170,21 @@ def _mib(size: float) -> str:
 
 
 def pareto(data: pd.DataFrame) -> pd.Series[bool]:
-    """Return whether each row is in the Pareto set: no other is at most equal in memory and seconds and less in one."""
+    """Return whether each row is in the Pareto set: no other is at most equal in memory
+    and seconds and less in one."""
     found = []
     for row in each(data):
-        no_more = (data.budget_bytes <= row.budget_bytes) & (data.seconds <= row.seconds)
+        no_more = (data.budget_bytes <= row.budget_bytes) & (
+            data.seconds <= row.seconds
+        )
         less = (data.budget_bytes < row.budget_bytes) | (data.seconds < row.seconds)
         found.append(pd.notna(row.seconds) and not (no_more & less).any())
     return pd.Series(found, index=data.index, dtype=bool)
 
 
 def fastest(data: pd.DataFrame) -> pd.DataFrame:
-    """Return the fastest system of each budget with two measured ones, ascending: `times` as fast as the `next`."""
+    """Return the fastest system of each budget with two measured ones, ascending:
+    `times` as fast as the `next`."""
     ranked = data.dropna(subset="seconds").sort_values(["budget_bytes", "seconds"])
     following = ranked.groupby("budget_bytes")[["system", "seconds"]].shift(-1)
     ranked["next"] = following.system
@@ -136,7 +194,8 @@ def fastest(data: pd.DataFrame) -> pd.DataFrame:
 
 
 def fastest_text(data: pd.DataFrame, *, factors: bool = True) -> str:
-    """Return the fastest systems by budget: `a at 64 to 256 MiB (5.1 to 2 x the next), then b …`.
+    """Return the fastest systems by budget: `a at 64 to 256 MiB (5.1 to 2 x the next),
+    then b …`.
 
     Args:
         factors: whether to name the factors in brackets.
@@ -154,7 +213,8 @@ def fastest_text(data: pd.DataFrame, *, factors: bool = True) -> str:
 
 
 def draw_memory(axes: Any, data: pd.DataFrame) -> None:
-    """Draw rows of `memory_rows`, a line for each system over memory, and where the budget holds the graph."""
+    """Draw rows of `memory_rows`, a line for each system over memory, and where the
+    budget holds the graph."""
     known = data.dropna(subset="seconds").sort_values("budget_bytes")
     measured = known.assign(value=known.seconds, mib=known.budget_bytes / MIB)
     look_of = style.system_looks(list(data.system))
@@ -163,8 +223,14 @@ def draw_memory(axes: Any, data: pd.DataFrame) -> None:
         draw_line(axes, own.mib, own, look_of(system), system, linewidth=0.9)
     holds = data.budget_bytes[data.graph_over_budget.astype(float) <= 1.0] / MIB
     if len(holds):
-        axes.axvspan(holds.min() / 2**0.5, holds.max() * 2**0.5, color="#f2f2f2", zorder=0)
-        place = {"xycoords": ("data", "axes fraction"), "va": "top", "size": style.LEAST_POINTS}
+        axes.axvspan(
+            holds.min() / 2**0.5, holds.max() * 2**0.5, color="#f2f2f2", zorder=0
+        )
+        place = {
+            "xycoords": ("data", "axes fraction"),
+            "va": "top",
+            "size": style.LEAST_POINTS,
+        }
         axes.annotate("the graph fits", (holds.min(), 0.97), **place)
     axes.set_xscale("log", base=2)
     axes.set_yscale("log")
@@ -177,7 +243,8 @@ def draw_memory(axes: Any, data: pd.DataFrame) -> None:
 
 @figure_of_cells("outcore-training", over_memory)
 def training(cells: Cells) -> Drawing:
-    """Draw T(E) / E at the budget nearest to the papers' (left), and a fresh epoch over memory (right).
+    """Draw T(E) / E at the budget nearest to the papers' (left), and a fresh epoch over
+    memory (right).
 
     Raises:
         NotDrawn: no budget has two systems with a measured epoch.
@@ -185,14 +252,21 @@ def training(cells: Cells) -> Drawing:
     done = cells.medians().dropna(subset="value")
     done["budget"] = done.record.map(budget_bytes)
     budget = paper_budget(done)
-    here = done[done.budget == budget].dropna(subset="mean_epoch_s").drop_duplicates("system")
+    here = (
+        done[done.budget == budget]
+        .dropna(subset="mean_epoch_s")
+        .drop_duplicates("system")
+    )
     if budget is None or len(here) < 2:
         raise NotDrawn("no budget has two systems with a measured epoch")
     canvas, (left, right) = many_panels(2, height=2.9)
     here = here.set_index("system", drop=False).loc[style.ordered(list(here.system))]
     costs = {row.system: cost_of(row) for row in each(here)}
     look_of = style.system_looks(cells.systems)
-    curves = [_draw_training(left, row, costs[row.system], look_of(row.system)) for row in each(here)]
+    curves = [
+        _draw_training(left, row, costs[row.system], look_of(row.system))
+        for row in each(here)
+    ]
     left.set_xscale("log")
     left.set_yscale("log")
     plain_log(left.xaxis)
@@ -202,13 +276,28 @@ def training(cells: Cells) -> Drawing:
     memory = memory_rows(cells)
     draw_memory(right, memory)
     best = leaders(costs)
-    notes = [f"least time: {best}", "marks: measured epochs with all work so far", "grey: the graph fits"]
+    notes = [
+        f"least time: {best}",
+        "marks: measured epochs with all work so far",
+        "grey: the graph fits",
+    ]
     for row in each(here[here.record.map(episode_epochs) > 0]):
-        together, written = episode_epochs(row.record), written_together(row.record)
-        notes.append(f"{row.system} prepared {together} epochs together, {written} written")
+        together = episode_epochs(row.record)
+        written = written_together(row.record)
+        notes.append(
+            f"{row.system} prepared {together} epochs together, {written} written"
+        )
     tables = [rows.assign(panel="training") for rows in curves]
-    table = pd.concat([*tables, memory[COLUMNS].assign(panel="memory")], ignore_index=True)
-    return drawn(canvas, table, cells, *notes, finding=f"At {format_bytes(budget)}, least training time: {best}")
+    table = pd.concat(
+        [*tables, memory[COLUMNS].assign(panel="memory")], ignore_index=True
+    )
+    return drawn(
+        canvas,
+        table,
+        cells,
+        *notes,
+        finding=f"At {format_bytes(budget)}, least training time: {best}",
+    )
 
 
 def cost_of(row: Any) -> TrainingCost:
@@ -217,7 +306,8 @@ def cost_of(row: Any) -> TrainingCost:
 
 
 def paper_budget(rows: pd.DataFrame) -> int | None:
-    """Return the least `budget` in the papers' regime, else the one with most systems; None without any."""
+    """Return the least `budget` in the papers' regime, else the one with most systems;
+    None without any."""
     known = rows.dropna(subset="budget")
     fits = [_is_papers(row.record, row.budget) for row in each(known)]
     by_budget = known.assign(fits=fits).groupby("budget")
@@ -229,19 +319,37 @@ def paper_budget(rows: pd.DataFrame) -> int | None:
 
 
 def _is_papers(record: Plain, budget: float) -> bool:
-    """Return whether a budget holds the graph and a third of the features at most, as in the papers."""
+    """Return whether a budget holds the graph and a third of the features at most, as
+    in the papers."""
     graph = (record.get("summary") or {}).get("topology_over_budget")
     data = record["config"]["dataset"]
     features = data["num_nodes"] * row_bytes(data["dim"], data["dtype"])
-    return graph is not None and graph <= MOST_GRAPH and features >= LEAST_FEATURES * budget
+    return (
+        graph is not None
+        and graph <= MOST_GRAPH
+        and features >= LEAST_FEATURES * budget
+    )
 
 
 def _draw_training(axes: Any, row: Any, cost: TrainingCost, look: Look) -> pd.DataFrame:
     """Draw one system's line with a mark for each measured epoch; return its rows."""
-    foretold = pd.DataFrame({"epochs": EPOCHS, "seconds": map(cost.share_s, EPOCHS), "kind": "T(E) / E"})
+    foretold = pd.DataFrame(
+        {"epochs": EPOCHS, "seconds": map(cost.share_s, EPOCHS), "kind": "T(E) / E"}
+    )
     measured = _so_far(row.record, cost).assign(kind="measured")
-    axes.plot(foretold.epochs, foretold.seconds, color=look.color, linestyle=look.line, label=row.system)
-    marks = {"color": look.color, "marker": look.marker, "linestyle": "none", "markersize": 4}
+    axes.plot(
+        foretold.epochs,
+        foretold.seconds,
+        color=look.color,
+        linestyle=look.line,
+        label=row.system,
+    )
+    marks = {
+        "color": look.color,
+        "marker": look.marker,
+        "linestyle": "none",
+        "markersize": 4,
+    }
     axes.plot(measured.epochs, measured.seconds, **marks)
     both = pd.concat([foretold, measured])
     both.insert(0, "system", row.system)
@@ -249,12 +357,15 @@ def _draw_training(axes: Any, row: Any, cost: TrainingCost, look: Look) -> pd.Da
 
 
 def _so_far(record: Plain, cost: TrainingCost) -> pd.DataFrame:
-    """Return seconds of an epoch with all work so far, after each measured epoch of a run."""
+    """Return seconds of an epoch with all work so far, after each measured epoch of a
+    run."""
     spent = cost.begin_s
     rows = []
     for number, epoch in enumerate(record["epochs"], start=1):
         offline = float((epoch.get("offline") or {}).get("seconds", 0.0))
-        seconds = cost.mean_epoch_s if epoch["warmup"] else float(epoch["seconds"]) - offline
+        seconds = (
+            cost.mean_epoch_s if epoch["warmup"] else float(epoch["seconds"]) - offline
+        )
         spent += cost.each_s - cost.shared_each_s + seconds
         if not epoch["warmup"]:
             rows.append((number, spent / number))

@@ -1,4 +1,5 @@
-"""outcore-pipeline: one epoch as a timeline of mini-batches and stages, one panel per system."""
+"""outcore-pipeline: one epoch as a timeline of mini-batches and stages, one panel per
+system."""
 
 from __future__ import annotations
 
@@ -25,7 +26,10 @@ MAX_BATCHES = 80
 #: Suffix of a colour that makes it a tint.
 TINT = "4D"
 COLUMNS = ["system", "run", "epoch", "batch", "stage", "thread", "start", "end"]
-MARKS = "neighbouring mini-batches alternate in shade, the path of one is black, work of no single one grey"
+MARKS = (
+    "neighbouring mini-batches alternate in shade, the path of one is black, work of "
+    "no single one grey"
+)
 
 
 @figure_of_cells(
@@ -35,7 +39,8 @@ MARKS = "neighbouring mini-batches alternate in shade, the path of one is black,
     least=1,
 )
 def pipeline(cells: Cells) -> Drawing:
-    """Draw each system's measured epoch nearest to its runs' median; raise NotDrawn if none has a table of stages."""
+    """Draw each system's measured epoch nearest to its runs' median; raise NotDrawn if
+    none has a table of stages."""
     runs = cells.measured()
     spans = pd.concat([_spans(run) for run in each(runs)], ignore_index=True)
     shown = runs.system.isin(spans.system)
@@ -45,7 +50,9 @@ def pipeline(cells: Cells) -> Drawing:
         raise NotDrawn(f"no run has an epoch with stages ({'; '.join(missing)})")
     panels = list(spans.groupby("system", sort=False))
     height = 0.755 + 0.135 * spans.row.max()
-    canvas, places = many_panels(len(panels), columns=min(2, len(panels)), height=height)
+    canvas, places = many_panels(
+        len(panels), columns=min(2, len(panels)), height=height
+    )
     notes = [MARKS]
     look_of = style.system_looks([str(system) for system, _ in panels])
     for axes, (system, own) in zip(places, panels, strict=True):
@@ -54,13 +61,20 @@ def pipeline(cells: Cells) -> Drawing:
         notes.append(_limit(axes, own))
     notes += missing
     ids = list(runs.run[shown])
-    return drawn(canvas, spans[COLUMNS], cells, *notes, runs=ids, finding=_longest(spans))
+    return drawn(
+        canvas, spans[COLUMNS], cells, *notes, runs=ids, finding=_longest(spans)
+    )
 
 
 def _longest(spans: pd.DataFrame) -> str:
-    """Return the sentence on the stage with most time of each system's epoch, of its threads together."""
+    """Return the sentence on the stage with most time of each system's epoch, of its
+    threads together."""
     stages = spans[~spans.stage.str.startswith("lane:")]
-    open_s = (stages.end - stages.start).groupby([stages.system, stages.stage], sort=False).sum()
+    open_s = (
+        (stages.end - stages.start)
+        .groupby([stages.system, stages.stage], sort=False)
+        .sum()
+    )
     longest = open_s.groupby(level="system", sort=False).idxmax()
     named = pd.DataFrame(longest.tolist(), columns=["system", "stage"])
     by_stage = named.groupby("stage", sort=False).system.agg(" and ".join)
@@ -69,10 +83,12 @@ def _longest(spans: pd.DataFrame) -> str:
 
 
 def _spans(run: Any) -> pd.DataFrame:
-    """Return the spans of the drawn epoch of a run, a row of `Cells.medians`; empty without recorded stages.
+    """Return the spans of the drawn epoch of a run, a row of `Cells.medians`; empty
+    without recorded stages.
 
     Returns:
-        `COLUMNS`, with seconds from the epoch's begin; `seconds`, length of the epoch; `row`, the row of the panel
+        `COLUMNS`, with seconds from the epoch's begin; `seconds`, length of the epoch;
+        `row`, the row of the panel
         from the top: stages by begin, the device's lanes last, a row for each thread.
     """
     epochs = pd.DataFrame(measured_epochs(run.record))
@@ -83,7 +99,9 @@ def _spans(run: Any) -> pd.DataFrame:
     except InputError:
         return pd.DataFrame(columns=[*COLUMNS, "row"])
     inside = stages[stages.epoch == epoch["epoch"]]
-    spans: pd.DataFrame = inside.assign(system=run.system, run=run.run, seconds=epoch["seconds"])
+    spans: pd.DataFrame = inside.assign(
+        system=run.system, run=run.run, seconds=epoch["seconds"]
+    )
     times = spans[["start", "end"]].astype(float) - epoch["start_s"]
     spans[["start", "end"]] = times.clip(lower=0.0)
     lane = spans.stage.str.startswith("lane:")
@@ -107,7 +125,8 @@ def _draw_spans(axes: Any, spans: pd.DataFrame, color: str) -> None:
 
 
 def _name_stages(axes: Any, spans: pd.DataFrame) -> None:
-    """Label each stage in the middle of its threads' rows; draw a line between two stages."""
+    """Label each stage in the middle of its threads' rows; draw a line between two
+    stages."""
     rows = spans.groupby("stage").row.agg(["min", "max"])
     labels = []
     for stage in each(rows.reset_index()):
@@ -122,11 +141,18 @@ def _name_stages(axes: Any, spans: pd.DataFrame) -> None:
 
 
 def _limit(axes: Any, spans: pd.DataFrame) -> str:
-    """Set the part of the epoch that is drawn; return caption text where it is not all of it."""
+    """Set the part of the epoch that is drawn; return caption text where it is not all
+    of it."""
     system, seconds = spans[["system", "seconds"]].iloc[0]
-    name_axes(axes, f"{system}: epoch of {seconds:.3g} s", "time since the epoch began (s)")
+    name_axes(
+        axes, f"{system}: epoch of {seconds:.3g} s", "time since the epoch began (s)"
+    )
     batches = spans.loc[spans.batch >= 0, "batch"].nunique()
     part = min(1.0, MAX_BATCHES / max(1, batches))
     omitted = seconds * (1 - part) / 2
     axes.set_xlim(omitted, seconds - omitted)
-    return f"{system}: the middle {MAX_BATCHES} of {batches} mini-batches' time" if part < 1 else ""
+    return (
+        f"{system}: the middle {MAX_BATCHES} of {batches} mini-batches' time"
+        if part < 1
+        else ""
+    )

@@ -1,4 +1,5 @@
-"""outcore-roofline: how hard each system drives the device, and how far its epoch is from the least possible."""
+"""outcore-roofline: how hard each system drives the device, and how far its epoch is
+from the least possible."""
 
 from __future__ import annotations
 
@@ -24,8 +25,28 @@ from workloads.units import format_bytes
 
 MIB = 2**20
 #: Systems that keep their features on disk: the device limits no others.
-ON_DISK = ["pyg+", "dgl-ondisk", "ali+pg", "ginex", "ginex-pg", "gnndrive", "diskgnn", "agnes", "outcore"]
-COLUMNS = ["panel", "name", "x", "y", "unit", "engine_efficiency", "limit_s", "least_s", "offline_s"]
+ON_DISK = [
+    "pyg+",
+    "dgl-ondisk",
+    "ali+pg",
+    "ginex",
+    "ginex-pg",
+    "gnndrive",
+    "diskgnn",
+    "agnes",
+    "outcore",
+]
+COLUMNS = [
+    "panel",
+    "name",
+    "x",
+    "y",
+    "unit",
+    "engine_efficiency",
+    "limit_s",
+    "least_s",
+    "offline_s",
+]
 #: Labels of the marks beside the systems' dots.
 LIMIT = "device at that request size"
 LEAST = "least time of the trace"
@@ -46,7 +67,8 @@ TEXT_SHARE = 0.5
 def roofline(cells: Cells) -> Drawing:
     """Draw each system's read rate beside the device's at the same request size (left).
 
-    Right: epochs beside the least device time of their traces, engine efficiency. Raise NotDrawn without an epoch.
+    Right: epochs beside the least device time of their traces, engine efficiency. Raise
+    NotDrawn without an epoch.
     """
     medians = cells.medians()
     measured = medians.dropna(subset="value").set_index("system", drop=False)
@@ -66,36 +88,66 @@ def roofline(cells: Cells) -> Drawing:
     bursts = more if any(_in_bursts(distances)) else ""
     known = distances.dropna(subset="y").astype({"y": float}).nlargest(1, "y")
     nearest = known.assign(times=1 / known.y)
-    finding = row_texts(nearest, "{name} comes nearest to the device's least time, at {times:.2g} times it")
+    finding = row_texts(
+        nearest,
+        "{name} comes nearest to the device's least time, at {times:.2g} times it",
+    )
     table = pd.concat([device, driven, distances], ignore_index=True)[COLUMNS]
     return drawn(canvas, table, cells, bursts, *failed, order=MARKS, finding=finding)
 
 
 def _device_rates(record: Plain) -> pd.DataFrame:
-    """Return the read rate (`y`, MiB/s) of the device over request size (`x`), under the run's limits and bare."""
+    """Return the read rate (`y`, MiB/s) of the device over request size (`x`), under
+    the run's limits and bare."""
     found = []
     for name in ("limited", "bare"):
         profile = record.get("disk", {}).get(name) or {}
-        points = pd.DataFrame(profile.get("points", []), columns=["block_bytes", "bytes_per_s"])
+        points = pd.DataFrame(
+            profile.get("points", []), columns=["block_bytes", "bytes_per_s"]
+        )
         best = points.groupby("block_bytes").bytes_per_s.max() / MIB
-        found.append(pd.DataFrame({"panel": "roof", "name": name, "x": best.index, "y": best, "unit": "MiB/s"}))
+        found.append(
+            pd.DataFrame(
+                {
+                    "panel": "roof",
+                    "name": name,
+                    "x": best.index,
+                    "y": best,
+                    "unit": "MiB/s",
+                }
+            )
+        )
     return pd.concat(found)
 
 
 def _read_rates(cells: pd.DataFrame) -> pd.DataFrame:
-    """Return the read rate (`y`, MiB/s) and mean request (`x`, bytes) of each system with requests of the device."""
+    """Return the read rate (`y`, MiB/s) and mean request (`x`, bytes) of each system
+    with requests of the device."""
     rows = []
     for cell in each(cells):
-        sums = pd.DataFrame(measured_epochs(cell.record))[["device_requests", "device_bytes", "seconds"]].sum()
+        sums = pd.DataFrame(measured_epochs(cell.record))[
+            ["device_requests", "device_bytes", "seconds"]
+        ].sum()
         if sums.device_requests and sums.seconds:
             size = sums.device_bytes / sums.device_requests
             rate = sums.device_bytes / sums.seconds / MIB
-            rows.append({"panel": "roof", "name": cell.system, "x": size, "y": rate, "unit": "MiB/s"})
+            rows.append(
+                {
+                    "panel": "roof",
+                    "name": cell.system,
+                    "x": size,
+                    "y": rate,
+                    "unit": "MiB/s",
+                }
+            )
     return pd.DataFrame(rows, columns=["panel", "name", "x", "y", "unit"])
 
 
-def _draw_rates(axes: Any, driven: pd.DataFrame, device: pd.DataFrame, systems: list[str]) -> None:
-    """Draw the read rate of each system, and a mark at the device's rate at the system's mean request size."""
+def _draw_rates(
+    axes: Any, driven: pd.DataFrame, device: pd.DataFrame, systems: list[str]
+) -> None:
+    """Draw the read rate of each system, and a mark at the device's rate at the
+    system's mean request size."""
     rates = driven.rename(columns={"x": "request", "y": "x"}).assign(whole=np.nan)
     rates["mark"] = np.nan if device.empty else _rates_at(device, rates.request)
     rates["text"] = [f"{format_bytes(round(size))} requests" for size in rates.request]
@@ -105,41 +157,62 @@ def _draw_rates(axes: Any, driven: pd.DataFrame, device: pd.DataFrame, systems: 
 
 
 def _rates_at(device: pd.DataFrame, sizes: pd.Series[float]) -> Any:
-    """Return the device's rates (MiB/s) at request sizes (bytes), between the measured ones."""
+    """Return the device's rates (MiB/s) at request sizes (bytes), between the measured
+    ones."""
     exponents = np.interp(np.log(sizes), np.log(device.x), np.log(device.y))
     return np.exp(exponents)
 
 
 def _distances(cells: pd.DataFrame) -> pd.DataFrame:
-    """Return each system's epoch (`x`), its share of work before the epochs, and the least seconds of its trace."""
+    """Return each system's epoch (`x`), its share of work before the epochs, and the
+    least seconds of its trace."""
     rows = []
     for cell in each(cells):
         summary = cell.record["summary"]
         epochs = cell.record["config"]["epochs"]
-        distance, own = summary.get("distance_to_limit"), TrainingCost.of(cell.record)
+        distance = summary.get("distance_to_limit")
+        own = TrainingCost.of(cell.record)
         # By the run's own epochs, as its distance.
-        least = None if distance is None or own is None else distance * own.share_s(epochs)
-        row = {"panel": "distance", "name": cell.system, "x": cell.mean_epoch_s, "y": distance, "unit": "s"}
+        least = (
+            None if distance is None or own is None else distance * own.share_s(epochs)
+        )
+        row = {
+            "panel": "distance",
+            "name": cell.system,
+            "x": cell.mean_epoch_s,
+            "y": distance,
+            "unit": "s",
+        }
         row |= {"engine_efficiency": summary.get("engine_efficiency"), "least_s": least}
         row |= {"limit_s": summary.get("extra", {}).get("limit_s")}
-        rows.append({**row, "offline_s": cost_of(cell).share_s(epochs) - cell.mean_epoch_s})
+        rows.append(
+            {**row, "offline_s": cost_of(cell).share_s(epochs) - cell.mean_epoch_s}
+        )
     return pd.DataFrame(rows, columns=COLUMNS)
 
 
 def _draw_distances(axes: Any, distances: pd.DataFrame, systems: list[str]) -> None:
-    """Draw each epoch, with its share of work before the epochs as a hollow dot, and the least seconds as a mark."""
+    """Draw each epoch, with its share of work before the epochs as a hollow dot, and
+    the least seconds as a mark."""
     rows = distances.rename(columns={"least_s": "mark"})
     rows["right"] = rows.x + rows.offline_s
     rows["whole"] = rows.right.where(rows.right > VISIBLE * rows.x)
-    shares = rows[["y", "engine_efficiency"]].map("{:.0%}".format, na_action="ignore").fillna("unknown")
-    rows["text"] = (shares.y + ", engine " + shares.engine_efficiency).str.replace("%", " %")
+    shares = (
+        rows[["y", "engine_efficiency"]]
+        .map("{:.0%}".format, na_action="ignore")
+        .fillna("unknown")
+    )
+    rows["text"] = (shares.y + ", engine " + shares.engine_efficiency).str.replace(
+        "%", " %"
+    )
     rows["text"] += _in_bursts(rows).map({True: " in bursts", False: ""})
     _draw_rows(axes, rows, LEAST, systems)
     name_axes(axes, "How far from the least time: distance, engine", "epoch (s, log)")
 
 
 def _in_bursts(distances: pd.DataFrame) -> pd.Series[bool]:
-    """Return which systems read faster than the device's rate: a limiter lets bursts pass after idle moments."""
+    """Return which systems read faster than the device's rate: a limiter lets bursts
+    pass after idle moments."""
     return distances.engine_efficiency.astype(float) > RATE_TOLERANCE
 
 
@@ -147,22 +220,46 @@ def _draw_rows(axes: Any, rows: pd.DataFrame, mark: str, systems: list[str]) -> 
     """Draw a row for each system, logarithmic, the systems from the top down.
 
     Args:
-        rows: columns `name`, `x` (a dot), `whole` (a hollow dot), `mark` (a tick), `text` and `right`, its left end.
+        rows: columns `name`, `x` (a dot), `whole` (a hollow dot), `mark` (a tick),
+            `text` and `right`, its left end.
         mark: label of the ticks.
     """
     look_of = style.system_looks(systems)
     rows = rows.assign(place=rows["name"].map(systems.index))
     marked = rows.dropna(subset="mark")
-    tick = {"marker": "|", "markersize": 8, "markeredgewidth": 2, "color": "black", "linestyle": "none", "zorder": 3}
+    tick = {
+        "marker": "|",
+        "markersize": 8,
+        "markeredgewidth": 2,
+        "color": "black",
+        "linestyle": "none",
+        "zorder": 3,
+    }
     if len(marked):
         axes.plot(marked.mark, marked.place, label=mark, **tick)
-    beside = {"xytext": (6, 0), "textcoords": "offset points", "va": "center", "fontsize": style.LEAST_POINTS}
+    beside = {
+        "xytext": (6, 0),
+        "textcoords": "offset points",
+        "va": "center",
+        "fontsize": style.LEAST_POINTS,
+    }
     for row in each(rows):
         look = look_of(row.name)
-        dot = {"marker": look.marker, "color": look.color, "linestyle": "none", "markersize": 6}
+        dot = {
+            "marker": look.marker,
+            "color": look.color,
+            "linestyle": "none",
+            "markersize": 6,
+        }
         dot |= {"markeredgecolor": "black", "markeredgewidth": 0.5}
         if pd.notna(row.whole):
-            axes.plot([row.x, row.whole], [row.place] * 2, color="#555555", linewidth=0.8, zorder=1)
+            axes.plot(
+                [row.x, row.whole],
+                [row.place] * 2,
+                color="#555555",
+                linewidth=0.8,
+                zorder=1,
+            )
             axes.plot(row.whole, row.place, markerfacecolor="white", label=WHOLE, **dot)
         axes.plot(row.x, row.place, **dot)
         axes.annotate(row.text, (row.right, row.place), **beside)

@@ -1,4 +1,5 @@
-"""outcore-ssd: the epoch time of each system under classes of SSD, slowest class first."""
+"""outcore-ssd: the epoch time of each system under classes of SSD, slowest class
+first."""
 
 from __future__ import annotations
 
@@ -19,23 +20,34 @@ from harness.figures.findings import ratios, wide
 from harness.figures.grids import gallery, only_systems, values
 
 SYSTEMS = ["pyg+", "ginex", "gnndrive", "diskgnn", "agnes", "outcore"]
-#: A cloud SSD with few requests a second: unscaled, still fewer than the scaled class of the profiles.
+#: A cloud SSD with few requests a second: unscaled, still fewer than the scaled class
+#: of the profiles.
 SLOW = "aws-gp3"
 BARE = "none"
 
 
 def over_classes(profile: Plain) -> Plan:
-    """Plan the capped systems on the profile's SSD class, one with fewer requests a second, and the bare device."""
+    """Plan the capped systems on the profile's SSD class, one with fewer requests a
+    second, and the bare device."""
     own = str(profile["run"].get("disk_class", BARE))
     classes = values(profile, "disk_classes", list(dict.fromkeys([own, SLOW, BARE])))
-    return grid(gallery(profile), only_systems(profile, SYSTEMS), {name: {"disk_class": name} for name in classes})
+    return grid(
+        gallery(profile),
+        only_systems(profile, SYSTEMS),
+        {name: {"disk_class": name} for name in classes},
+    )
 
 
 @figure_of_cells("outcore-ssd", over_classes)
 def ssd(cells: Cells) -> Drawing:
-    """Draw a group of dots for each class; raise NotDrawn below two measured classes."""
+    """Draw a group of dots for each class; raise NotDrawn below two measured
+    classes."""
     medians = cells.medians()
-    drives = pd.DataFrame(map(drive_rates, medians.record)).groupby(medians.x, sort=False).max()
+    drives = (
+        pd.DataFrame(map(drive_rates, medians.record))
+        .groupby(medians.x, sort=False)
+        .max()
+    )
     drives["bare"] = drives.index == BARE
     drives = drives.sort_values(["reads_per_s", "bare"], na_position="first")
     order = list(drives.index)
@@ -48,37 +60,58 @@ def ssd(cells: Cells) -> Drawing:
         raise NotDrawn("no measured runs under two SSD classes (outcore-ssd)")
     labels = {name: _label(name, drives.loc[name]) for name in order}
     ylabel = "epoch (s, log)"
-    canvas, _ = draw_dots(data, tick=labels.__getitem__, title="Epoch time by SSD class", ylabel=ylabel, joined=True)
+    canvas, _ = draw_dots(
+        data,
+        tick=labels.__getitem__,
+        title="Epoch time by SSD class",
+        ylabel=ylabel,
+        joined=True,
+    )
     note = (
-        "classes in order of 4 KiB random reads/s; beside it the bandwidth of large reads, which decides where systems "
+        "classes in order of 4 KiB random reads/s; beside it the bandwidth of "
+        "large reads, which decides where systems "
         "read large requests; both as measured under each class"
     )
     every = order if SLOW in order else [*order, SLOW]
     omitted = left_out(order, every, "SSD classes")
-    return drawn(canvas, data, cells, note, omitted, finding=_gains(data, order[0], order[-1]))
+    return drawn(
+        canvas, data, cells, note, omitted, finding=_gains(data, order[0], order[-1])
+    )
 
 
 def _gains(data: pd.DataFrame, slowest: str, best: str) -> str:
-    """Return the sentence on the systems that gain most and least from the slowest to the fastest class.
+    """Return the sentence on the systems that gain most and least from the slowest to
+    the fastest class.
 
     It is empty where fewer than two systems were measured on both.
     """
-    gains = ratios(wide(data, index="series", columns="group"), slowest, best).set_index("series").times
+    gains = (
+        ratios(wide(data, index="series", columns="group"), slowest, best)
+        .set_index("series")
+        .times
+    )
     if len(gains) < 2:
         return ""
     least, most = gains.sort_values().index[[0, -1]]
     name = "the bare device" if best == BARE else best
-    return f"On {name}, {most} is {gains[most]:.2g} times as fast as on {slowest}, {least} {gains[least]:.2g} times"
+    return (
+        f"On {name}, {most} is {gains[most]:.2g} times as fast as on {slowest}, "
+        f"{least} {gains[least]:.2g} times"
+    )
 
 
 def drive_rates(record: Mapping[str, Any]) -> dict[str, float]:
-    """Return 4 KiB random reads, and most bytes read, a second of the device under a run's limits; nan if unknown."""
+    """Return 4 KiB random reads, and most bytes read, a second of the device under a
+    run's limits; nan if unknown."""
     disk = record.get("disk", {})
     profile = disk.get("limited") or disk.get("bare") or {}
     columns = ["pattern", "block_bytes", "iops", "bytes_per_s"]
     points = pd.DataFrame(profile.get("points", []), columns=columns)
     random = points.query("pattern == 'random' and block_bytes == 4096")
-    return {"reads_per_s": float(random.iops.max()), "bytes_per_s": float(points.bytes_per_s.max())}
+    return {
+        "reads_per_s": float(random.iops.max()),
+        "bytes_per_s": float(points.bytes_per_s.max()),
+    }
 
 
 def _label(name: str, drive: pd.Series[float]) -> str:

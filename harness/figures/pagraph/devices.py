@@ -24,7 +24,8 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure as Canvas
 
 NOTE = (
-    "each device has a process of its own, and all share this host's cores; seed nodes a second, since every step "
+    "each device has a process of its own, and all share this host's cores; seed "
+    "nodes a second, since every step "
     "trains a mini-batch on each device"
 )
 #: Numbers of devices, and their texts below bars.
@@ -33,23 +34,30 @@ DEVICES_TEXT = {1: "\n1 device", 2: "\n2 devices", 4: "\n4 devices"}
 
 
 def by_count(profile: Plain) -> dict[int, Plain]:
-    """Return the run settings of each number of devices; each of several trains a partition of its own."""
+    """Return the run settings of each number of devices; each of several trains a
+    partition of its own."""
     one = {"ranks": 1, "partition": "none"}
     counts = values(profile, "ranks", COUNTS)
-    return {count: {"ranks": count, "partition": "self-reliant"} if count > 1 else one for count in counts}
+    return {
+        count: {"ranks": count, "partition": "self-reliant"} if count > 1 else one
+        for count in counts
+    }
 
 
 def seed_rates(cells: Cells) -> pd.DataFrame:
-    """Return the rows of `Cells.medians` of thousand seed nodes a second, over all devices.
+    """Return the rows of `Cells.medians` of thousand seed nodes a second, over all
+    devices.
 
-    With partitions (`PartitionPlan`) mini-batches are even, just below the batch size; else full but the last one.
+    With partitions (`PartitionPlan`) mini-batches are even, just below the batch size;
+    else full but the last one.
 
     Raises:
         NotDrawn: no run has a measured epoch.
     """
     cells.measured()
     epochs = cells.epochs
-    ranks, size = epochs["config.ranks"], epochs["config.batch_size"]
+    ranks = epochs["config.ranks"]
+    size = epochs["config.batch_size"]
     train = epochs["config.dataset.train_nodes"]
     largest = -(-train // ranks)
     even = epochs.batches / ranks * train / -(-largest // size)
@@ -60,45 +68,64 @@ def seed_rates(cells: Cells) -> pd.DataFrame:
 
 
 def curve_rows(rates: pd.DataFrame) -> pd.DataFrame:
-    """Return rows of `seed_rates` as those of curves over devices, one for each system and model."""
+    """Return rows of `seed_rates` as those of curves over devices, one for each system
+    and model."""
     rows = rates.rename(columns={"panel": "model", "value": "y"})
     rows["series"] = rows.system + " " + rows.model.map(NAMES)
-    shown = rows[["series", "system", "model", "x", "y", "low", "high", "status", "run"]]
+    shown = rows[
+        ["series", "system", "model", "x", "y", "low", "high", "status", "run"]
+    ]
     return shown.sort_values(["series", "x"], ignore_index=True).astype({"x": int})
 
 
 def draw_rates(rows: pd.DataFrame, title: str, axes: Any = None) -> Canvas:
     """Draw rows of `curve_rows`; arguments as in `draw_curves`."""
-    canvas, axes = draw_curves(rows, title=title, xlabel="devices", ylabel="thousand seed nodes / s", axes=axes)
+    canvas, axes = draw_curves(
+        rows, title=title, xlabel="devices", ylabel="thousand seed nodes / s", axes=axes
+    )
     axes.set_xticks(sorted(set(rows.x)))
     axes.set_ylim(bottom=0)
     return canvas
 
 
-@figure_of_cells("pagraph-fig15", lambda profile: planned(profile, ["pagraph"], by_count(profile), MODELS))
+@figure_of_cells(
+    "pagraph-fig15",
+    lambda profile: planned(profile, ["pagraph"], by_count(profile), MODELS),
+)
 def fig15(cells: Cells) -> Drawing:
     """Draw throughput over devices, a curve for each model."""
     rows = curve_rows(seed_rates(cells))
     canvas = draw_rates(rows, "Throughput over devices")
-    note = "without preprocessing; dgl, dgl+pp and pagraph+pp train in one process and have no line"
+    note = (
+        "without preprocessing; dgl, dgl+pp and pagraph+pp train in one process and "
+        "have no line"
+    )
     reduced = left_out(cells.xs, COUNTS, "devices")
     return drawn(canvas, rows, cells, NOTE, note, reduced, finding=_scaling(rows))
 
 
 def _scaling(rows: pd.DataFrame) -> str:
-    """Return the sentence on the throughput of the most devices over that of one; empty without both."""
+    """Return the sentence on the throughput of the most devices over that of one; empty
+    without both."""
     measured = rows.dropna(subset="y")
     most = measured.x.max()
     if most == 1:
         return ""
     times = ratios(wide(measured, "y", "model", "x"), most, 1).replace({"model": NAMES})
     texts = times.assign(times=times.times.map(plain))
-    return row_texts(texts, "{times} times as fast as 1 with {model}", before=f"{most} devices train ")
+    return row_texts(
+        texts,
+        "{times} times as fast as 1 with {model}",
+        before=f"{most} devices train ",
+    )
 
 
-@figure_of_cells("pagraph-fig16", lambda profile: planned(profile, FAMILY, by_count(profile), MODELS))
+@figure_of_cells(
+    "pagraph-fig16", lambda profile: planned(profile, FAMILY, by_count(profile), MODELS)
+)
 def fig16(cells: Cells) -> Drawing:
-    """Draw throughput over that of DGL on one device, for each number of devices; raise NotDrawn without this DGL."""
+    """Draw throughput over that of DGL on one device, for each number of devices; raise
+    NotDrawn without this DGL."""
     rates = seed_rates(cells)
     base = rates.query("system == 'dgl' and x == 1").set_index("panel").value.dropna()
     known = rates[rates.panel.isin(base.index)]
@@ -108,15 +135,31 @@ def fig16(cells: Cells) -> Drawing:
     rows["group"] = rows.model.map(NAMES) + rows.devices.map(DEVICES_TEXT)
     rows["thousand_seeds_per_s"] = rows.value
     rows["value"] /= rows.model.map(base)
-    data = rows[["group", "series", "value", "status", "model", "devices", "thousand_seeds_per_s", "run"]]
-    title, ylabel = "Speed-up over DGL on one device", "times dgl's throughput"
+    data = rows[
+        [
+            "group",
+            "series",
+            "value",
+            "status",
+            "model",
+            "devices",
+            "thousand_seeds_per_s",
+            "run",
+        ]
+    ]
+    title = "Speed-up over DGL on one device"
+    ylabel = "times dgl's throughput"
     canvas, _ = draw_bars(data, title=title, ylabel=ylabel, numbers=".1f")
-    note = "n/a: trains in one process, so the paper's base, DGL on two devices, is DGL on one here"
+    note = (
+        "n/a: trains in one process, so the paper's base, DGL on two devices, is DGL "
+        "on one here"
+    )
     return drawn(canvas, data, cells, NOTE, note, finding=_over_one(data))
 
 
 def _over_one(data: pd.DataFrame) -> str:
-    """Return the sentence on pagraph's speed on the most devices over DGL's on one; empty without a value."""
+    """Return the sentence on pagraph's speed on the most devices over DGL's on one;
+    empty without a value."""
     ours = data[data.series == "pagraph"].dropna(subset="value")
     if ours.empty:
         return ""
@@ -128,7 +171,8 @@ def _over_one(data: pd.DataFrame) -> str:
 
 #: Devices of Figures 18 and 21.
 DEVICES = 2
-# Four devices hold a quarter of friendster's rows in the paper; here two devices hold about as much.
+# Four devices hold a quarter of friendster's rows in the paper; here two devices hold
+# about as much.
 DEVICE_SHARE = 0.2
 #: PaGraph with its parts added one after another: cache, pipeline and partition.
 STEPS = {
@@ -144,34 +188,54 @@ def steps(profile: Plain) -> Plan:
     entries = []
     for name, (cache, pipeline, partition) in STEPS.items():
         options = {"cache": cache, "pipeline": pipeline}
-        entries.append({"name": "pagraph", "series": name, "options": options, "run": {"partition": partition}})
+        entries.append(
+            {
+                "name": "pagraph",
+                "series": name,
+                "options": options,
+                "run": {"partition": partition},
+            }
+        )
     memory = device_bytes(profile, DEVICE_SHARE)
     return planned(profile, entries, MODELS, ranks=DEVICES, device_memory=memory)
 
 
 @figure_of_cells("pagraph-fig18", steps, least=1)
 def fig18(cells: Cells) -> Drawing:
-    """Draw seconds for a million seed nodes by step and model, and the share that each step saves."""
+    """Draw seconds for a million seed nodes by step and model, and the share that each
+    step saves."""
     rows = seed_rates(cells).rename(columns={"x": "group", "system": "series"})
     rows["group"] = rows.group.map(NAMES)
     rows[["value", "low", "high"]] = 1000.0 / rows[["value", "high", "low"]].to_numpy()
     rows["saved"] = 1.0 - rows.value / rows.groupby("group").value.shift()
     data = rows[["group", "series", "value", "low", "high", "status", "saved", "run"]]
     title = "Adding caching, partitions, pipelining"
-    canvas, _ = draw_bars(data, title=title, ylabel="time for a million seed nodes (s)", numbers=".2f")
+    canvas, _ = draw_bars(
+        data, title=title, ylabel="time for a million seed nodes (s)", numbers=".2f"
+    )
     later = data.dropna(subset="saved")
-    saved = row_texts(later.assign(percent=100 * later.saved), "{group} {series} {percent:.0f} %")
+    saved = row_texts(
+        later.assign(percent=100 * later.saved), "{group} {series} {percent:.0f} %"
+    )
     paper = row_texts(published("pagraph-fig18"), "{series} {x} {value:g} {unit}")
-    notes = [f"{DEVICES} devices", NOTE, f"saved by each step: {saved}", f"paper (friendster, 4 GPUs): {paper}"]
+    notes = [
+        f"{DEVICES} devices",
+        NOTE,
+        f"saved by each step: {saved}",
+        f"paper (friendster, 4 GPUs): {paper}",
+    ]
     return drawn(canvas, data, cells, *notes, finding=_all_steps(data))
 
 
 def _all_steps(data: pd.DataFrame) -> str:
-    """Return the sentence on the time with all steps over that of the loader alone; empty where no model has both."""
+    """Return the sentence on the time with all steps over that of the loader alone;
+    empty where no model has both."""
     first, *_, last = STEPS
     times = ratios(wide(data, index="group", columns="series"), first, last)
     texts = times.assign(times=times.times.map(plain))
-    return row_texts(texts, "{times} times as fast with {group}", before="All steps make pagraph ")
+    return row_texts(
+        texts, "{times} times as fast with {group}", before="All steps make pagraph "
+    )
 
 
 #: Curves of Fig. 21.
@@ -179,21 +243,27 @@ LABELS = ["dgl", "pagraph", f"pagraph, {DEVICES} partitions"]
 
 
 def on_partitions(profile: Plain) -> Plan:
-    """Plan accuracy runs of DGL, PaGraph, and PaGraph on partitions with an equal total of seed nodes per step."""
+    """Plan accuracy runs of DGL, PaGraph, and PaGraph on partitions with an equal total
+    of seed nodes per step."""
     plans = []
     for model in MODELS:
         base = accuracy.accuracy_profile(profile, model)
         base["run"] |= {"memory": "none", "disk_class": "none"}
         share = max(1, base["run"]["batch_size"] // DEVICES)
         local = {"ranks": DEVICES, "partition": "self-reliant", "batch_size": share}
-        systems = ["dgl", "pagraph", {"name": "pagraph", "series": LABELS[2], "run": local}]
+        systems = [
+            "dgl",
+            "pagraph",
+            {"name": "pagraph", "series": LABELS[2], "run": local},
+        ]
         plans.append(grid(base, systems, {model: {"model": model}}))
     return joined(plans)
 
 
 @figure_of_cells("pagraph-fig21", on_partitions, least=1)
 def fig21(cells: Cells) -> Drawing:
-    """Draw test accuracy over time, a panel for each model; raise NotDrawn without test accuracy."""
+    """Draw test accuracy over time, a panel for each model; raise NotDrawn without test
+    accuracy."""
     runs = cells.medians()
     runs["best"] = 100 * runs.record.map(accuracy.best_accuracy).astype(float)
     known = runs.dropna(subset="best")
@@ -201,18 +271,35 @@ def fig21(cells: Cells) -> Drawing:
         raise NotDrawn("no run of dgl or pagraph that found accuracy (pagraph-fig21)")
     models = known.groupby("x", sort=False)
     canvas, panels = many_panels(models.ngroups)
-    data, notes, findings = [], [], []
+    data = []
+    notes = []
+    findings = []
     for axes, (model, own) in zip(panels, models, strict=True):
         title = NAMES[str(model)]
-        curves = [accuracy.accuracy_curve(run.record).assign(series=run.system, run=run.run) for run in each(own)]
+        curves = [
+            accuracy.accuracy_curve(run.record).assign(series=run.system, run=run.run)
+            for run in each(own)
+        ]
         rows = pd.concat(curves, ignore_index=True).rename(columns={"seconds": "x"})
-        rows = rows.assign(model=model, y=100 * rows.accuracy)[["model", "series", "x", "y", "epoch", "run"]]
-        draw_curves(rows, title=title, xlabel="training time (s)", ylabel="test accuracy (%)", axes=axes)
+        rows = rows.assign(model=model, y=100 * rows.accuracy)[
+            ["model", "series", "x", "y", "epoch", "run"]
+        ]
+        draw_curves(
+            rows,
+            title=title,
+            xlabel="training time (s)",
+            ylabel="test accuracy (%)",
+            axes=axes,
+        )
         data.append(rows)
         target = accuracy.common_target(list(own.record)) or 0.0
         reached = own.assign(target=100 * target)
-        reached["seconds"] = [accuracy.at_target(record, target) for record in own.record]
-        best = row_texts(reached, "{system} {best:.1f} % ({target:.1f} % after {seconds:.1f} s)")
+        reached["seconds"] = [
+            accuracy.at_target(record, target) for record in own.record
+        ]
+        best = row_texts(
+            reached, "{system} {best:.1f} % ({target:.1f} % after {seconds:.1f} s)"
+        )
         notes.append(f"{title}: best of {best}")
         findings.append(accuracy.first_to_target(title, reached))
     notes += ["real training; partitions take as many seed nodes a step together"]

@@ -1,4 +1,5 @@
-"""PaGraph's epochs on one device: Figures 4, 11, 12, 14, 19 and 20, Tables 1 and 4, and the parts of an epoch."""
+"""PaGraph's epochs on one device: Figures 4, 11, 12, 14, 19 and 20, Tables 1 and 4, and
+the parts of an epoch."""
 
 from __future__ import annotations
 
@@ -9,7 +10,17 @@ import pandas as pd
 from harness.compare.cells import Cells, times_faster, with_absent
 from harness.compare.plan import Plain, Plan, joined
 from harness.compare.verdicts import NotDrawn
-from harness.figures.base import GB, Drawing, Sheet, drawn, figure_of_cells, paper_frame, paper_values, published, sheet
+from harness.figures.base import (
+    GB,
+    Drawing,
+    Sheet,
+    drawn,
+    figure_of_cells,
+    paper_frame,
+    paper_values,
+    published,
+    sheet,
+)
 from harness.figures.draw import style
 from harness.figures.draw.bars import draw_bars, draw_stacks
 from harness.figures.draw.breakdown import run_breakdown, stack_rows
@@ -21,13 +32,27 @@ from harness.figures.findings import compared, over_others, spans, wide
 from harness.figures.grids import values
 from harness.figures.pagraph.devices import NOTE as DEVICES_NOTE
 from harness.figures.pagraph.devices import by_count, curve_rows, draw_rates, seed_rates
-from harness.figures.pagraph.grid import FAMILY, GCN, LAYERWISE, MODELS, NAMES, device_bytes, planned
+from harness.figures.pagraph.grid import (
+    FAMILY,
+    GCN,
+    LAYERWISE,
+    MODELS,
+    NAMES,
+    device_bytes,
+    planned,
+)
 
-PARTS = ["computation", "data loading", "waiting for samples, other", "hidden data loading"]
+PARTS = [
+    "computation",
+    "data loading",
+    "waiting for samples, other",
+    "hidden data loading",
+]
 COMPUTE, EXPOSED, OTHER, HIDDEN_LOADING = PARTS
 LOADING = ["extract", "transfer"]
 PARTS_NOTE = (
-    "computation, loading and the rest make the epoch; hidden loading went on during computation and is drawn on top "
+    "computation, loading and the rest make the epoch; hidden loading went on "
+    "during computation and is drawn on top "
     "of the epoch; loading: gathering on the host and copying to the device"
 )
 EPOCH = "epoch (s)"
@@ -35,28 +60,45 @@ FASTER = "times as fast as dgl"
 
 
 def epoch_parts(cell: Any) -> dict[str, float]:
-    """Return mean seconds of an epoch by part, as `run_breakdown`; all but hidden loading sum to its wall time."""
+    """Return mean seconds of an epoch by part, as `run_breakdown`; all but hidden
+    loading sum to its wall time."""
     parts = run_breakdown(cell, {COMPUTE: ["train"], EXPOSED: LOADING, OTHER: []})
     loading = run_breakdown(cell, {EXPOSED: LOADING})[EXPOSED]
     return {**parts, HIDDEN_LOADING: max(0.0, loading - parts[EXPOSED])}
 
 
 def speedup_rows(table: pd.DataFrame, figure_id: str) -> pd.DataFrame:
-    """Return rows for bars of each system and model, with `speedup` over DGL and the range that the paper reports."""
+    """Return rows for bars of each system and model, with `speedup` over DGL and the
+    range that the paper reports."""
     rows = with_absent(table, style.ordered(list(table.system)), list(table.x.unique()))
     rows["speedup"] = times_faster(rows, "dgl")
     rows["group"] = rows.x.map(NAMES)
     rows["series"] = rows.system
     rows["paper_low"] = paper_values(figure_id, rows.series, rows.group + " low")
     rows["paper_high"] = paper_values(figure_id, rows.series, rows.group + " high")
-    return rows[["group", "series", "value", "low", "high", "status", "speedup", "run", "paper_low", "paper_high"]]
+    return rows[
+        [
+            "group",
+            "series",
+            "value",
+            "low",
+            "high",
+            "status",
+            "speedup",
+            "run",
+            "paper_low",
+            "paper_high",
+        ]
+    ]
 
 
 #: Run settings of both ways of sampling.
 BY_SAMPLER = {"neighbour": {}, "layer-wise": LAYERWISE}
 
 
-@figure_of_cells("pagraph-fig4", lambda profile: planned(profile, ["dgl"], BY_SAMPLER), least=1)
+@figure_of_cells(
+    "pagraph-fig4", lambda profile: planned(profile, ["dgl"], BY_SAMPLER), least=1
+)
 def fig4(cells: Cells) -> Drawing:
     """Draw an epoch by part (left), loading's share with the paper's (right)."""
     done = cells.measured()
@@ -65,10 +107,19 @@ def fig4(cells: Cells) -> Drawing:
     loading = seconds[EXPOSED] + seconds[HIDDEN_LOADING]
     done["value"] = done.x.map(100.0 * loading / (loading + seconds[COMPUTE]))
     done["paper"] = done.x.map(published("pagraph-fig4").set_index("series").value)
-    share = done.rename(columns={"x": "group", "system": "series"})[["group", "series", "value", "paper", "run"]]
+    share = done.rename(columns={"x": "group", "system": "series"})[
+        ["group", "series", "value", "paper", "run"]
+    ]
     canvas, (left, right) = many_panels(2)
-    draw_stacks(parts, parts=PARTS, title="GCN by DGL", ylabel=EPOCH, numbers=".2f", axes=left)
-    draw_bars(share, title="Loading over loading + computation", ylabel="share of loading (%)", axes=right)
+    draw_stacks(
+        parts, parts=PARTS, title="GCN by DGL", ylabel=EPOCH, numbers=".2f", axes=left
+    )
+    draw_bars(
+        share,
+        title="Loading over loading + computation",
+        ylabel="share of loading (%)",
+        axes=right,
+    )
     right.set_ylim(0, 105)
     shares = share.rename(columns={"group": "bar"}).assign(part="loading share (%)")
     missing = "not run: the other way of sampling" if len(done) < 2 else ""
@@ -78,28 +129,49 @@ def fig4(cells: Cells) -> Drawing:
     waiting = share.assign(waiting=share.group.map(100.0 * seconds[OTHER] / epoch))
     loads = row_texts(waiting, "{value:.0f} % with {group} sampling")
     waits = row_texts(waiting, "{waiting:.0f} %", " and ")
-    finding = f"Of loading and computation, loading takes {loads}; waiting and other work take {waits} of the epoch"
-    return drawn(canvas, data, cells, *notes, order=[*PARTS, "dgl", "paper"], finding=finding)
+    finding = (
+        f"Of loading and computation, loading takes {loads}; waiting and other work "
+        f"take {waits} of the epoch"
+    )
+    return drawn(
+        canvas, data, cells, *notes, order=[*PARTS, "dgl", "paper"], finding=finding
+    )
 
 
-@figure_of_cells("pagraph-fig11", lambda profile: planned(profile, FAMILY, MODELS), least=1)
+@figure_of_cells(
+    "pagraph-fig11", lambda profile: planned(profile, FAMILY, MODELS), least=1
+)
 def fig11(cells: Cells) -> Drawing:
-    """Draw epoch times (left) and speed-ups over DGL with the paper's ranges (right)."""
+    """Draw epoch times (left) and speed-ups over DGL with the paper's ranges
+    (right)."""
     rows = speedup_rows(cells.medians(), "pagraph-fig11")
     canvas, (left, right) = many_panels(2)
     times = rows.drop(columns=["paper_low", "paper_high"])
     draw_bars(times, title="Epoch time", ylabel=EPOCH, numbers=".2f", axes=left)
-    draw_bars(rows, column="speedup", title="Speed-up over DGL", ylabel=FASTER, numbers=".1f", axes=right)
-    note = "one graph of the paper's six; `+pp` reads rows that hold the first layer's sums"
+    draw_bars(
+        rows,
+        column="speedup",
+        title="Speed-up over DGL",
+        ylabel=FASTER,
+        numbers=".1f",
+        axes=right,
+    )
+    note = (
+        "one graph of the paper's six; `+pp` reads rows that hold the first layer's "
+        "sums"
+    )
     return drawn(canvas, rows, cells, note, finding=_over_dgl(rows))
 
 
 def _over_dgl(rows: pd.DataFrame) -> str:
-    """Return the sentence on the speed of the other systems over DGL's; `rows` of `speedup_rows`."""
+    """Return the sentence on the speed of the other systems over DGL's; `rows` of
+    `speedup_rows`."""
     return compared(wide(rows, "speedup", "group", "series"), FAMILY[1:], FAMILY[0])
 
 
-@figure_of_cells("pagraph-fig12", lambda profile: planned(profile, FAMILY, GCN), least=1)
+@figure_of_cells(
+    "pagraph-fig12", lambda profile: planned(profile, FAMILY, GCN), least=1
+)
 def fig12(cells: Cells) -> Drawing:
     """Draw one stacked bar per system, with the loading hidden behind computation."""
     rows = stack_rows(cells.medians(), PARTS, epoch_parts)
@@ -108,12 +180,15 @@ def fig12(cells: Cells) -> Drawing:
 
 
 def _exposed(rows: pd.DataFrame) -> str:
-    """Return the sentence on the share of each system's epoch in which it loads and does not compute."""
+    """Return the sentence on the share of each system's epoch in which it loads and
+    does not compute."""
     in_epoch = rows[rows.part != HIDDEN_LOADING].astype({"value": float})
     epoch_s = in_epoch.groupby("bar").value.transform("sum")
     percents = in_epoch.assign(percent=100.0 * in_epoch.value / epoch_s)
     exposed = percents[percents.part == EXPOSED].dropna(subset="percent")
-    return row_texts(exposed, "{bar} {percent:.0f} %", before="Loading's share of the epoch: ")
+    return row_texts(
+        exposed, "{bar} {percent:.0f} %", before="Loading's share of the epoch: "
+    )
 
 
 #: Rankings of Fig. 14 and their labels.
@@ -124,12 +199,20 @@ DEVICE_SHARE = 1.25
 
 
 def over_shares(profile: Plain) -> Plan:
-    """Plan pagraph with each ranking at each cached share, on a device that can hold all rows."""
-    own = {label: {"options": {"ranking": ranking}} for ranking, label in RANKINGS.items()}
-    rankings = [{"name": "pagraph", "series": label, **options} for label, options in own.items()]
+    """Plan pagraph with each ranking at each cached share, on a device that can hold
+    all rows."""
+    own = {
+        label: {"options": {"ranking": ranking}} for ranking, label in RANKINGS.items()
+    }
+    rankings = [
+        {"name": "pagraph", "series": label, **options}
+        for label, options in own.items()
+    ]
     shares = values(profile, "cached_shares", SHARES)
     over = {100.0 * share: {"options": {"cache": f"{share:g}x"}} for share in shares}
-    return planned(profile, rankings, over, device_memory=device_bytes(profile, DEVICE_SHARE))
+    return planned(
+        profile, rankings, over, device_memory=device_bytes(profile, DEVICE_SHARE)
+    )
 
 
 @figure_of_cells("pagraph-fig14", over_shares)
@@ -138,11 +221,18 @@ def fig14(cells: Cells) -> Drawing:
     rows = cells.medians()[SHOWN].rename(columns={"system": "series", "value": "y"})
     rows["series"] = pd.Categorical(rows.series, list(RANKINGS.values()))
     data = rows.sort_values(["series", "x"], ignore_index=True)
-    canvas, _ = draw_curves(data, title="Epoch time over cached share", xlabel="cached rows (%)", ylabel=EPOCH)
+    canvas, _ = draw_curves(
+        data,
+        title="Epoch time over cached share",
+        xlabel="cached rows (%)",
+        ylabel=EPOCH,
+    )
     shares = [x / 100.0 for x in cells.xs]
     first, *others = RANKINGS.values()
     finding = over_others(wide(data, "y", columns="series"), first, others)
-    return drawn(canvas, data, cells, left_out(shares, SHARES, "cached shares"), finding=finding)
+    return drawn(
+        canvas, data, cells, left_out(shares, SHARES, "cached shares"), finding=finding
+    )
 
 
 NEIGHBOURS = [2, 4, 8, 16]
@@ -151,24 +241,38 @@ NEIGHBOURS = [2, 4, 8, 16]
 def over_neighbours(profile: Plain) -> Plan:
     """Plan the four systems with GCN at each number of sampled neighbours."""
     counts = values(profile, "neighbours", NEIGHBOURS)
-    return planned(profile, FAMILY, {count: {"fanout": [count, count]} for count in counts})
+    return planned(
+        profile, FAMILY, {count: {"fanout": [count, count]} for count in counts}
+    )
 
 
 @figure_of_cells("pagraph-fig19", over_neighbours)
 def fig19(cells: Cells) -> Drawing:
-    """Draw epoch time over the number of sampled neighbours, one line per system on logarithmic axes."""
+    """Draw epoch time over the number of sampled neighbours, one line per system on
+    logarithmic axes."""
     table = cells.medians()
     rows = table[SHOWN].rename(columns={"system": "series", "value": "y"})
     rows["speedup"] = times_faster(table, "dgl")
-    title, xlabel = "GCN epoch over sampled neighbours", "neighbours a node and layer (log)"
-    canvas, _ = draw_curves(rows, title=title, xlabel=xlabel, ylabel="epoch (s, log)", xlog=True, ylog=True)
+    title = "GCN epoch over sampled neighbours"
+    xlabel = "neighbours a node and layer (log)"
+    canvas, _ = draw_curves(
+        rows, title=title, xlabel=xlabel, ylabel="epoch (s, log)", xlog=True, ylog=True
+    )
     reduced = left_out(cells.xs, NEIGHBOURS, "neighbours")
     finding = compared(wide(rows, "speedup", columns="series"), FAMILY[1:], FAMILY[0])
-    return drawn(canvas, rows, cells, "both layers take as many neighbours", reduced, finding=finding)
+    return drawn(
+        canvas,
+        rows,
+        cells,
+        "both layers take as many neighbours",
+        reduced,
+        finding=finding,
+    )
 
 
 def layered(profile: Plain) -> Plan:
-    """Plan Fig. 11's runs with layer-wise sampling; in a panel of its own, those of Fig. 15 with GCN."""
+    """Plan Fig. 11's runs with layer-wise sampling; in a panel of its own, those of
+    Fig. 15 with GCN."""
     one = planned(profile, FAMILY, MODELS, **LAYERWISE)
     several = planned(profile, ["pagraph"], by_count(profile), GCN, **LAYERWISE)
     return joined([one, several])
@@ -176,12 +280,16 @@ def layered(profile: Plain) -> Plan:
 
 @figure_of_cells("pagraph-fig20", layered, least=1)
 def fig20(cells: Cells) -> Drawing:
-    """Draw speed-ups over DGL, GCN's epoch by part, throughput over devices; raise NotDrawn with no speed-up."""
+    """Draw speed-ups over DGL, GCN's epoch by part, throughput over devices; raise
+    NotDrawn with no speed-up."""
     table = cells.medians()
     one = table[table.panel == ""]
     speedups = speedup_rows(one, "pagraph-fig20")
     if speedups.speedup.count() < 2:
-        raise NotDrawn("no measured runs of dgl and another system with layer-wise sampling (pagraph-fig20)")
+        raise NotDrawn(
+            "no measured runs of dgl and another system with layer-wise sampling "
+            "(pagraph-fig20)"
+        )
     gcn = one[one.x == "gcn"]
     if gcn.empty:
         raise NotDrawn("no run of GCN with layer-wise sampling (pagraph-fig20)")
@@ -191,20 +299,44 @@ def fig20(cells: Cells) -> Drawing:
     small = _too_small(parts)
     canvas, (first, second, third) = many_panels(3)
     others = speedups[speedups.series != "dgl"]
-    draw_bars(others, column="speedup", title="(a) Speed-up over DGL", ylabel=FASTER, numbers=".1f", axes=first)
+    draw_bars(
+        others,
+        column="speedup",
+        title="(a) Speed-up over DGL",
+        ylabel=FASTER,
+        numbers=".1f",
+        axes=first,
+    )
     drawn_parts = [part for part in PARTS if part not in small]
-    draw_stacks(parts, parts=drawn_parts, title="(b) GCN epoch by part", ylabel=EPOCH, axes=second)
+    draw_stacks(
+        parts,
+        parts=drawn_parts,
+        title="(b) GCN epoch by part",
+        ylabel=EPOCH,
+        axes=second,
+    )
     draw_rates(several, "(c) pagraph, GCN", third)
     for line in third.get_lines():
         line.set_label("")
-    data = pd.concat([speedups.assign(panel="a"), parts.assign(panel="b"), several.assign(panel="c")])
+    data = pd.concat(
+        [speedups.assign(panel="a"), parts.assign(panel="b"), several.assign(panel="c")]
+    )
     notes = [f"(b): {PARTS_NOTE}", f"(c): {DEVICES_NOTE}"]
     notes += [f"too small to draw: {', '.join(small)}"] if small else []
-    return drawn(canvas, data, cells, *notes, rows=one, order=[*FAMILY, *PARTS], finding=_over_dgl(speedups))
+    return drawn(
+        canvas,
+        data,
+        cells,
+        *notes,
+        rows=one,
+        order=[*FAMILY, *PARTS],
+        finding=_over_dgl(speedups),
+    )
 
 
 def _too_small(parts: pd.DataFrame) -> list[str]:
-    """Return the parts that are below a hundredth of the longest bar in every bar: a line's width in the drawing."""
+    """Return the parts that are below a hundredth of the longest bar in every bar: a
+    line's width in the drawing."""
     longest = parts.groupby("bar").value.sum().max()
     largest = parts.groupby("part", sort=False).value.max()
     return list(largest.index[largest < longest / 100])
@@ -214,24 +346,50 @@ def _too_small(parts: pd.DataFrame) -> list[str]:
 BY_MODEL = {"sage": MODELS["sage"], **GCN}
 
 
-@figure_of_cells("pagraph-tab1", lambda profile: planned(profile, ["dgl"], BY_MODEL, BY_SAMPLER), least=1)
+@figure_of_cells(
+    "pagraph-tab1",
+    lambda profile: planned(profile, ["dgl"], BY_MODEL, BY_SAMPLER),
+    least=1,
+)
 def tab1(cells: Cells) -> Sheet:
     """Return one row per model and sampler; raise NotDrawn without a measured epoch."""
-    table = cells.measured().merge(cells.runs, left_on="run", right_on="run_id", suffixes=("", "_run"))
+    table = cells.measured().merge(
+        cells.runs, left_on="run", right_on="run_id", suffixes=("", "_run")
+    )
     rows = pd.DataFrame({"model": table.x.map(NAMES), "sampling": table.panel})
-    rows["computation (%)"] = 100.0 * table["summary.accelerator_utilisation"].astype(float)
-    rows["memory (%)"] = 100.0 * table["memory.plan"].map(_on_device) / table["config.device_memory_bytes"]
+    rows["computation (%)"] = 100.0 * table["summary.accelerator_utilisation"].astype(
+        float
+    )
+    rows["memory (%)"] = (
+        100.0
+        * table["memory.plan"].map(_on_device)
+        / table["config.device_memory_bytes"]
+    )
     rows["run"] = table.run
-    paper = paper_frame("pagraph-tab1").reindex(rows.model + " " + rows.sampling, columns=["computation", "memory"])
+    paper = paper_frame("pagraph-tab1").reindex(
+        rows.model + " " + rows.sampling, columns=["computation", "memory"]
+    )
     rows[["computation, paper (%)", "memory, paper (%)"]] = paper.to_numpy()
-    shares = ["computation (%)", "computation, paper (%)", "memory (%)", "memory, paper (%)"]
+    shares = [
+        "computation (%)",
+        "computation, paper (%)",
+        "memory (%)",
+        "memory, paper (%)",
+    ]
     columns = {"model": "", "sampling": "", **dict.fromkeys(shares, ".1f")}
     note = (
-        "computation: training alone over the epoch (rule 20); memory: the run's device buffers over the device, "
+        "computation: training alone over the epoch (rule 20); memory: the run's "
+        "device buffers over the device, "
         "without what training itself takes, which an emulated device does not need"
     )
-    computation = rows.pivot(columns="sampling", values="computation (%)")[list(rows.sampling.unique())]
-    finding = spans(computation, "{span} % with {name} sampling", before="Of dgl's epoch, the device computes in ")
+    computation = rows.pivot(columns="sampling", values="computation (%)")[
+        list(rows.sampling.unique())
+    ]
+    finding = spans(
+        computation,
+        "{span} % with {name} sampling",
+        before="Of dgl's epoch, the device computes in ",
+    )
     return sheet(rows, columns, cells, note, finding=finding)
 
 
@@ -242,26 +400,57 @@ def _on_device(plan: list[Plain]) -> int:
 
 #: The systems of Table 4, and its columns with their formats.
 SYSTEMS = ["dgl", "pagraph"]
-LOADED = {"dataset": "", "dgl": "GB", "pagraph": "GB", "saved (%)": ".1f", "cached (%)": ".0f", "source": ""}
+LOADED = {
+    "dataset": "",
+    "dgl": "GB",
+    "pagraph": "GB",
+    "saved (%)": ".1f",
+    "cached (%)": ".0f",
+    "source": "",
+}
 
 
-@figure_of_cells("pagraph-tab4", lambda profile: planned(profile, SYSTEMS, GCN), least=1)
+@figure_of_cells(
+    "pagraph-tab4", lambda profile: planned(profile, SYSTEMS, GCN), least=1
+)
 def tab4(cells: Cells) -> Sheet:
-    """Return one measured row, then the paper's; raise NotDrawn without loaded bytes of DGL and PaGraph."""
-    table = cells.medians("counters.bytes_loaded").dropna(subset="value").set_index("system")
+    """Return one measured row, then the paper's; raise NotDrawn without loaded bytes of
+    DGL and PaGraph."""
+    table = (
+        cells.medians("counters.bytes_loaded")
+        .dropna(subset="value")
+        .set_index("system")
+    )
     if len(table) < 2:
-        raise NotDrawn("dgl and pagraph have not both counted what they loaded (pagraph-tab4)")
+        raise NotDrawn(
+            "dgl and pagraph have not both counted what they loaded (pagraph-tab4)"
+        )
     record = table.record["pagraph"]
     facts = record["facts"]
-    ours = table[["value"]].T.assign(dataset=record["config"]["dataset"]["name"], source="measured")
+    ours = table[["value"]].T.assign(
+        dataset=record["config"]["dataset"]["name"], source="measured"
+    )
     ours["saved"] = 100.0 * (1.0 - ours.pagraph / ours.dgl)
     ours["cached"] = 100.0 * facts["cached_rows"] / facts["table_rows"]
-    paper = paper_frame("pagraph-tab4").rename_axis("dataset").reset_index().assign(source="paper")
+    paper = (
+        paper_frame("pagraph-tab4")
+        .rename_axis("dataset")
+        .reset_index()
+        .assign(source="paper")
+    )
     paper[SYSTEMS] = GB * paper.reindex(columns=SYSTEMS)
-    rows = pd.concat([ours, paper]).rename(columns={"saved": "saved (%)", "cached": "cached (%)"})
+    rows = pd.concat([ours, paper]).rename(
+        columns={"saved": "saved (%)", "cached": "cached (%)"}
+    )
     batches = cells.epochs.batches.iloc[0]
-    note = f"feature bytes copied to the device in an epoch of {batches} mini-batches (paper: a whole one)"
+    note = (
+        f"feature bytes copied to the device in an epoch of {batches} mini-batches "
+        "(paper: a whole one)"
+    )
     (saved, cached), *_ = ours[["saved", "cached"]].to_numpy()
     word = "fewer" if saved >= 0 else "more"
-    finding = f"pagraph loads {abs(saved):.0f} % {word} bytes than dgl, with {cached:.0f} % of the rows cached"
+    finding = (
+        f"pagraph loads {abs(saved):.0f} % {word} bytes than dgl, with {cached:.0f} % "
+        "of the rows cached"
+    )
     return sheet(rows[list(LOADED)], LOADED, cells, NAMES["gcn"], note, finding=finding)

@@ -16,29 +16,35 @@ GCN = {"gcn": {"model": "gcn", "hidden": 32}}
 MODELS: dict[str, Plain] = {**GCN, "sage": {"model": "sage", "hidden": 16}}
 ONE_PANEL: dict[str, Plain] = {"": {}}
 NAMES = {"gcn": "GCN", "sage": "GraphSAGE"}
-#: Run settings of section 5.1: two neighbours a node and layer, or layer-wise 2,400 nodes a layer.
+#: Run settings of section 5.1: two neighbours a node and layer, or layer-wise 2,400
+#: nodes a layer.
 RUN = {"fanout": [2, 2], "sampler": "neighbor", "memory": "none", "disk_class": "none"}
 LAYERWISE: Plain = {"fanout": [2400, 2400], "sampler": "layerwise"}
 BATCH_SIZE = 6000
 SPLIT = {"train_fraction": 0.65, "valid_fraction": 0.1, "test_fraction": 0.25}
-# An 11 GB device beside 19.4 GB of features (enwiki): 54 % of the rows are cached there.
+# An 11 GB device beside 19.4 GB of features (enwiki): 54 % of the rows are cached
+# there.
 DEVICE_SHARE = 0.6
 MOST_DEVICE = 11 << 30
-# Factor on the gallery's mini-batches: these runs read nothing from disk, so that an epoch can have more of them.
+# Factor on the gallery's mini-batches: these runs read nothing from disk, so that an
+# epoch can have more of them.
 STEPS = 3
-# Partitioning reads every training node's neighbourhood; a tenth of the graph keeps it under a minute.
+# Partitioning reads every training node's neighbourhood; a tenth of the graph keeps it
+# under a minute.
 PARTITION_SCALE = 10
 
 
 def device_bytes(profile: Plain, share: float = DEVICE_SHARE) -> int:
-    """Return device memory for `share` of the features, at most the paper's 11 GiB, in whole MiB."""
+    """Return device memory for `share` of the features, at most the paper's 11 GiB, in
+    whole MiB."""
     wanted = share * feature_bytes(gallery(profile))
     mebibytes = max(1, round(wanted / 2**20))
     return min(MOST_DEVICE, mebibytes << 20)
 
 
 def setting(profile: Plain, *, model: str = "gcn", **changes: Any) -> Plain:
-    """Return the profile with the paper's split, mini-batches, fan-outs and widths; `changes` override run settings."""
+    """Return the profile with the paper's split, mini-batches, fan-outs and widths;
+    `changes` override run settings."""
     changed = gallery(profile)
     name, recipe = dataset_of(changed)
     dataset = f"{name}-t65"
@@ -78,14 +84,18 @@ def planned(
 
 
 def study(profile: Plain, name: str, **params: Any) -> StudyNeed:
-    """Return a study of a whole epoch of the paper's workload, without the limit on mini-batches."""
+    """Return a study of a whole epoch of the paper's workload, without the limit on
+    mini-batches."""
     return study_of(setting(profile), name, **params)
 
 
 def small_study(profile: Plain, name: str) -> StudyNeed:
-    """Return a study of the paper's workload on a tenth of the profile's nodes and edges, with a tenth of the batch."""
+    """Return a study of the paper's workload on a tenth of the profile's nodes and
+    edges, with a tenth of the batch."""
     base = setting(profile)
     dataset, recipe = dataset_of(base)
     small = scaled(recipe, 1 / PARTITION_SCALE)
     batch_size = max(1, base["run"]["batch_size"] // PARTITION_SCALE)
-    return study_of(base, name, dataset=(f"{dataset}-tenth", small), batch_size=batch_size)
+    return study_of(
+        base, name, dataset=(f"{dataset}-tenth", small), batch_size=batch_size
+    )

@@ -1,6 +1,7 @@
-"""Caps that are containers of a Docker Engine on this host, chosen by name only: `--isolation docker`. A container adds
-to a cgroup: a read-only root, no network, no privileges, no view of other processes, and an image that can be
-distributed. `auto` never selects it, since a host's engine may serve another purpose."""
+"""Caps that are containers of a Docker Engine on this host, chosen by name only:
+`--isolation docker`. A container adds to a cgroup: a read-only root, no network, no
+privileges, no view of other processes, and an image that can be distributed. `auto`
+never selects it, since a host's engine may serve another purpose."""
 
 from __future__ import annotations
 
@@ -31,8 +32,8 @@ _TRIAL_S = 60.0
 
 @dataclass(frozen=True)
 class Trial:
-    """Findings from a first container: the reason for a lack of io_uring rings (empty with them), how runs lock memory,
-    and the engine's settings."""
+    """Findings from a first container: the reason for a lack of io_uring rings (empty
+    with them), how runs lock memory, and the engine's settings."""
 
     image: Image
     io_uring: str
@@ -42,14 +43,16 @@ class Trial:
 
 @dataclass
 class Docker(Isolation):
-    """Caps that are containers. A run may lock `memlock_bytes`, charged to the cap; None: what the engine grants."""
+    """Caps that are containers. A run may lock `memlock_bytes`, charged to the cap;
+    None: what the engine grants."""
 
     name: ClassVar[str] = "docker"
     memlock_bytes: int | None = None
 
     @classmethod
     def available(cls) -> Availability:
-        """Return whether a container starts, is capped by this host's kernel and is readable here, found by trying."""
+        """Return whether a container starts, is capped by this host's kernel and is
+        readable here, found by trying."""
         try:
             trial = _trial(wanted())
         except OutcoreError as error:
@@ -60,44 +63,72 @@ class Docker(Isolation):
         return Availability(True, trial.io_uring, "", trial.engine["io_limits"], True)
 
     def create(self, run_id: str, limits: Limits) -> DockerCap:
-        """Create a cap; its container starts with the first command. Raises HostError: no engine, no image."""
+        """Create a cap; its container starts with the first command. Raises HostError:
+        no engine, no image."""
         trial = _trial(wanted())
         caveats = list(self.caveats)
         if trial.io_uring:
             caveats.append(f"containers get no io_uring ({trial.io_uring})")
         if trial.lock not in ("ipc_lock", "ulimit"):
-            caveats.append("the engine may not raise the memlock limit: io_uring's buffers may stay unregistered")
+            caveats.append(
+                "the engine may not raise the memlock limit: io_uring's buffers "
+                "may stay unregistered"
+            )
         if not trial.engine["swap_limit"]:
-            caveats.append("no swap accounting: the kernel may swap the run's memory (boot with swapaccount=1)")
+            caveats.append(
+                "no swap accounting: the kernel may swap the run's memory (boot "
+                "with swapaccount=1)"
+            )
         lock = trial.lock if self.memlock_bytes is None else self.memlock_bytes
-        asked = Wanted(cap_name(run_id), limits, trial.image, lock=lock, engine=trial.engine["engine"])
+        asked = Wanted(
+            cap_name(run_id),
+            limits,
+            trial.image,
+            lock=lock,
+            engine=trial.engine["engine"],
+        )
         return DockerCap(connect(), asked, caveats)
 
     def holder_cap(self) -> DockerCap | None:
-        """Return a container of the image where Outcore's libraries are inside the image; else None."""
+        """Return a container of the image where Outcore's libraries are inside the
+        image; else None."""
         trial = _trial(wanted())
-        return self.create("holder", Limits()) if trial.image.layout == "image" and not trial.image.worker else None
+        return (
+            self.create("holder", Limits())
+            if trial.image.layout == "image" and not trial.image.worker
+            else None
+        )
 
     def describe(self) -> dict[str, Any]:
         """Return engine and image, for the record."""
         trial = _trial(wanted())
-        image = {"image": trial.image.name, "image_id": trial.image.identity, "layout": trial.image.layout}
+        image = {
+            "image": trial.image.name,
+            "image_id": trial.image.identity,
+            "layout": trial.image.layout,
+        }
         return trial.engine | image | {"io_uring": trial.io_uring or "allowed"}
 
     @classmethod
     def sweep(cls) -> list[str]:
-        """Remove the containers of dead orchestrators; return their names, none where there is no engine."""
+        """Remove the containers of dead orchestrators; return their names, none where
+        there is no engine."""
         found: list[Any] = []
         if socket_present():
             with suppress(HostError):
                 client = connect()
                 with asking("list containers"):
-                    found = client.containers.list(all=True, filters={"label": f"{LABEL}.cap"}, ignore_removed=True)
+                    found = client.containers.list(
+                        all=True, filters={"label": f"{LABEL}.cap"}, ignore_removed=True
+                    )
         removed = []
         for container in found:
             name = container.labels.get(f"{LABEL}.cap", "")
             if is_left_over(name):
-                with suppress(HostError), asking("remove a container"):  # another orchestrator sweeps too
+                with (
+                    suppress(HostError),
+                    asking("remove a container"),
+                ):  # another orchestrator sweeps too
                     container.remove(force=True, v=True)
                     removed.append(name)
         return sorted(removed)
@@ -105,13 +136,18 @@ class Docker(Isolation):
 
 @functools.cache
 def _trial(image: str) -> Trial:
-    """Start a container as runs do and inspect it, once per process. Raises OutcoreError: no container can run here."""
+    """Start a container as runs do and inspect it, once per process. Raises
+    OutcoreError: no container can run here."""
     client = connect()
     found = find(client, image)
     with asking("say what it is"):
-        info, version = client.info(), client.version()
+        info = client.info()
+        version = client.version()
     if mapped := _maps_users(info):
-        said = f"this engine maps users ({mapped}), so a run in it could not use the files of its caller"
+        said = (
+            f"this engine maps users ({mapped}), so a run in it could not use the "
+            "files of its caller"
+        )
         raise HostError(said, "use an engine that runs as root, without userns-remap")
     warnings = " ".join(info.get("Warnings") or [])
     engine = {
@@ -124,22 +160,30 @@ def _trial(image: str) -> Trial:
         "swap_limit": bool(info.get("SwapLimit")) or mounts.version() == "v2",
         "io_limits": "blkio throttle" not in warnings and "io.max" not in warnings,
     }
-    # The trial runs Python, which a third party's image may lack and the host's image always has.
+    # The trial runs Python, which a third party's image may lack and the host's image
+    # always has.
     tried = found if found.worker == () else find(client, HOST_IMAGE)
     return Trial(found, _ring(client, tried), _lock(client, tried), engine)
 
 
 def _maps_users(info: dict[str, Any]) -> str:
-    """Return `rootless` or `userns` where users inside differ from users outside; empty where they are the same."""
-    options = [str(option).split(",")[0].removeprefix("name=") for option in info.get("SecurityOptions") or []]
+    """Return `rootless` or `userns` where users inside differ from users outside; empty
+    where they are the same."""
+    options = [
+        str(option).split(",")[0].removeprefix("name=")
+        for option in info.get("SecurityOptions") or []
+    ]
     return next((option for option in options if option in ("rootless", "userns")), "")
 
 
 def _lock(client: Any, image: Image) -> Lock:
-    """Return how work locks memory: by capability for root, else by a limit that the engine may fail to raise."""
+    """Return how work locks memory: by capability for root, else by a limit that the
+    engine may fail to raise."""
     if os.geteuid() == 0:
         return "ipc_lock"
-    cap = DockerCap(client, Wanted(cap_name("trial"), Limits(64 << 20), image, lock="ulimit"))
+    cap = DockerCap(
+        client, Wanted(cap_name("trial"), Limits(64 << 20), image, lock="ulimit")
+    )
     try:
         cap.command(["true"])
         return "ulimit"
@@ -156,11 +200,24 @@ def _lock(client: Any, image: Image) -> Lock:
 def _ring(client: Any, image: Image) -> str:
     """Return the reason for no io_uring ring in a container; empty with one."""
     with DockerCap(client, Wanted(cap_name("trial"), Limits(64 << 20), image)) as cap:
-        command, null = cap.command([sys.executable, "-S", "-E", "-c", _RING]), subprocess.DEVNULL
-        done = subprocess.run(command, stdin=null, capture_output=True, text=True, timeout=_TRIAL_S, check=False)
+        command = cap.command([sys.executable, "-S", "-E", "-c", _RING])
+        null = subprocess.DEVNULL
+        done = subprocess.run(
+            command,
+            stdin=null,
+            capture_output=True,
+            text=True,
+            timeout=_TRIAL_S,
+            check=False,
+        )
         said = done.stdout.strip()
         if done.returncode or not said:
-            last = (done.stderr.strip().splitlines() or [f"exit status {done.returncode}"])[-1]
-            said = f"a container of {image.name} starts, and Python in it does not ({last})"
+            last = (
+                done.stderr.strip().splitlines() or [f"exit status {done.returncode}"]
+            )[-1]
+            said = (
+                f"a container of {image.name} starts, and Python in it does not "
+                f"({last})"
+            )
             raise HostError(said, "see docs/containers.md, or unset OUTCORE_IMAGE")
     return "" if said == "ring" else said

@@ -1,6 +1,8 @@
-"""Cap that is a container: started with the first command, ended as a whole, and read from the host. The container's
-first process waits for input from this process: however the orchestrator dies, the kernel closes the stream, and the
-container ends. `docker exec` puts a command beside it, inside the container's cgroups before the command begins."""
+"""Cap that is a container: started with the first command, ended as a whole, and read
+from the host. The container's first process waits for input from this process: however
+the orchestrator dies, the kernel closes the stream, and the container ends. `docker
+exec` puts a command beside it, inside the container's cgroups before the command
+begins."""
 
 from __future__ import annotations
 
@@ -29,7 +31,8 @@ from harness.isolation.walls.sandbox import WALLS, Walls
 from workloads.errors import HostError
 
 _END_SECONDS = 20.0
-# The engine records an OOM by an event of its own, which may come after the one of the container's end.
+# The engine records an OOM by an event of its own, which may come after the one of the
+# container's end.
 _OOM_EVENT_SECONDS = 1.0
 _WAIT = ["/bin/sh", "-c", "read line"]
 
@@ -39,9 +42,12 @@ class DockerCap(Cap):
 
     named_pipes = True
 
-    def __init__(self, client: Any, wanted: Wanted, caveats: Sequence[str] = ()) -> None:
+    def __init__(
+        self, client: Any, wanted: Wanted, caveats: Sequence[str] = ()
+    ) -> None:
         self.caveats = list(caveats)
-        self._client, self._wanted = client, wanted
+        self._client = client
+        self._wanted = wanted
         self._container: Any = None
         self._input: Any = None
         self._groups: Readings | None = None
@@ -56,7 +62,8 @@ class DockerCap(Cap):
         return int(self._container.attrs["State"]["Pid"])
 
     def bring(self, needs: Needs) -> None:
-        """Declare what the work needs, before the first command. Raises HostError: the image of the work is missing."""
+        """Declare what the work needs, before the first command. Raises HostError: the
+        image of the work is missing."""
         self._wanted.needs = needs
         if needs.image:
             self._wanted.image = find(self._client, needs.image)
@@ -66,24 +73,36 @@ class DockerCap(Cap):
         return Walls(kind=f"Docker {self._wanted.engine}".strip(), walls=WALLS)
 
     def worker_command(self, argv: Sequence[str]) -> tuple[list[str], list[int]]:
-        """Return `argv` as `command` does: a container has its walls from the engine."""
+        """Return `argv` as `command` does: a container has its walls from the
+        engine."""
         return self.command(argv), []
 
     def command(self, argv: Sequence[str]) -> list[str]:
-        """Return `argv` behind a local process that runs it in the container; start the container if it is not up.
-        Raises HostError: the engine refuses. Raises InputError: a folder that the work needs is missing."""
+        """Return `argv` behind a local process that runs it in the container; start the
+        container if it is not up. Raises HostError: the engine refuses. Raises
+        InputError: a folder that the work needs is missing."""
         self._start()
         folder = Path.cwd()
-        inside = str(folder) if any(folder.is_relative_to(shown) for shown, _ in self._wanted.mounts()) else "/"
+        inside = (
+            str(folder)
+            if any(folder.is_relative_to(shown) for shown, _ in self._wanted.mounts())
+            else "/"
+        )
         carried = [str(self._container.id), inside, *self._wanted.image.argv(argv)]
         return [sys.executable, "-m", "harness.isolation.docker.exec", *carried]
 
     def memory(self) -> MemoryStats:
-        """Return the memory of the container now; the last reading once it is gone, only the limit before its start."""
-        return MemoryStats(limit=self._wanted.limits.memory_bytes) if self._groups is None else self._groups.memory()
+        """Return the memory of the container now; the last reading once it is gone,
+        only the limit before its start."""
+        return (
+            MemoryStats(limit=self._wanted.limits.memory_bytes)
+            if self._groups is None
+            else self._groups.memory()
+        )
 
     def io(self) -> IoStats | None:
-        """Return device I/O charged to the container; the last reading once it is gone."""
+        """Return device I/O charged to the container; the last reading once it is
+        gone."""
         return None if self._groups is None else self._groups.io()
 
     def processor_s(self) -> ProcessorTime | None:
@@ -91,26 +110,34 @@ class DockerCap(Cap):
         return None if self._groups is None else self._groups.processor_s()
 
     def pressure(self) -> tuple[int | None, int | None]:
-        """Return microseconds stalled on (I/O, memory), where the kernel counts them by group (v2)."""
+        """Return microseconds stalled on (I/O, memory), where the kernel counts them by
+        group (v2)."""
         return (None, None) if self._groups is None else self._groups.pressure()
 
     def pids(self) -> list[int]:
         """Return the host pids of the work's processes, without the one that waits."""
-        return [] if self._groups is None else [pid for pid in self._groups.pids() if pid != self.first_pid]
+        return (
+            []
+            if self._groups is None
+            else [pid for pid in self._groups.pids() if pid != self.first_pid]
+        )
 
     def enclosing_bytes(self) -> int | None:
-        """Return the least memory limit of the groups above the container's; None before its start."""
+        """Return the least memory limit of the groups above the container's; None
+        before its start."""
         return None if self._groups is None else self._groups.enclosing_bytes()
 
     def set_memory(self, limit_bytes: int | None) -> None:
-        """Change the limit of memory, and of memory with swap. Raises HostError: the engine refuses."""
+        """Change the limit of memory, and of memory with swap. Raises HostError: the
+        engine refuses."""
         self._wanted.limits = replace(self._wanted.limits, memory_bytes=limit_bytes)
         if self._container is not None:
             with asking(f"limit memory to {limit_bytes} bytes"):
                 self._container.update(**self._wanted.memory_options())
 
     def reset_peak(self) -> bool:
-        """Restart the peak from the present usage, which needs root; return whether it was done."""
+        """Restart the peak from the present usage, which needs root; return whether it
+        was done."""
         return self._groups is not None and self._groups.reset_peak()
 
     def kill(self) -> None:
@@ -120,13 +147,18 @@ class DockerCap(Cap):
             self._end()
 
     def ending(self) -> str:
-        """Return why the container ended without a request of this process; empty while it runs."""
+        """Return why the container ended without a request of this process; empty while
+        it runs."""
         if self._container is None or self._asked_to_end or not self._ended():
             return ""
-        return f"its container was ended from outside (exit code {self._state.get('ExitCode', 'unknown')})"
+        return (
+            "its container was ended from outside (exit code "
+            f"{self._state.get('ExitCode', 'unknown')})"
+        )
 
     def close(self) -> None:
-        """End and remove the container; the last readings stay readable. Raises HostError: the engine refuses."""
+        """End and remove the container; the last readings stay readable. Raises
+        HostError: the engine refuses."""
         import docker.errors
 
         with self._lock:
@@ -145,14 +177,20 @@ class DockerCap(Cap):
         with self._lock:
             if self._container is not None:
                 if self._ended():
-                    raise HostError("the run's container has ended already", "start the run again")
+                    raise HostError(
+                        "the run's container has ended already", "start the run again"
+                    )
                 return
             options = self._wanted.options()
             with asking("make a container"):
-                self._container = self._client.containers.create(self._wanted.image.name, _WAIT, **options)
+                self._container = self._client.containers.create(
+                    self._wanted.image.name, _WAIT, **options
+                )
             try:
                 with asking("start a container"):
-                    self._input = self._container.attach_socket(params={"stdin": 1, "stream": 1})
+                    self._input = self._container.attach_socket(
+                        params={"stdin": 1, "stream": 1}
+                    )
                     self._container.start()
                     self._container.reload()
                 self._groups = readings_of(self.first_pid)
@@ -164,10 +202,14 @@ class DockerCap(Cap):
             self._watch = OomWatch(lambda: self.memory().oom_kills, self.kill)
 
     def _ended(self) -> bool:
-        """Return whether the container has ended; keep the engine's final state in that case."""
+        """Return whether the container has ended; keep the engine's final state in that
+        case."""
         if self._container is None or self._state:
             return bool(self._state)
-        if read_text(Path(f"/proc/{self.first_pid}/cgroup")).find(self._container.id) >= 0:
+        if (
+            read_text(Path(f"/proc/{self.first_pid}/cgroup")).find(self._container.id)
+            >= 0
+        ):
             return False
         self._keep_state()
         return True
@@ -185,18 +227,25 @@ class DockerCap(Cap):
         self._keep_state()
 
     def _keep_state(self) -> None:
-        """Wait for the engine's final state and keep it: it reports an OOM that the removed cgroup no longer can."""
+        """Wait for the engine's final state and keep it: it reports an OOM that the
+        removed cgroup no longer can."""
         deadline = time.monotonic() + _END_SECONDS
         while True:
             try:
                 with asking("look at a container"):
                     self._container.reload()
             except HostError:
-                self._state = {"ExitCode": 128 + signal.SIGKILL}  # removed by another process
+                self._state = {
+                    "ExitCode": 128 + signal.SIGKILL
+                }  # removed by another process
                 break
             state = self._container.attrs["State"]
             now = time.monotonic()
-            if not state["Running"] and deadline - now > _OOM_EVENT_SECONDS and self._may_be_oom(state):
+            if (
+                not state["Running"]
+                and deadline - now > _OOM_EVENT_SECONDS
+                and self._may_be_oom(state)
+            ):
                 deadline = now + _OOM_EVENT_SECONDS
             elif now > deadline or not (state["Running"] or self._may_be_oom(state)):
                 self._state = dict(state)
@@ -206,29 +255,38 @@ class DockerCap(Cap):
             self._groups.release(int(bool(self._state.get("OOMKilled"))))
 
     def _may_be_oom(self, state: dict[str, Any]) -> bool:
-        """Return whether a container was killed by something else than this process, and not yet for memory."""
+        """Return whether a container was killed by something else than this process,
+        and not yet for memory."""
         killed = state["ExitCode"] == 128 + signal.SIGKILL
         return killed and not self._asked_to_end and not state["OOMKilled"]
 
 
 def readings_of(pid: int, proc: Path = Path("/proc")) -> Readings:
-    """Return the counters of the container with host process `pid`. Only resetting a peak needs a privilege: root.
-    Raises HostError: the container's cgroup is not visible here."""
+    """Return the counters of the container with host process `pid`. Only resetting a
+    peak needs a privilege: root. Raises HostError: the container's cgroup is not
+    visible here."""
     own = mounts.groups_of(proc, pid)
-    memory, blkio, unified = mounts.v1("memory", proc), mounts.v1("blkio", proc), mounts.v2(proc)
+    memory = mounts.v1("memory", proc)
+    blkio = mounts.v1("blkio", proc)
+    unified = mounts.v2(proc)
     if memory is not None:
         io = _folder(blkio.mount, own.get("blkio", "")) if blkio else None
         cpuacct = mounts.v1("cpuacct", proc)
         processors = _folder(cpuacct.mount, own.get("cpuacct", "")) if cpuacct else None
         return V1Readings(_folder(memory.mount, own.get("memory", "")), io, processors)
     if unified is None:
-        raise HostError("no cgroup is mounted here", "mount -t cgroup2 none /sys/fs/cgroup")
+        raise HostError(
+            "no cgroup is mounted here", "mount -t cgroup2 none /sys/fs/cgroup"
+        )
     return V2Readings(_folder(unified.mount, own.get("", "")))
 
 
 def _folder(mount: Path, path: str) -> Path:
     folder = Path(os.path.normpath(mount / path.lstrip("/")))
     if path in ("", "/") or not folder.is_dir():
-        said = "the container's cgroup cannot be seen from here: the engine runs in another machine or container"
+        said = (
+            "the container's cgroup cannot be seen from here: the engine runs in "
+            "another machine or container"
+        )
         raise HostError(said, "run Outcore on the host of the engine")
     return folder

@@ -1,8 +1,10 @@
-"""Image of a worker and its mounts from the host: the host's own system by default, or an image that was built. The
-image's label `org.outcore.layout` names one of two layouts. `host`: an image of a few empty folders, made here in an
-instant, into which the host's `/usr`, the interpreter and the checkout are mounted read-only, so that the very same
-bytes run as without a container. `image`: everything is in the image (`containers/Dockerfile`), with the interpreter
-named by `org.outcore.python`. A third party's image names its own worker by `org.outcore.worker`."""
+"""Image of a worker and its mounts from the host: the host's own system by default, or
+an image that was built. The image's label `org.outcore.layout` names one of two
+layouts. `host`: an image of a few empty folders, made here in an instant, into which
+the host's `/usr`, the interpreter and the checkout are mounted read-only, so that the
+very same bytes run as without a container. `image`: everything is in the image
+(`containers/Dockerfile`), with the interpreter named by `org.outcore.python`. A third
+party's image names its own worker by `org.outcore.worker`."""
 
 from __future__ import annotations
 
@@ -23,15 +25,30 @@ from harness.isolation.walls.host_view import USR_LINKS, code_paths
 from workloads.errors import HostError, InputError
 
 HOST_IMAGE = "outcore-host"
-_FOLDERS = ("usr", "etc", "proc", "sys", "dev", "tmp", "run", "var", "home", "opt", "mnt", "srv", "root")
+_FOLDERS = (
+    "usr",
+    "etc",
+    "proc",
+    "sys",
+    "dev",
+    "tmp",
+    "run",
+    "var",
+    "home",
+    "opt",
+    "mnt",
+    "srv",
+    "root",
+)
 
 
 @dataclass(frozen=True)
 class Image:
-    """Image on the engine. `name`, `identity`: requested name, and content hash for the record. `layout`: `host` or
-    `image`. `python`: path of the interpreter inside. `worker`: command of a third party's own worker, empty for
-    Outcore's. `system`: `SystemInfo` of a third party's system as JSON, None for Outcore's. `source`: digest of
-    Outcore's code inside, empty where the host's is mounted."""
+    """Image on the engine. `name`, `identity`: requested name, and content hash for the
+    record. `layout`: `host` or `image`. `python`: path of the interpreter inside.
+    `worker`: command of a third party's own worker, empty for Outcore's. `system`:
+    `SystemInfo` of a third party's system as JSON, None for Outcore's. `source`: digest
+    of Outcore's code inside, empty where the host's is mounted."""
 
     name: str
     identity: str
@@ -42,7 +59,8 @@ class Image:
     source: str = ""
 
     def argv(self, argv: Iterable[str]) -> list[str]:
-        """Return a host command as it runs inside: with this image's interpreter, and its own worker if it has one."""
+        """Return a host command as it runs inside: with this image's interpreter, and
+        its own worker if it has one."""
         words = list(argv)
         if self.worker and words[:3] == [sys.executable, "-m", "harness.worker.main"]:
             return [*self.worker, *words[3:]]
@@ -51,7 +69,8 @@ class Image:
         return words
 
     def mounts(self) -> list[Path]:
-        """Return host folders and files that are mounted read-only at the same path for every command."""
+        """Return host folders and files that are mounted read-only at the same path for
+        every command."""
         return code_paths() if self.layout == "host" else []
 
 
@@ -61,8 +80,9 @@ def wanted() -> str:
 
 
 def find(client: Any, name: str) -> Image:
-    """Return the image `name` of the engine; make the host's own where it is missing; pull none. Raises HostError: it
-    is missing, or holds other code. Raises InputError: a label of Outcore's is missing or invalid."""
+    """Return the image `name` of the engine; make the host's own where it is missing;
+    pull none. Raises HostError: it is missing, or holds other code. Raises InputError:
+    a label of Outcore's is missing or invalid."""
     if name == HOST_IMAGE:
         name = _make_host_image(client)
     with asking(f"look at image {name}"):
@@ -70,23 +90,35 @@ def find(client: Any, name: str) -> Image:
     labels = attributes["Config"].get("Labels") or {}
     layout = labels.get(f"{LABEL}.layout", "")
     if layout not in ("host", "image"):
-        said = f"image {name} has no label {LABEL}.layout, so nothing says how a worker starts in it"
+        said = (
+            f"image {name} has no label {LABEL}.layout, so nothing says how a worker "
+            "starts in it"
+        )
         raise InputError(said, "build on an image of Outcore's, see docs/containers.md")
     try:
         worker = tuple(json.loads(labels.get(f"{LABEL}.worker", "[]")))
         system = json.loads(labels.get(f"{LABEL}.system", "null"))
     except ValueError as error:
-        raise InputError(f"image {name}: a label of {LABEL} is not JSON ({error})", "mend its Dockerfile") from error
+        raise InputError(
+            f"image {name}: a label of {LABEL} is not JSON ({error})",
+            "mend its Dockerfile",
+        ) from error
     source = labels.get(f"{LABEL}.source", "")
     if layout == "image" and not worker and source != source_digest():
-        said = f"image {name} holds other code than this checkout, so its runs could not be compared with others"
+        said = (
+            f"image {name} holds other code than this checkout, so its runs could not "
+            "be compared with others"
+        )
         raise HostError(said, "build it again: containers/build")
-    python = sys.executable if layout == "host" else labels.get(f"{LABEL}.python", "python3")
+    python = (
+        sys.executable if layout == "host" else labels.get(f"{LABEL}.python", "python3")
+    )
     return Image(name, attributes["Id"], layout, python, worker, system, source)
 
 
 def _make_host_image(client: Any) -> str:
-    """Make the host's image where it is missing; return its name, whose tag is a digest of its content."""
+    """Make the host's image where it is missing; return its name, whose tag is a digest
+    of its content."""
     import docker.errors
 
     archive = _host_archive()
@@ -96,26 +128,38 @@ def _make_host_image(client: Any) -> str:
     except docker.errors.ImageNotFound:
         with asking("make an image"):
             label = f"LABEL {LABEL}.layout=host"
-            client.api.import_image_from_data(archive, repository=HOST_IMAGE, tag=tag, changes=[label])
+            client.api.import_image_from_data(
+                archive, repository=HOST_IMAGE, tag=tag, changes=[label]
+            )
     return f"{HOST_IMAGE}:{tag}"
 
 
 def _host_archive() -> bytes:
-    """Return an archive of empty folders with the host's links into /usr. Raises HostError: /bin is no link."""
+    """Return an archive of empty folders with the host's links into /usr. Raises
+    HostError: /bin is no link."""
     buffer = io.BytesIO()
     with tarfile.open(fileobj=buffer, mode="w") as archive:
         for name in _FOLDERS:
             entry = tarfile.TarInfo(name)
-            entry.type, entry.mode = tarfile.DIRTYPE, 0o755
+            entry.type = tarfile.DIRTYPE
+            entry.mode = 0o755
             archive.addfile(entry)
         for name in USR_LINKS:
             path = Path("/") / name
             if not path.exists():
                 continue
             if not path.is_symlink():
-                said = f"/{name} is a folder of its own here, so a container cannot take it from /usr"
-                raise HostError(said, "build an image with containers/build, and name it in OUTCORE_IMAGE")
+                said = (
+                    f"/{name} is a folder of its own here, so a container cannot take "
+                    "it from /usr"
+                )
+                raise HostError(
+                    said,
+                    "build an image with containers/build, and name it in "
+                    "OUTCORE_IMAGE",
+                )
             entry = tarfile.TarInfo(name)
-            entry.type, entry.linkname = tarfile.SYMTYPE, str(path.readlink()).lstrip("/")
+            entry.type = tarfile.SYMTYPE
+            entry.linkname = str(path.readlink()).lstrip("/")
             archive.addfile(entry)
     return buffer.getvalue()

@@ -24,9 +24,14 @@ from workloads.errors import HostError, InputError
 
 Lock = Literal["ipc_lock", "ulimit"] | int
 
-_NO_LIMIT = 1 << 62  # the engine cannot remove a limit; the kernel shows this one as none
+_NO_LIMIT = (
+    1 << 62
+)  # the engine cannot remove a limit; the kernel shows this one as none
 _FORWARDED = (
-    *"OMP_ MKL_ KMP_ GOMP_ OPENBLAS_ TORCH_ PYTORCH_ CUDA_ TRITON_ NCCL_ MALLOC_ OUTCORE_ PYTHONHASHSEED".split(),
+    *(
+        "OMP_ MKL_ KMP_ GOMP_ OPENBLAS_ TORCH_ PYTORCH_ CUDA_ TRITON_ NCCL_ MALLOC_ "
+        "OUTCORE_ PYTHONHASHSEED"
+    ).split(),
     *"LANG LC_ TZ".split(),
 )
 _GPU_NODES = ("/dev/nvidiactl", "/dev/nvidia-uvm", "/dev/nvidia-uvm-tools")
@@ -39,8 +44,9 @@ class Wanted:
     Attributes:
         name: name that encodes its owner (`cap_name`).
         engine: its version.
-        lock: how the work locks memory, for io_uring's registered buffers: `ipc_lock` (a capability that only root
-            inside has), `ulimit` (no limit, if the engine may raise it), or a limit in bytes.
+        lock: how the work locks memory, for io_uring's registered buffers: `ipc_lock`
+            (a capability that only root inside has), `ulimit` (no limit, if the engine
+            may raise it), or a limit in bytes.
     """
 
     name: str
@@ -51,12 +57,16 @@ class Wanted:
     engine: str = ""
 
     def options(self) -> dict[str, Any]:
-        """Return the arguments of docker-py's `containers.create`. Raises InputError: a path to be mounted, or the GPU,
-        is missing. Raises HostError: a device to be limited is missing."""
+        """Return the arguments of docker-py's `containers.create`. Raises InputError: a
+        path to be mounted, or the GPU, is missing. Raises HostError: a device to be
+        limited is missing."""
         from docker.types import Mount, Ulimit
 
         shown = [path for path, _ in self.mounts()]
-        binds = [Mount(str(path), str(path), type="bind", read_only=read_only) for path, read_only in self.mounts()]
+        binds = [
+            Mount(str(path), str(path), type="bind", read_only=read_only)
+            for path, read_only in self.mounts()
+        ]
         v1 = mounts.v1("memory") is not None
         profile = json.dumps(syscalls.profile(self.needs.sockets))
         options: dict[str, Any] = {
@@ -70,8 +80,10 @@ class Wanted:
             "mounts": binds,
             "working_dir": "/",
             "read_only": True,
-            # Files in /tmp are charged to the container; hidden folders are empty and read-only.
-            "tmpfs": {"/tmp": "mode=1777,exec"} | {str(path): "ro" for path in hidden_inside(self.needs, shown)},
+            # Files in /tmp are charged to the container; hidden folders are empty and
+            # read-only.
+            "tmpfs": {"/tmp": "mode=1777,exec"}
+            | {str(path): "ro" for path in hidden_inside(self.needs, shown)},
             "ipc_mode": "private",
             "shm_size": os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 2,
             "network_mode": "none",
@@ -79,7 +91,9 @@ class Wanted:
             "security_opt": ["no-new-privileges", f"seccomp={profile}"],
             "cap_add": ["IPC_LOCK"] if self.lock == "ipc_lock" else [],
             "ulimits": [Ulimit(name="core", soft=0, hard=0)],
-            "cpuset_cpus": numbered(self.limits.processors or sorted(os.sched_getaffinity(0))),
+            "cpuset_cpus": numbered(
+                self.limits.processors or sorted(os.sched_getaffinity(0))
+            ),
             "log_config": {"Type": "none"},
             **({} if self.limits.memory_bytes is None else self.memory_options()),
             **throttles(self.limits.io, count=v1),
@@ -94,42 +108,67 @@ class Wanted:
         return options
 
     def _environment(self) -> dict[str, str]:
-        """Return the environment variables that change measurements; none that names a person or a place."""
-        kept = {key: value for key, value in os.environ.items() if key.startswith(_FORWARDED)}
+        """Return the environment variables that change measurements; none that names a
+        person or a place."""
+        kept = {
+            key: value
+            for key, value in os.environ.items()
+            if key.startswith(_FORWARDED)
+        }
         fixed = {"HOME": "/tmp", "PYTHONDONTWRITEBYTECODE": "1"}
         if self.image.layout == "host":
-            fixed["PATH"] = os.pathsep.join([str(Path(sys.executable).parent), "/usr/local/bin", "/usr/bin", "/bin"])
+            fixed["PATH"] = os.pathsep.join(
+                [str(Path(sys.executable).parent), "/usr/local/bin", "/usr/bin", "/bin"]
+            )
             if "PYTHONPATH" in os.environ:
                 fixed["PYTHONPATH"] = os.environ["PYTHONPATH"]
         return kept | fixed
 
     def memory_options(self) -> dict[str, int]:
-        """Return the limits of memory, and of memory with swap, for a new or a running container."""
+        """Return the limits of memory, and of memory with swap, for a new or a running
+        container."""
         limit = self.limits.memory_bytes
         if limit is None:
             return {"mem_limit": _NO_LIMIT, "memswap_limit": _NO_LIMIT}
-        return {"mem_limit": limit, "memswap_limit": limit + (SWAP_SLACK if mounts.v1("memory") is not None else 0)}
+        return {
+            "mem_limit": limit,
+            "memswap_limit": limit
+            + (SWAP_SLACK if mounts.v1("memory") is not None else 0),
+        }
 
     def mounts(self) -> list[tuple[Path, bool]]:
-        """Return (path, read-only) of every mount, where writable wins. Raises InputError: a path is missing."""
+        """Return (path, read-only) of every mount, where writable wins. Raises
+        InputError: a path is missing."""
         # The targets of the dataset's links are needed as well.
-        read_only = [path for wanted in self.needs.read_only for path in (wanted.absolute(), wanted.resolve())]
+        read_only = [
+            path
+            for wanted in self.needs.read_only
+            for path in (wanted.absolute(), wanted.resolve())
+        ]
         found = dict.fromkeys([*self.image.mounts(), *read_only], True)
         found |= dict.fromkeys((path.absolute() for path in self.needs.writable), False)
         for path in found:
             if not path.exists():
-                raise InputError(f"the container needs {path}, which is not there", "make it, or name another")
+                raise InputError(
+                    f"the container needs {path}, which is not there",
+                    "make it, or name another",
+                )
         return sorted(found.items(), key=lambda item: len(item[0].parts))
 
 
 def throttles(
-    limits: Sequence[IoLimit], *, count: bool, sys_: Path = Path("/sys"), dev: Path = Path("/dev")
+    limits: Sequence[IoLimit],
+    *,
+    count: bool,
+    sys_: Path = Path("/sys"),
+    dev: Path = Path("/dev"),
 ) -> dict[str, Any]:
     """Return device limits as the engine takes them: by path, a list for each kind.
 
     Args:
-        count: whether to name disks without a limit, with 0, which means none to v1: it counts a disk only once a limit
-            was written for it. v2 counts all disks, and refuses 0.
+        count: whether to name disks without a limit, with 0, which means none to v1: it
+            counts a disk only once a limit was written for it. v2 counts all disks, and
+            refuses 0.
 
     Raises:
         HostError: a device is missing.
@@ -139,7 +178,10 @@ def throttles(
     for limit in limits:
         name = (sys_ / "dev" / "block" / limit.device).resolve().name
         if not (dev / name).exists() or ":" in name:
-            raise HostError(f"there is no device {limit.device} under /dev to limit", "name a whole disk")
+            raise HostError(
+                f"there is no device {limit.device} under /dev to limit",
+                "name a whole disk",
+            )
         wanted[str(dev / name)] = limit
     options: dict[str, Any] = {}
     for path, limit in wanted.items():
@@ -151,12 +193,23 @@ def throttles(
 
 
 def _gpu_options(layout: str) -> dict[str, Any]:
-    """Return the options for a GPU: with the host's /usr its device nodes, else the engine's NVIDIA runtime."""
+    """Return the options for a GPU: with the host's /usr its device nodes, else the
+    engine's NVIDIA runtime."""
     from docker.types import DeviceRequest
 
     if layout != "host":
-        return {"device_requests": [DeviceRequest(count=-1, capabilities=[["gpu", "compute", "utility"]])]}
-    nodes = [*_GPU_NODES, *(str(node) for node in sorted(Path("/dev").glob("nvidia[0-9]*")))]
+        return {
+            "device_requests": [
+                DeviceRequest(count=-1, capabilities=[["gpu", "compute", "utility"]])
+            ]
+        }
+    nodes = [
+        *_GPU_NODES,
+        *(str(node) for node in sorted(Path("/dev").glob("nvidia[0-9]*"))),
+    ]
     if not any(Path(node).exists() for node in nodes):
-        raise InputError("the run wants a GPU, and there is none under /dev", "use device cpu or emulated:NAME")
+        raise InputError(
+            "the run wants a GPU, and there is none under /dev",
+            "use device cpu or emulated:NAME",
+        )
     return {"devices": [f"{node}:{node}:rw" for node in nodes if Path(node).exists()]}

@@ -10,10 +10,12 @@ from harness.isolation.walls.syscalls import Sockets
 
 @dataclass(frozen=True)
 class Needs:
-    """Parts of the host that the work inside needs: a sandbox or a container shows these and code alone. `read_only`,
-    `writable`: folders and files, visible inside at the same paths. `hidden`: folders that appear empty inside, but for
-    those needed parts, even where they lie in a folder of code. `gpu`: whether the work computes on a GPU. `sockets`:
-    sockets that the work may open. `image`: container image that contains the work; None for Outcore's own."""
+    """Parts of the host that the work inside needs: a sandbox or a container shows
+    these and code alone. `read_only`, `writable`: folders and files, visible inside at
+    the same paths. `hidden`: folders that appear empty inside, but for those needed
+    parts, even where they lie in a folder of code. `gpu`: whether the work computes on
+    a GPU. `sockets`: sockets that the work may open. `image`: container image that
+    contains the work; None for Outcore's own."""
 
     read_only: tuple[Path, ...] = ()
     writable: tuple[Path, ...] = ()

@@ -1,8 +1,10 @@
-"""Sandbox of a worker, made by bubblewrap: it sees code, its dataset, its scratch and its artefacts, and nothing else.
+"""Sandbox of a worker, made by bubblewrap: it sees code, its dataset, its scratch and
+its artefacts, and nothing else.
 
-The worker has its own process, IPC, network, UTS and mount spaces, no capability and no way to gain one, and a list of
-refused system calls (`harness/isolation/walls/syscalls.py`). The memory cap is outside: the launcher joins the cap,
-then executes bubblewrap. `docs/threat-model.md` names each wall.
+The worker has its own process, IPC, network, UTS and mount spaces, no capability and no
+way to gain one, and a list of refused system calls
+(`harness/isolation/walls/syscalls.py`). The memory cap is outside: the launcher joins
+the cap, then executes bubblewrap. `docs/threat-model.md` names each wall.
 """
 
 from __future__ import annotations
@@ -22,13 +24,26 @@ from harness.isolation.walls.syscalls import program
 from workloads.errors import HostError
 
 INSTALL = "apt-get install bubblewrap libseccomp2"
-#: Environment variable that turns the sandbox off (value `off`); runs are then recorded as not sandboxed.
+#: Environment variable that turns the sandbox off (value `off`); runs are then recorded
+#: as not sandboxed.
 VARIABLE = "OUTCORE_SANDBOX"
-WALLS = ("processes", "ipc", "network", "host name", "mounts", "no capabilities", "no new privileges", "system calls")
+WALLS = (
+    "processes",
+    "ipc",
+    "network",
+    "host name",
+    "mounts",
+    "no capabilities",
+    "no new privileges",
+    "system calls",
+)
 _TRIAL_S = 20.0
-# io_uring registers its buffers as locked memory, which the cap charges: root keeps the capability for it.
+# io_uring registers its buffers as locked memory, which the cap charges: root keeps the
+# capability for it.
 _UNLOCK = 'ulimit -l unlimited 2>/dev/null; exec "$@"'
-_SPACES = "--unshare-pid --unshare-ipc --unshare-uts --cap-drop ALL --die-with-parent".split()
+_SPACES = (
+    "--unshare-pid --unshare-ipc --unshare-uts --cap-drop ALL --die-with-parent".split()
+)
 _SYSTEM = "--proc /proc --dev /dev --tmpfs /tmp --ro-bind /sys /sys".split()
 # Root owns these files, and needs no capability to write to them.
 _OF_ROOT = ("sys", "sysrq-trigger", "irq", "bus", "fs", "acpi")
@@ -36,8 +51,9 @@ _OF_ROOT = ("sys", "sysrq-trigger", "irq", "bus", "fs", "acpi")
 
 @dataclass(frozen=True)
 class Walls:
-    """Walls between a worker and the host: mechanism with its version, and the names of its walls. `missing`, `fix`:
-    reason why there are none, and its remedy; empty otherwise."""
+    """Walls between a worker and the host: mechanism with its version, and the names of
+    its walls. `missing`, `fix`: reason why there are none, and its remedy; empty
+    otherwise."""
 
     kind: str = ""
     walls: tuple[str, ...] = ()
@@ -57,23 +73,37 @@ def walls() -> Walls:
     except HostError as error:
         return Walls(missing=error.message, fix=error.fix)
     try:
-        done = subprocess.run(words, pass_fds=descriptors, capture_output=True, text=True, timeout=_TRIAL_S)
+        done = subprocess.run(
+            words,
+            pass_fds=descriptors,
+            capture_output=True,
+            text=True,
+            timeout=_TRIAL_S,
+        )
     except (OSError, subprocess.TimeoutExpired) as error:
         return Walls(missing=f"bubblewrap does not start: {error}", fix=INSTALL)
     finally:
         close(descriptors)
     if done.returncode:
-        said = (done.stderr.strip().splitlines() or [f"exit code {done.returncode}"])[-1]
+        said = (done.stderr.strip().splitlines() or [f"exit code {done.returncode}"])[
+            -1
+        ]
         fix = (
-            "run as root, or allow user namespaces (sysctl user.max_user_namespaces, kernel.unprivileged_userns_clone)"
+            "run as root, or allow user namespaces (sysctl user.max_user_namespaces, "
+            "kernel.unprivileged_userns_clone)"
         )
         return Walls(missing=f"bubblewrap makes no sandbox here ({said})", fix=fix)
-    version = subprocess.run(["bwrap", "--version"], capture_output=True, text=True, timeout=_TRIAL_S).stdout.split()
-    return Walls(kind=f"bubblewrap {version[-1] if version else ''}".strip(), walls=WALLS)
+    version = subprocess.run(
+        ["bwrap", "--version"], capture_output=True, text=True, timeout=_TRIAL_S
+    ).stdout.split()
+    return Walls(
+        kind=f"bubblewrap {version[-1] if version else ''}".strip(), walls=WALLS
+    )
 
 
 def command(argv: Sequence[str], needs: Needs) -> tuple[list[str], list[int]]:
-    """Return `argv` in a sandbox, and the descriptors that it inherits; unchanged where this host has no sandbox."""
+    """Return `argv` in a sandbox, and the descriptors that it inherits; unchanged where
+    this host has no sandbox."""
     return (list(argv), []) if walls().missing else _wrapped(argv, needs)
 
 
@@ -84,11 +114,18 @@ def close(descriptors: Sequence[int]) -> None:
 
 
 def hidden_inside(needs: Needs, shown: Sequence[Path]) -> Iterator[Path]:
-    """Yield the hidden folders that lie in shown ones and hold no code; others do not exist inside."""
+    """Yield the hidden folders that lie in shown ones and hold no code; others do not
+    exist inside."""
     code = [*code_folders(), *_current()]
-    for place in {place for path in needs.hidden for place in (path.absolute(), path.resolve())}:
+    for place in {
+        place for path in needs.hidden for place in (path.absolute(), path.resolve())
+    }:
         is_shown = any(place.is_relative_to(folder) for folder in shown)
-        if place.is_dir() and is_shown and not any(folder.is_relative_to(place) for folder in code):
+        if (
+            place.is_dir()
+            and is_shown
+            and not any(folder.is_relative_to(place) for folder in code)
+        ):
             yield place
 
 
@@ -102,8 +139,13 @@ def _wrapped(argv: Sequence[str], needs: Needs) -> tuple[list[str], list[int]]:
 
 
 def _alone(needs: Needs) -> list[str]:
-    """Return the command for a network without a loopback device, over which no byte can be sent; it needs root."""
-    return ["unshare", "--net", "--"] if os.geteuid() == 0 and needs.sockets != "loopback" else []
+    """Return the command for a network without a loopback device, over which no byte
+    can be sent; it needs root."""
+    return (
+        ["unshare", "--net", "--"]
+        if os.geteuid() == 0 and needs.sockets != "loopback"
+        else []
+    )
 
 
 def _spaces(needs: Needs) -> list[str]:
@@ -115,23 +157,33 @@ def _spaces(needs: Needs) -> list[str]:
 
 
 def _view(needs: Needs) -> list[str]:
-    """Return the options for the files inside: code, then hidden folders and needed files, each after its parents."""
+    """Return the options for the files inside: code, then hidden folders and needed
+    files, each after its parents."""
     shown = [*code_paths(), *_current()]
     places = dict.fromkeys(shown, "--ro-bind")
     places |= dict.fromkeys(hidden_inside(needs, shown), "--tmpfs")
-    read_only = [path for wanted in needs.read_only for path in (wanted.absolute(), wanted.resolve())]
+    read_only = [
+        path
+        for wanted in needs.read_only
+        for path in (wanted.absolute(), wanted.resolve())
+    ]
     places |= dict.fromkeys(read_only, "--ro-bind")
     places |= dict.fromkeys((path.absolute() for path in needs.writable), "--bind")
     options = [*_links(), *_SYSTEM, *_kernel(), *_devices(needs)]
     for path, option in sorted(places.items(), key=lambda item: len(item[0].parts)):
-        options += [option, str(path)] if option == "--tmpfs" else [option, str(path), str(path)]
+        options += (
+            [option, str(path)]
+            if option == "--tmpfs"
+            else [option, str(path), str(path)]
+        )
     folder = Path.cwd()
     within = any(folder.is_relative_to(path) for path in places)
     return [*options, "--remount-ro", "/", "--chdir", str(folder) if within else "/"]
 
 
 def _current() -> list[Path]:
-    """Return the current folder, from which a worker imports modules; none for the root folder."""
+    """Return the current folder, from which a worker imports modules; none for the root
+    folder."""
     return [Path.cwd()] if Path.cwd() != Path("/") else []
 
 
@@ -147,7 +199,8 @@ def _links() -> list[str]:
 
 
 def _kernel() -> list[str]:
-    """Return the options that hide the control groups, and make settings of the kernel read-only."""
+    """Return the options that hide the control groups, and make settings of the kernel
+    read-only."""
     options: list[str] = []
     for name in _OF_ROOT:
         path = f"/proc/{name}"

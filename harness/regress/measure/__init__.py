@@ -1,1 +1,2 @@
-"""Measurement of two commits: builds beside each other, runs in pairs, instruction counts."""
+"""Measurement of two commits: builds beside each other, runs in pairs, instruction
+counts."""

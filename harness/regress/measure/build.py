@@ -1,7 +1,9 @@
-"""Builds of one commit beside others: a git worktree, its own native modules, an environment by its own lock file.
+"""Builds of one commit beside others: a git worktree, its own native modules, an
+environment by its own lock file.
 
-The cache holds packages by the lock file's content and native modules by their sources: a commit that changes neither
-is ready in a second. The running installation stays unchanged.
+The cache holds packages by the lock file's content and native modules by their sources:
+a commit that changes neither is ready in a second. The running installation stays
+unchanged.
 """
 
 from __future__ import annotations
@@ -27,9 +29,12 @@ LAYERS = ("workloads", "systems")
 # Paths whose git objects identify a native module.
 SOURCES = ("workloads/native", "systems/native", "CMakeLists.txt", LOCK_FILE)
 _RUNNING = Path(__file__).resolve().parents[3]
-#: Git objects of `SOURCES`, one per line, from which `scripts/setup` built the installed modules.
+#: Git objects of `SOURCES`, one per line, from which `scripts/setup` built the
+#: installed modules.
 INSTALLED_SOURCES = Path(sys.prefix) / "native-sources"
-_CHECK = "import harness.cli, workloads._native, systems._native; print(harness.__file__)"
+_CHECK = (
+    "import harness.cli, workloads._native, systems._native; print(harness.__file__)"
+)
 
 
 class BuildError(HostError):
@@ -38,7 +43,8 @@ class BuildError(HostError):
 
 @dataclass(frozen=True)
 class Built:
-    """A runnable commit. `python` imports the commit's own tree alone; `native` identifies its native modules."""
+    """A runnable commit. `python` imports the commit's own tree alone; `native`
+    identifies its native modules."""
 
     commit: str
     tree: Path
@@ -46,7 +52,13 @@ class Built:
     native: str
 
 
-def build(repository: Repository, commit: str, cache: Path, side: str, progress: Progress = lambda text: None) -> Built:
+def build(
+    repository: Repository,
+    commit: str,
+    cache: Path,
+    side: str,
+    progress: Progress = lambda text: None,
+) -> Built:
     """Build a commit, unless the cache holds it.
 
     Args:
@@ -54,21 +66,33 @@ def build(repository: Repository, commit: str, cache: Path, side: str, progress:
         side: `base` or `head`, for messages.
 
     Raises:
-        BuildError: a build step failed (exit 3); the message has its first error line and the path of the log.
+        BuildError: a build step failed (exit 3); the message has its first error line
+            and the path of the log.
     """
     cache = cache.resolve()
     folder = cache / "commits" / commit[:16]
-    tree, python, built = folder / "tree", folder / "env" / "bin" / "python", folder / "built"
+    tree = folder / "tree"
+    python = folder / "env" / "bin" / "python"
+    built = folder / "built"
     with locked(cache / "build.lock"):
         if not built.is_file():
             if tree.exists():
                 repository.remove_worktree(tree)
             shutil.rmtree(folder, ignore_errors=True)
             folder.mkdir(parents=True)
-            maker = _Maker(cache, tree, folder / f"build-{side}.log", f"{side} {commit[:12]}", progress)
+            maker = _Maker(
+                cache,
+                tree,
+                folder / f"build-{side}.log",
+                f"{side} {commit[:12]}",
+                progress,
+            )
             maker.tell("worktree")
             repository.add_worktree(tree, commit)
-            objects = (repository.maybe("rev-parse", "--verify", f"{commit}:{path}") for path in SOURCES)
+            objects = (
+                repository.maybe("rev-parse", "--verify", f"{commit}:{path}")
+                for path in SOURCES
+            )
             key = _native_key([found or "-" for found in objects])
             packages = maker.packages()
             maker.modules(key, packages)
@@ -99,7 +123,8 @@ class _Maker:
         self._progress(f"{self._name}: {step}")
 
     def packages(self) -> Path:
-        """Return a python with the packages of the commit's lock file: the running one if its lock file is equal."""
+        """Return a python with the packages of the commit's lock file: the running one
+        if its lock file is equal."""
         wanted = self._tree / LOCK_FILE
         if not wanted.is_file():
             raise self._failed(f"it has no {LOCK_FILE}")
@@ -113,16 +138,33 @@ class _Maker:
         if not (folder / "installed").is_file():
             self.tell(f"packages of its {LOCK_FILE} (minutes, the first time)")
             shutil.rmtree(folder, ignore_errors=True)
-            self._run([_base_python(), "-m", "venv", str(folder)], "its environment cannot be made")
-            install = [str(python), "-m", "pip", "install", "-q", "--disable-pip-version-check", "-r", str(wanted)]
+            self._run(
+                [_base_python(), "-m", "venv", str(folder)],
+                "its environment cannot be made",
+            )
+            install = [
+                str(python),
+                "-m",
+                "pip",
+                "install",
+                "-q",
+                "--disable-pip-version-check",
+                "-r",
+                str(wanted),
+            ]
             self._run(install, "its packages do not install")
             (folder / "installed").touch()
         return python
 
     def modules(self, key: str, packages: Path) -> None:
-        """Copy the native modules into the tree; equal sources, which have equal keys, are compiled once."""
+        """Copy the native modules into the tree; equal sources, which have equal keys,
+        are compiled once."""
         kept = self._cache / "native" / key
-        noted = INSTALLED_SOURCES.read_text("utf-8").splitlines() if INSTALLED_SOURCES.is_file() else []
+        noted = (
+            INSTALLED_SOURCES.read_text("utf-8").splitlines()
+            if INSTALLED_SOURCES.is_file()
+            else []
+        )
         if not (kept / "built").is_file() and noted and _native_key(noted) == key:
             # `scripts/setup` built the installed modules from equal sources.
             installed = Path(sysconfig.get_path("platlib"))
@@ -137,13 +179,27 @@ class _Maker:
             if cmake is None:
                 raise self._failed("there is no cmake among its packages")
             where = ["-S", str(self._tree), "-B", str(work)]
-            configure = [cmake, "-G", "Ninja", *where, f"-DPython_EXECUTABLE={packages}"]
+            configure = [
+                cmake,
+                "-G",
+                "Ninja",
+                *where,
+                f"-DPython_EXECUTABLE={packages}",
+            ]
             if ccache := shutil.which("ccache"):
                 configure.append(f"-DCMAKE_CXX_COMPILER_LAUNCHER={ccache}")
             try:
-                self._run(configure, "its native modules cannot be configured", path=tools)
-                self._run([cmake, "--build", str(work)], "its native modules do not compile", path=tools)
-                if lacking := _keep({layer: work / layer / "native" for layer in LAYERS}, kept):
+                self._run(
+                    configure, "its native modules cannot be configured", path=tools
+                )
+                self._run(
+                    [cmake, "--build", str(work)],
+                    "its native modules do not compile",
+                    path=tools,
+                )
+                if lacking := _keep(
+                    {layer: work / layer / "native" for layer in LAYERS}, kept
+                ):
                     raise self._failed(f"its build makes no native module of {lacking}")
             finally:
                 shutil.rmtree(work, ignore_errors=True)
@@ -152,26 +208,51 @@ class _Maker:
                 shutil.copy2(module, self._tree / layer)
 
     def environment(self, python: Path, packages: Path) -> None:
-        """Make an environment that imports the tree, then the packages, without import hooks of other installations;
-        raise BuildError unless its `python` imports Outcore from the tree."""
+        """Make an environment that imports the tree, then the packages, without import
+        hooks of other installations; raise BuildError unless its `python` imports
+        Outcore from the tree."""
         folder = python.parents[1]
-        self._run([_base_python(), "-m", "venv", "--without-pip", str(folder)], "its environment cannot be made")
+        self._run(
+            [_base_python(), "-m", "venv", "--without-pip", str(folder)],
+            "its environment cannot be made",
+        )
         found = self._run([str(packages), "-c", _PURE], "its packages cannot be found")
         own = self._run([str(python), "-c", _PURE], "its environment cannot be used")
         lines = [str(self._tree), *dict.fromkeys(found.splitlines())]
-        (Path(own.splitlines()[0]) / "outcore.pth").write_text("\n".join(lines) + "\n", encoding="utf-8")
-        where = self._run([str(python), "-c", _CHECK], "it does not import", cwd=self._tree.parent).strip()
+        (Path(own.splitlines()[0]) / "outcore.pth").write_text(
+            "\n".join(lines) + "\n", encoding="utf-8"
+        )
+        where = self._run(
+            [str(python), "-c", _CHECK], "it does not import", cwd=self._tree.parent
+        ).strip()
         if not Path(where).is_relative_to(self._tree):
             raise self._failed(f"its python imports {where} instead of its own tree")
 
-    def _run(self, command: Sequence[str], what: str, *, path: str | None = None, cwd: Path | None = None) -> str:
+    def _run(
+        self,
+        command: Sequence[str],
+        what: str,
+        *,
+        path: str | None = None,
+        cwd: Path | None = None,
+    ) -> str:
         environment = clean_environment() | ({"PATH": path} if path else {})
-        done = subprocess.run(list(command), capture_output=True, text=True, cwd=cwd, env=environment)
+        done = subprocess.run(
+            list(command), capture_output=True, text=True, cwd=cwd, env=environment
+        )
         with self._log.open("a", encoding="utf-8") as log:
             log.write(f"$ {' '.join(map(str, command))}\n{done.stdout}{done.stderr}\n")
         if done.returncode:
-            said = [line.strip() for line in (done.stdout + done.stderr).splitlines() if line.strip()]
-            wrong = [line for line in said if "error" in line.lower()] or said or [f"exit code {done.returncode}"]
+            said = [
+                line.strip()
+                for line in (done.stdout + done.stderr).splitlines()
+                if line.strip()
+            ]
+            wrong = (
+                [line for line in said if "error" in line.lower()]
+                or said
+                or [f"exit code {done.returncode}"]
+            )
             raise self._failed(f"{what}: {wrong[0]}"[:300])
         return done.stdout
 
@@ -181,8 +262,11 @@ class _Maker:
 
 
 def _keep(folders: Mapping[str, Path], kept: Path) -> str:
-    """Copy each layer's native module from its folder to `kept`; without one, copy none and return its layer."""
-    found = {layer: sorted(folder.glob("_native*.so")) for layer, folder in folders.items()}
+    """Copy each layer's native module from its folder to `kept`; without one, copy none
+    and return its layer."""
+    found = {
+        layer: sorted(folder.glob("_native*.so")) for layer, folder in folders.items()
+    }
     lacking = next((layer for layer, modules in found.items() if not modules), "")
     if not lacking:
         for layer, modules in found.items():
@@ -196,7 +280,10 @@ def _native_key(objects: Sequence[str]) -> str:
     return hashlib.sha256("\n".join([*objects, sys.version]).encode()).hexdigest()[:16]
 
 
-_PURE = "import sysconfig; p = sysconfig.get_paths(); print(p['purelib']); print(p['platlib'])"
+_PURE = (
+    "import sysconfig; p = sysconfig.get_paths(); print(p['purelib']); "
+    "print(p['platlib'])"
+)
 
 
 def _base_python() -> str:
@@ -208,7 +295,8 @@ def _base_python() -> str:
 
 
 def clean_environment() -> dict[str, str]:
-    """Return the environment variables without variables that make one commit import or read another's files."""
+    """Return the environment variables without variables that make one commit import or
+    read another's files."""
     leave_out = (
         "PYTHONPATH",
         "PYTHONHOME",

@@ -1,4 +1,5 @@
-"""Instruction counts of the native hot paths by valgrind's callgrind, independent of load, caches and disk."""
+"""Instruction counts of the native hot paths by valgrind's callgrind, independent of
+load, caches and disk."""
 
 from __future__ import annotations
 
@@ -27,43 +28,96 @@ def is_there() -> bool:
 
 
 def count(python: Path) -> dict[str, int]:
-    """Return part -> instructions of one call by the native modules of `python`; raise HostError if valgrind fails."""
+    """Return part -> instructions of one call by the native modules of `python`; raise
+    HostError if valgrind fails."""
     valgrind = shutil.which("valgrind")
     if valgrind is None:
-        raise HostError("instructions cannot be counted without valgrind", "apt-get install valgrind")
+        raise HostError(
+            "instructions cannot be counted without valgrind",
+            "apt-get install valgrind",
+        )
     with tempfile.TemporaryDirectory(prefix="outcore-callgrind-") as folder:
         # -P: the child's own folder is not searched for modules.
-        tool = [valgrind, "--tool=callgrind", "--dump-before=getpgid", f"--callgrind-out-file={folder}/out", "-q"]
+        tool = [
+            valgrind,
+            "--tool=callgrind",
+            "--dump-before=getpgid",
+            f"--callgrind-out-file={folder}/out",
+            "-q",
+        ]
         command = [*tool, str(python), "-P", str(_CHILD)]
-        environment = clean_environment() | {"PYTHONHASHSEED": "0", "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
+        environment = clean_environment() | {
+            "PYTHONHASHSEED": "0",
+            "OMP_NUM_THREADS": "1",
+            "OPENBLAS_NUM_THREADS": "1",
+        }
         try:
-            done = subprocess.run(command, capture_output=True, text=True, timeout=TIMEOUT_S, env=environment)
+            done = subprocess.run(
+                command,
+                capture_output=True,
+                text=True,
+                timeout=TIMEOUT_S,
+                env=environment,
+            )
         except subprocess.TimeoutExpired as error:
-            raise HostError(f"valgrind took longer than {TIMEOUT_S:.0f} s", "count on a quieter machine") from error
+            raise HostError(
+                f"valgrind took longer than {TIMEOUT_S:.0f} s",
+                "count on a quieter machine",
+            ) from error
         names = done.stdout.split()
         if done.returncode or not names:
             said = (done.stderr.strip().splitlines() or ["it did not say why"])[-1]
-            raise HostError(f"the native parts do not run under valgrind: {said}", "see benchmarks/native_counts.py")
+            raise HostError(
+                f"the native parts do not run under valgrind: {said}",
+                "see benchmarks/native_counts.py",
+            )
         # Dumps 1, 3, … cover the code before each part.
-        return {name: _total(Path(folder, f"out.{2 * number}")) for number, name in enumerate(names, start=1)}
+        return {
+            name: _total(Path(folder, f"out.{2 * number}"))
+            for number, name in enumerate(names, start=1)
+        }
 
 
 def _total(file: Path) -> int:
-    found = re.search(r"^(?:totals|summary): (\d+)", file.read_text(encoding="utf-8", errors="replace"), re.MULTILINE)
+    found = re.search(
+        r"^(?:totals|summary): (\d+)",
+        file.read_text(encoding="utf-8", errors="replace"),
+        re.MULTILINE,
+    )
     if found is None:
-        raise HostError(f"callgrind wrote no total into {file.name}", "use valgrind 3.15 or later")
+        raise HostError(
+            f"callgrind wrote no total into {file.name}", "use valgrind 3.15 or later"
+        )
     return int(found[1])
 
 
-def compare_counts(base: Mapping[str, int], head: Mapping[str, int]) -> list[MetricResult]:
+def compare_counts(
+    base: Mapping[str, int], head: Mapping[str, int]
+) -> list[MetricResult]:
     """Return one metric per part; a part that only one side has is undecided."""
     results = []
     for name in dict.fromkeys([*base, *head]):
-        before, after = base.get(name), head.get(name)
-        made = MetricResult("native", f"{name} instructions", "exact", "instructions", before, after, "undecided")
+        before = base.get(name)
+        after = head.get(name)
+        made = MetricResult(
+            "native",
+            f"{name} instructions",
+            "exact",
+            "instructions",
+            before,
+            after,
+            "undecided",
+        )
         if before is not None and after is not None:
-            ratio, most = after / before, 1 + LEAST_CHANGE
-            decision: Decision = "regressed" if ratio > most else "improved" if ratio < 1 / most else "same"
+            ratio = after / before
+            most = 1 + LEAST_CHANGE
+            decision: Decision = (
+                "regressed"
+                if ratio > most
+                else "improved"
+                if ratio < 1 / most
+                else "same"
+            )
             note = "by callgrind" if decision != "same" else ""
             made = replace(made, decision=decision, ratio=ratio, samples=1, note=note)
         results.append(made)

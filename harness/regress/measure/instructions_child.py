@@ -1,7 +1,9 @@
-"""Script for valgrind: the native hot paths on fixed inputs, one thread each, to count their instructions.
+"""Script for valgrind: the native hot paths on fixed inputs, one thread each, to count
+their instructions.
 
-Imports the two native modules and numpy alone. Each part runs twice, the first time as warm-up; callgrind dumps its
-counts at the calls of `getpgid` before and after the second run.
+Imports the two native modules and numpy alone. Each part runs twice, the first time as
+warm-up; callgrind dumps its counts at the calls of `getpgid` before and after the
+second run.
 """
 
 from __future__ import annotations
@@ -14,7 +16,9 @@ import numpy as np
 import systems._native as engine
 import workloads._native as sampling
 
-NODES, EDGES, IDS = 20_000, 200_000, 8_000
+NODES = 20_000
+EDGES = 200_000
+IDS = 8_000
 
 
 def _parts() -> dict[str, Callable[[], object]]:
@@ -23,14 +27,20 @@ def _parts() -> dict[str, Callable[[], object]]:
     indptr = np.concatenate([[0], np.cumsum(degrees)]).astype(np.int64)
     indices = rng.integers(0, NODES, EDGES).astype(np.int32)
     seeds = np.sort(rng.choice(NODES, 200, replace=False)).astype(np.int64)
-    batches = [np.sort(rng.choice(NODES, IDS, replace=False)).astype(np.int64) for _ in range(4)]
+    batches = [
+        np.sort(rng.choice(NODES, IDS, replace=False)).astype(np.int64)
+        for _ in range(4)
+    ]
     ids = batches[0]
     table = rng.integers(0, 255, (NODES, 512), dtype=np.uint8)
     out = np.zeros((IDS, 512), dtype=np.uint8)
     sampler = sampling.NeighborSampler(indptr, indices, [10, 10], 1, False, 1)
-    lists = np.concatenate([[0], np.cumsum([len(batch) for batch in batches])]).astype(np.int64)
+    lists = np.concatenate([[0], np.cumsum([len(batch) for batch in batches])]).astype(
+        np.int64
+    )
 
-    falling, joined = ids[::-1].copy(), np.concatenate(batches)
+    falling = ids[::-1].copy()
+    joined = np.concatenate(batches)
 
     def changesets() -> None:
         planner = engine.ChangesetPlanner(NODES, NODES // 10, np.diff(lists), 1)
@@ -54,7 +64,10 @@ def _parts() -> dict[str, Callable[[], object]]:
             merge_gap_bytes=0,
         ),
         "changeset": changesets,
-        "packing": lambda: (engine.ascending(falling), engine.minhash_order(joined, lists, 2, 1)),
+        "packing": lambda: (
+            engine.ascending(falling),
+            engine.minhash_order(joined, lists, 2, 1),
+        ),
         "gather": lambda: engine.gather(table, ids, out, 1),
     }
 

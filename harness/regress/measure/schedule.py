@@ -1,6 +1,8 @@
-"""Order of runs: pairs in A B B A order, cells shuffled by seed, until intervals are narrow or the time is up.
+"""Order of runs: pairs in A B B A order, cells shuffled by seed, until intervals are
+narrow or the time is up.
 
-If both sides support it, their epochs alternate within a pair: the speed of a shared machine changes within seconds.
+If both sides support it, their epochs alternate within a pair: the speed of a shared
+machine changes within seconds.
 """
 
 from __future__ import annotations
@@ -28,8 +30,8 @@ class Pairs:
     head: list[RunSample] = field(default_factory=list)
 
     def is_complete(self, rules: Rules) -> bool:
-        """Return whether the cell needs no more pairs: a run failed, or every interval's half width is at most half the
-        least effect."""
+        """Return whether the cell needs no more pairs: a run failed, or every
+        interval's half width is at most half the least effect."""
         runs = [*self.base, *self.head]
         if any(run.status != "ok" for run in runs):
             return True
@@ -44,10 +46,15 @@ class Pairs:
 
 
 class Budget:
-    """Limit in seconds on the monotonic clock, so that setting the system clock has no effect."""
+    """Limit in seconds on the monotonic clock, so that setting the system clock has no
+    effect."""
 
-    def __init__(self, seconds: float, now: Callable[[], float] = time.monotonic) -> None:
-        self.seconds, self._now, self._begin = seconds, now, now()
+    def __init__(
+        self, seconds: float, now: Callable[[], float] = time.monotonic
+    ) -> None:
+        self.seconds = seconds
+        self._now = now
+        self._begin = now()
 
     @property
     def spent(self) -> float:
@@ -74,16 +81,22 @@ def interleave(
     progress: Callable[[str], None] = lambda text: None,
     together: Together | None = None,
 ) -> list[Pairs]:
-    """Run pairs of every cell on both sides until each cell needs no more pairs or the budget is spent.
+    """Run pairs of every cell on both sides until each cell needs no more pairs or the
+    budget is spent.
 
     Args:
-        cells: system of each cell; a chunk holds no system twice, since records are assigned to cells by system.
-        run: (`base` or `head`, indices of cells, number of the pair) -> one sample each.
-        budget: after the first pair of every cell, a pair starts only if it is expected to fit.
-        chunk: maximum number of cells per call; more saves start-up time, fewer bring the two sides closer in time.
+        cells: system of each cell; a chunk holds no system twice, since records are
+            assigned to cells by system.
+        run: (`base` or `head`, indices of cells, number of the pair) -> one sample
+            each.
+        budget: after the first pair of every cell, a pair starts only if it is expected
+            to fit.
+        chunk: maximum number of cells per call; more saves start-up time, fewer bring
+            the two sides closer in time.
         most: maximum number of pairs per cell.
-        together: (indices of cells, number of the pair, order of the sides) -> samples of both sides with alternating
-            epochs. The first pair uses `run`, so that both sides find filled caches (the device's profile among them).
+        together: (indices of cells, number of the pair, order of the sides) -> samples
+            of both sides with alternating epochs. The first pair uses `run`, so that
+            both sides find filled caches (the device's profile among them).
 
     Returns:
         The pairs of each cell, in the order of `cells`.
@@ -93,7 +106,11 @@ def interleave(
     took: dict[tuple[int, ...], float] = {}
     slowest = 0.0
     for round_ in range(most):
-        open_ = [i for i, pair in enumerate(pairs) if round_ == 0 or not pair.is_complete(rules)]
+        open_ = [
+            i
+            for i, pair in enumerate(pairs)
+            if round_ == 0 or not pair.is_complete(rules)
+        ]
         shuffle.shuffle(open_)
         ran = False
         for number, part in enumerate(_chunks(open_, cells, chunk)):
@@ -103,14 +120,19 @@ def interleave(
             # A B, B A, A B, ...: drift that is linear in time hits both alike.
             order = ("base", "head") if (round_ + number) % 2 == 0 else ("head", "base")
             begin = budget.spent
-            what = f"pair {round_ + 1} of at most {most}, {', '.join(cells[index] for index in part)}"
+            what = (
+                f"pair {round_ + 1} of at most {most}, "
+                f"{', '.join(cells[index] for index in part)}"
+            )
             progress(what)
             with during(progress, partial(_spent, what, budget)):
                 if together is None or round_ == 0:
                     found = {side: run(side, part, round_) for side in order}
                 else:
                     found = together(part, round_, order)
-            for index, base, head in zip(part, found["base"], found["head"], strict=True):
+            for index, base, head in zip(
+                part, found["base"], found["head"], strict=True
+            ):
                 pairs[index].base.append(base)
                 pairs[index].head.append(head)
             took[tuple(sorted(part))] = budget.spent - begin
@@ -129,7 +151,9 @@ def _chunks(open_: Sequence[int], cells: Sequence[str], size: int) -> list[list[
     chunks: list[list[int]] = []
     for index in open_:
         for chunk in chunks:
-            if len(chunk) < size and cells[index] not in {cells[other] for other in chunk}:
+            if len(chunk) < size and cells[index] not in {
+                cells[other] for other in chunk
+            }:
                 chunk.append(index)
                 break
         else:

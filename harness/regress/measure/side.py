@@ -1,4 +1,5 @@
-"""One side of a check: runs cells of an experiment with its own commit's command, and reads their records."""
+"""One side of a check: runs cells of an experiment with its own commit's command, and
+reads their records."""
 
 from __future__ import annotations
 
@@ -55,32 +56,65 @@ class Side:
             link.symlink_to(dataset.resolve())
 
     def run(
-        self, cells: Sequence[PlannedRun], profiles: Path, turns: str | None = None, *, verify: bool = False
+        self,
+        cells: Sequence[PlannedRun],
+        profiles: Path,
+        turns: str | None = None,
+        *,
+        verify: bool = False,
     ) -> list[RunSample]:
-        """Run each cell once, without earlier artefacts; return one sample each, in order (`failed` without a record).
+        """Run each cell once, without earlier artefacts; return one sample each, in
+        order (`failed` without a record).
 
         Args:
-            cells: cells of different systems; datasets are absolute paths, or names in the folder given to `use`.
-            profiles: folder with the device's profile, which both sides share: systems may plan by it.
-            turns: address of the `Turns` by which epochs alternate with the other side's; None: they do not.
-            verify: whether to take the digest of all features in every epoch, not in the warm-up alone.
+            cells: cells of different systems; datasets are absolute paths, or names in
+                the folder given to `use`.
+            profiles: folder with the device's profile, which both sides share: systems
+                may plan by it.
+            turns: address of the `Turns` by which epochs alternate with the other
+                side's; None: they do not.
+            verify: whether to take the digest of all features in every epoch, not in
+                the warm-up alone.
         """
         cache = self.results / "cache"
         shutil.rmtree(self._data / ".outcore" / "artefacts", ignore_errors=True)
         copy_profiles(profiles, cache)
-        experiment, systems = self.results / "experiment.yaml", []
+        experiment = self.results / "experiment.yaml"
+        systems = []
         for cell in cells:
             # Non-default settings only, which any version of the command can read.
-            run = cell.settings.model_dump(mode="json", exclude_defaults=True, exclude={"options"})
+            run = cell.settings.model_dump(
+                mode="json", exclude_defaults=True, exclude={"options"}
+            )
             if verify:
                 run["verify"] = True
-            systems.append({"name": cell.system, "run": run, "options": dict(cell.settings.options)})
+            systems.append(
+                {
+                    "name": cell.system,
+                    "run": run,
+                    "options": dict(cell.settings.options),
+                }
+            )
         with whole_file(experiment, "the experiment") as partial:
             # JSON is YAML.
-            partial.write_text(json.dumps({"name": "regress", "systems": systems, "rounds": 1}), encoding="utf-8")
+            partial.write_text(
+                json.dumps({"name": "regress", "systems": systems, "rounds": 1}),
+                encoding="utf-8",
+            )
         before = {path.name for path in run_folders(self.results)}
         roots = ["--data-root", str(self._data), "--results-root", str(self.results)]
-        said = self._call(["bench", str(experiment), "--fresh", "--figures", "none", "--json", *roots], turns)
+        said = self._call(
+            [
+                "bench",
+                str(experiment),
+                "--fresh",
+                "--figures",
+                "none",
+                "--json",
+                *roots,
+            ],
+            turns,
+        )
         copy_profiles(cache, profiles)
         by_system = {}
         for path in run_folders(self.results):
@@ -101,7 +135,8 @@ class Side:
             _end(process)
 
     def _call(self, arguments: Sequence[str], turns: str | None) -> str:
-        """Run the commit's `outcore`; return its error in one sentence, empty on success."""
+        """Run the commit's `outcore`; return its error in one sentence, empty on
+        success."""
         environment = clean_environment() | ({VARIABLE: turns} if turns else {})
         with self._log.open("a", encoding="utf-8") as log:
             log.write(f"$ outcore {' '.join(arguments)}\n")
@@ -128,7 +163,8 @@ class Side:
 
 
 def _end(process: subprocess.Popen[str]) -> None:
-    """Terminate a command, which then removes its caps and workers; kill its process group after 20 s."""
+    """Terminate a command, which then removes its caps and workers; kill its process
+    group after 20 s."""
     process.send_signal(signal.SIGTERM)
     try:
         process.wait(timeout=20)
@@ -145,9 +181,12 @@ def copy_profiles(of: Path, to: Path) -> None:
 
 
 def _error_in(out: str) -> str:
-    """Return the message of `{"error": …}`; empty if the command finished (a failed run is in its record)."""
+    """Return the message of `{"error": …}`; empty if the command finished (a failed run
+    is in its record)."""
     try:
         content = json.loads(out)
         return str(content["error"]["message"]) if "error" in content else ""
     except (ValueError, TypeError, KeyError):
-        return "its outcore ended without a word; see the side's .log in the work folder"
+        return (
+            "its outcore ended without a word; see the side's .log in the work folder"
+        )

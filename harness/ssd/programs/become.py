@@ -1,5 +1,6 @@
-"""Program that drops root for good, inside a cap that root has joined, and executes a command: `UID GID NAME --
-COMMAND`; `- - -` keeps the user. Imports nothing but the standard library."""
+"""Program that drops root for good, inside a cap that root has joined, and executes a
+command: `UID GID NAME -- COMMAND`; `- - -` keeps the user. Imports nothing but the
+standard library."""
 
 from __future__ import annotations
 
@@ -14,8 +15,11 @@ def main(arguments: list[str]) -> None:
     uid, gid, name, dashes, *command = arguments
     if dashes != "--" or not command:
         raise SystemExit("usage: become UID GID NAME -- COMMAND …")
-    # Before root is dropped: this imports modules of the interpreter that the user may be unable to read.
-    folders = [""] if "/" in command[0] else [f"{folder}/" for folder in os.get_exec_path()]
+    # Before root is dropped: this imports modules of the interpreter that the user may
+    # be unable to read.
+    folders = (
+        [""] if "/" in command[0] else [f"{folder}/" for folder in os.get_exec_path()]
+    )
     if uid != "-":
         try:
             os.initgroups(name, int(gid))

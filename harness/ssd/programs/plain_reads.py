@@ -1,5 +1,6 @@
-"""Measurement of a device without fio: direct reads from threads, a lower bound, since the interpreter takes its share.
-A program, so that it can join a cap; it imports nothing but the standard library and prints JSON."""
+"""Measurement of a device without fio: direct reads from threads, a lower bound, since
+the interpreter takes its share. A program, so that it can join a cap; it imports
+nothing but the standard library and prints JSON."""
 
 from __future__ import annotations
 
@@ -12,8 +13,11 @@ import threading
 import time
 
 
-def measure(path: str, block_bytes: int, depth: int, seconds: float, sequential: bool) -> dict[str, float]:
-    """Measure direct reads of `block_bytes` by `depth` threads; return `iops`, `bytes_per_s` and `seconds`.
+def measure(
+    path: str, block_bytes: int, depth: int, seconds: float, sequential: bool
+) -> dict[str, float]:
+    """Measure direct reads of `block_bytes` by `depth` threads; return `iops`,
+    `bytes_per_s` and `seconds`.
 
     Args:
         path: file to read, of at least one block.
@@ -33,12 +37,19 @@ def measure(path: str, block_bytes: int, depth: int, seconds: float, sequential:
     end = begin + seconds
 
     def reader(index: int) -> None:
-        buffer = [memoryview(mmap.mmap(-1, max(block_bytes, mmap.PAGESIZE)))[:block_bytes]]
+        buffer = [
+            memoryview(mmap.mmap(-1, max(block_bytes, mmap.PAGESIZE)))[:block_bytes]
+        ]
         draw = random.Random().randrange
-        position, count = index, 0
+        position = index
+        count = 0
         try:
             while time.monotonic() < end:
-                os.preadv(fd, buffer, (position % blocks if sequential else draw(blocks)) * block_bytes)
+                os.preadv(
+                    fd,
+                    buffer,
+                    (position % blocks if sequential else draw(blocks)) * block_bytes,
+                )
                 position += depth
                 count += 1
         except OSError as error:
@@ -54,16 +65,25 @@ def measure(path: str, block_bytes: int, depth: int, seconds: float, sequential:
     os.close(fd)
     if errors:
         raise SystemExit(f"{path}: {errors[0].strerror}")
-    return {"iops": sum(counts) / took, "bytes_per_s": sum(counts) * block_bytes / took, "seconds": took}
+    return {
+        "iops": sum(counts) / took,
+        "bytes_per_s": sum(counts) * block_bytes / took,
+        "seconds": took,
+    }
 
 
 def main(arguments: list[str]) -> None:
-    """Measure the points of `PATH SECONDS BLOCK:DEPTH:random|sequential …`; print one JSON list."""
+    """Measure the points of `PATH SECONDS BLOCK:DEPTH:random|sequential …`; print one
+    JSON list."""
     path, seconds, *points = arguments
     results = []
     for point in points:
         block, depth, pattern = point.split(":")
-        results.append(measure(path, int(block), int(depth), float(seconds), pattern == "sequential"))
+        results.append(
+            measure(
+                path, int(block), int(depth), float(seconds), pattern == "sequential"
+            )
+        )
     print(json.dumps(results))
 
 

@@ -1,6 +1,8 @@
-"""`new-system` as a worker of its own: replace sampling, reading and training by your code (docs/foreign.md).
+"""`new-system` as a worker of its own: replace sampling, reading and training by your
+code (docs/foreign.md).
 
-By hand: `python worker.py DATASET batch_size=100 fanout=[5,5]`, with Outcore's `outcore/foreign` on PYTHONPATH.
+By hand: `python worker.py DATASET batch_size=100 fanout=[5,5]`, with Outcore's
+`outcore/foreign` on PYTHONPATH.
 """
 
 from __future__ import annotations
@@ -14,10 +16,12 @@ from outcore_worker import Log, Run, Worker, main
 
 
 class NewSystem(Worker):
-    """Uniform sampling without replacement; softmax regression on a seed node's row plus the mini-batch's mean."""
+    """Uniform sampling without replacement; softmax regression on a seed node's row
+    plus the mini-batch's mean."""
 
     def __init__(self, run: Run) -> None:
-        """Make the model; data is read in `prepare`, so that its memory counts as the system's."""
+        """Make the model; data is read in `prepare`, so that its memory counts as the
+        system's."""
         super().__init__(run)
         run.only(sampler="neighbor", stages="all", replace=False, test_nodes=0)
         self.weights = np.zeros((run.data.dim, run.data.num_classes), dtype=np.float32)
@@ -26,7 +30,9 @@ class NewSystem(Worker):
     def step(self) -> Callable[[], None]:
         """Return a training step on random rows."""
         size = self.run.config.batch_size
-        rows = np.random.default_rng(0).standard_normal((size, self.run.data.dim), dtype=np.float32)
+        rows = np.random.default_rng(0).standard_normal(
+            (size, self.run.data.dim), dtype=np.float32
+        )
         labels = np.zeros(size, dtype=np.int64)
 
         def step() -> None:
@@ -37,7 +43,9 @@ class NewSystem(Worker):
     def prepare(self) -> tuple[()]:
         """Load the graph and map the features."""
         data = self.run.data
-        self.indptr, self.indices, self.labels = data.load("indptr"), data.load("indices"), data.load("labels")
+        self.indptr = data.load("indptr")
+        self.indices = data.load("indices")
+        self.labels = data.load("labels")
         self.features = data.memmap("features")
         if self.run.options.madvise == "random":
             self.features._mmap.madvise(mmap.MADV_RANDOM)
@@ -45,7 +53,8 @@ class NewSystem(Worker):
 
     def epoch(self, number: int, log: Log) -> None:
         """Train every mini-batch of the epoch."""
-        seeds, size = self.run.seeds(number), self.run.config.batch_size
+        seeds = self.run.seeds(number)
+        size = self.run.config.batch_size
         for index in range(self.run.num_batches):
             batch = seeds[index * size : (index + 1) * size]
             with log.stage("sample", index):
@@ -53,12 +62,15 @@ class NewSystem(Worker):
             with log.stage("extract", index):
                 rows = self.read(nodes)
             with log.stage("train", index):
-                loss, correct = self.train(rows[: len(batch)] + rows.mean(0), self.labels[batch])
+                loss, correct = self.train(
+                    rows[: len(batch)] + rows.mean(0), self.labels[batch]
+                )
             log.batch(nodes, rows, edges, batch, loss, correct)
 
     def sample(self, seeds: Any) -> tuple[Any, int]:
         """Return a mini-batch's nodes, seed nodes first, and its number of edges."""
-        nodes, edges = seeds, 0
+        nodes = seeds
+        edges = 0
         for fanout in self.run.config.fanout:
             drawn = self.neighbours(nodes, fanout)
             edges += len(drawn)
@@ -82,14 +94,20 @@ class NewSystem(Worker):
         return self.features[nodes]
 
     def train(self, rows: Any, labels: Any) -> tuple[float, int]:
-        """Take a gradient step of softmax regression; return the mean loss and the number of correct seed nodes."""
+        """Take a gradient step of softmax regression; return the mean loss and the
+        number of correct seed nodes."""
         scores = np.clip(rows.astype(np.float32) @ self.weights, -50, 50)
         shares = np.exp(scores - scores.max(1, keepdims=True))
         shares /= shares.sum(1, keepdims=True)
         own = shares[np.arange(len(labels)), labels]
         correct = int((shares.argmax(1) == labels).sum())
         shares[np.arange(len(labels)), labels] -= 1
-        self.weights -= self.run.config.learning_rate * rows.T.astype(np.float32) @ shares / len(labels)
+        self.weights -= (
+            self.run.config.learning_rate
+            * rows.T.astype(np.float32)
+            @ shares
+            / len(labels)
+        )
         return float(-np.log(own + 1e-12).mean()), correct
 
 

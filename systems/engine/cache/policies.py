@@ -1,14 +1,18 @@
-"""Cache policies on a recorded trace of mini-batches: each policy's share of missed row accesses, by cache size.
+"""Cache policies on a recorded trace of mini-batches: each policy's share of missed row
+accesses, by cache size.
 
-Accesses are counted by mini-batch: a row of a mini-batch is a hit if it was cached when its turn came. Rows of a
-mini-batch are processed in the order of its nodes. The demand policies (`lru`, `fifo`, `lfu`, `clock`, `sieve`,
-`s3-fifo`) start empty and admit every missed row, evicting one if the cache is full. `belady` starts empty and decides
-once a mini-batch, like Ginex's changesets (Ginex, Section 3.3): of the cached rows and the mini-batch's, it keeps those
-used again soonest, so a missed row need not be admitted; no policy misses less. `degree` and any other ranking are
-static: filled beforehand, at one read a row (`fills`), and never changed.
+Accesses are counted by mini-batch: a row of a mini-batch is a hit if it was cached when
+its turn came. Rows of a mini-batch are processed in the order of its nodes. The demand
+policies (`lru`, `fifo`, `lfu`, `clock`, `sieve`, `s3-fifo`) start empty and admit every
+missed row, evicting one if the cache is full. `belady` starts empty and decides once a
+mini-batch, like Ginex's changesets (Ginex, Section 3.3): of the cached rows and the
+mini-batch's, it keeps those used again soonest, so a missed row need not be admitted;
+no policy misses less. `degree` and any other ranking are static: filled beforehand, at
+one read a row (`fills`), and never changed.
 
-A cache reads `misses + fills` rows from disk. Ginex fills its cache beforehand too, with rows that are used later: each
-of those reads saves exactly the miss of a cache starting empty, so its `misses + fills` equal `belady`'s misses.
+A cache reads `misses + fills` rows from disk. Ginex fills its cache beforehand too,
+with rows that are used later: each of those reads saves exactly the miss of a cache
+starting empty, so its `misses + fills` equal `belady`'s misses.
 """
 
 from __future__ import annotations
@@ -39,7 +43,8 @@ class RowTrace:
     """Row accesses of mini-batches, in order.
 
     Attributes:
-        rows: uint32 [accesses], rows numbered in the order of their first access, unique within a mini-batch.
+        rows: uint32 [accesses], rows numbered in the order of their first access,
+            unique within a mini-batch.
         begins: int64 [mini-batches + 1], start of each mini-batch.
         nodes: int64 [num_rows], the node of each row.
     """
@@ -69,22 +74,37 @@ class RowTrace:
         parts = list(batches)
         require(parts, "the trace has no mini-batches", "sample at least one")
         ids = np.concatenate(parts)
-        begins = np.concatenate([[0], np.cumsum([len(part) for part in parts])]).astype(np.int64)
+        begins = np.concatenate([[0], np.cumsum([len(part) for part in parts])]).astype(
+            np.int64
+        )
         del parts
         try:
             rows, num_rows = _native.dense_rows(ids, num_nodes)
         except IndexError as error:
-            raise InputError(f"the trace does not fit the graph: {error}", "trace the dataset it came from") from None
+            raise InputError(
+                f"the trace does not fit the graph: {error}",
+                "trace the dataset it came from",
+            ) from None
         nodes = np.empty(num_rows, dtype=np.int64)
         nodes[rows] = ids
         return cls(rows, begins, nodes, num_nodes)
 
     @classmethod
-    def record(cls, workload: Workload, epochs: int = 1, *, threads: int = 1) -> RowTrace:
-        """Sample the mini-batches of a workload's first epochs; takes 12 bytes of memory an access."""
-        sampler, plan = make_sampler(workload, threads=threads), make_seed_plan(workload)
-        wanted = ((epoch, *batch) for epoch in range(epochs) for batch in enumerate(plan.batches(epoch)))
-        return cls.of((sampler.sample(*one).nodes for one in wanted), workload.dataset.num_nodes)
+    def record(
+        cls, workload: Workload, epochs: int = 1, *, threads: int = 1
+    ) -> RowTrace:
+        """Sample the mini-batches of a workload's first epochs; takes 12 bytes of
+        memory an access."""
+        sampler = make_sampler(workload, threads=threads)
+        plan = make_seed_plan(workload)
+        wanted = (
+            (epoch, *batch)
+            for epoch in range(epochs)
+            for batch in enumerate(plan.batches(epoch))
+        )
+        return cls.of(
+            (sampler.sample(*one).nodes for one in wanted), workload.dataset.num_nodes
+        )
 
 
 @dataclass(frozen=True)
@@ -111,26 +131,40 @@ class Misses:
 
     @property
     def reads(self) -> Ids:
-        """Rows read from disk, fills included, int64 [k]: makes static and demand policies comparable."""
+        """Rows read from disk, fills included, int64 [k]: makes static and demand
+        policies comparable."""
         return self.misses + self.fills
 
 
-def simulate(trace: RowTrace, policy: str, sizes: Sequence[int] | Ids, *, threads: int = 1) -> Misses:
-    """Count the misses of one of `DYNAMIC` for caches of `sizes` rows (0 or more), each starting empty.
+def simulate(
+    trace: RowTrace, policy: str, sizes: Sequence[int] | Ids, *, threads: int = 1
+) -> Misses:
+    """Count the misses of one of `DYNAMIC` for caches of `sizes` rows (0 or more), each
+    starting empty.
 
-    `belady` and `lru` take one pass for all sizes, the others one pass a size, up to `threads` in parallel.
+    `belady` and `lru` take one pass for all sizes, the others one pass a size, up to
+    `threads` in parallel.
 
     Raises:
         InputError: the policy is unknown, or a size is negative.
     """
-    require(policy in DYNAMIC, f"there is no policy {policy!r} to simulate", f"choose of {', '.join(DYNAMIC)}")
+    require(
+        policy in DYNAMIC,
+        f"there is no policy {policy!r} to simulate",
+        f"choose of {', '.join(DYNAMIC)}",
+    )
     wanted = _sizes(sizes)
-    misses = _native.policy_misses(policy, trace.rows, trace.begins, trace.num_rows, wanted, threads)
+    misses = _native.policy_misses(
+        policy, trace.rows, trace.begins, trace.num_rows, wanted, threads
+    )
     return Misses(policy, wanted, misses, np.zeros_like(wanted), trace.accesses)
 
 
-def simulate_static(trace: RowTrace, ranking: Ids, sizes: Sequence[int] | Ids, *, policy: str = "static") -> Misses:
-    """Count the misses of caches of the first rows of `ranking` (int64, distinct nodes, best first), for all sizes.
+def simulate_static(
+    trace: RowTrace, ranking: Ids, sizes: Sequence[int] | Ids, *, policy: str = "static"
+) -> Misses:
+    """Count the misses of caches of the first rows of `ranking` (int64, distinct nodes,
+    best first), for all sizes.
 
     Raises:
         InputError: a size is negative.
@@ -144,7 +178,12 @@ def simulate_static(trace: RowTrace, ranking: Ids, sizes: Sequence[int] | Ids, *
 
 
 def compare(
-    workload: Workload, trace: RowTrace, policies: Sequence[str], sizes: Sequence[int] | Ids, *, threads: int = 1
+    workload: Workload,
+    trace: RowTrace,
+    policies: Sequence[str],
+    sizes: Sequence[int] | Ids,
+    *,
+    threads: int = 1,
 ) -> list[Misses]:
     """Simulate each of `policies` (of `POLICIES`) on the trace, in that order.
 

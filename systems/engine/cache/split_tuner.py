@@ -1,9 +1,11 @@
-"""Division of memory between a neighbour cache and a feature cache, by simulation on the run's own first epoch.
+"""Division of memory between a neighbour cache and a feature cache, by simulation on
+the run's own first epoch.
 
-More neighbour lists in memory save page faults of sampling, more feature rows save reads. The mini-batches of the first
-epoch are sampled once; for each candidate split, the misses of both caches are counted: row reads exactly as the reader
-would submit them, list pages by a model of the page cache in its steady state (the epoch's second round). The candidate
-whose reads take the least device time wins.
+More neighbour lists in memory save page faults of sampling, more feature rows save
+reads. The mini-batches of the first epoch are sampled once; for each candidate split,
+the misses of both caches are counted: row reads exactly as the reader would submit
+them, list pages by a model of the page cache in its steady state (the epoch's second
+round). The candidate whose reads take the least device time wins.
 """
 
 from __future__ import annotations
@@ -84,11 +86,17 @@ class SplitForecast:
 
     def as_dict(self) -> dict[str, Any]:
         """Return plain data, for an artefact's facts."""
-        return {**asdict(self), "requests_by_size": {str(k): v for k, v in sorted(self.requests_by_size.items())}}
+        return {
+            **asdict(self),
+            "requests_by_size": {
+                str(k): v for k, v in sorted(self.requests_by_size.items())
+            },
+        }
 
 
 def scratch_bytes(workload: Workload, most_accesses: int) -> int:
-    """Return the bytes of a forecast beside `indptr`, the reader and the current mini-batch."""
+    """Return the bytes of a forecast beside `indptr`, the reader and the current
+    mini-batch."""
     nodes = workload.dataset.num_nodes
     pages = workload.dataset.topology_bytes // PAGE_BYTES + 2
     return 18 * nodes + 24 * pages + 16 * most_accesses
@@ -112,12 +120,17 @@ def forecast(
         indptr: int64 [N + 1].
         degrees: [N], out-degrees, by which rows are cached.
         reader: reader of missed rows, used only for its counts.
-        most_accesses: page accesses that may be recorded over all candidates, 4 bytes each.
+        most_accesses: page accesses that may be recorded over all candidates, 4 bytes
+            each.
 
     Raises:
         InputError: more than eight candidates, or none.
     """
-    require(1 <= len(candidates) <= _MOST_CANDIDATES, f"{len(candidates)} candidates", f"give 1 to {_MOST_CANDIDATES}")
+    require(
+        1 <= len(candidates) <= _MOST_CANDIDATES,
+        f"{len(candidates)} candidates",
+        f"give 1 to {_MOST_CANDIDATES}",
+    )
     lists, rows = _cached(candidates, indptr, degrees)
     found = [SplitForecast(candidate.name) for candidate in candidates]
     pages: list[list[npt.NDArray[np.uint32]]] = [[] for _ in candidates]
@@ -134,10 +147,14 @@ def forecast(
             result.row_misses += len(missed)
             result.bytes_read += reads.bytes_read
             for size, count in reads.requests_by_size.items():
-                result.requests_by_size[size] = result.requests_by_size.get(size, 0) + count
+                result.requests_by_size[size] = (
+                    result.requests_by_size.get(size, 0) + count
+                )
             result.list_reads += len(asked)
             result.list_hits += int(np.count_nonzero(lists[asked] & bit))
-            pages[number].append(distinct(touched[lists[nodes] & bit == 0]).astype(np.uint32))
+            pages[number].append(
+                distinct(touched[lists[nodes] & bit == 0]).astype(np.uint32)
+            )
             recorded += len(pages[number][-1])
         if recorded > most_accesses:
             break
@@ -145,7 +162,12 @@ def forecast(
     for candidate, result, parts in zip(candidates, found, pages, strict=True):
         result.page_accesses = sum(len(part) for part in parts)
         # An epoch after one that warmed the cache.
-        result.page_misses = misses(_PAGE_POLICY, [*parts, *parts], num_pages, candidate.page_cache_bytes // PAGE_BYTES)
+        result.page_misses = misses(
+            _PAGE_POLICY,
+            [*parts, *parts],
+            num_pages,
+            candidate.page_cache_bytes // PAGE_BYTES,
+        )
         if disk.points:
             result.seconds = device_seconds(result, disk)
     return found
@@ -166,15 +188,21 @@ def device_seconds(result: SplitForecast, disk: DiskProfile) -> float:
 def disk_class(disk: DiskProfile) -> list[int]:
     """Return a coarse key of a disk: random rates by size, rounded to powers of two.
 
-    Repeated profiles differ slightly in their rates; the chosen setting must not change with them.
+    Repeated profiles differ slightly in their rates; the chosen setting must not change
+    with them.
     """
-    return [part for size, rate in disk.random_rates().items() for part in (size, round(np.log2(max(1.0, rate))))]
+    return [
+        part
+        for size, rate in disk.random_rates().items()
+        for part in (size, round(np.log2(max(1.0, rate))))
+    ]
 
 
 def _cached(
     candidates: Sequence[Candidate], indptr: Ids, degrees: npt.NDArray[Any]
 ) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.uint8]]:
-    """Return, per node, one bit a candidate: whether its list is cached, and whether its row is."""
+    """Return, per node, one bit a candidate: whether its list is cached, and whether
+    its row is."""
     lists, rows = (np.zeros(len(degrees), dtype=np.uint8) for _ in range(2))
     ranking = top(degrees, max(candidate.rows for candidate in candidates))
     for number, candidate in enumerate(candidates):
@@ -185,17 +213,21 @@ def _cached(
     return lists, rows
 
 
-def touched_pages(workload: Workload, batch: SampledBatch, indptr: Ids) -> tuple[Ids, Ids]:
-    """Return the pages of `indices` that sampling this mini-batch touches, and for each page the node of its list.
+def touched_pages(
+    workload: Workload, batch: SampledBatch, indptr: Ids
+) -> tuple[Ids, Ids]:
+    """Return the pages of `indices` that sampling this mini-batch touches, and for each
+    page the node of its list.
 
-    A list on two pages counts both; a longer one counts as many as entries were drawn, evenly spread, since the drawn
-    entries are not recorded.
+    A list on two pages counts both; a longer one counts as many as entries were drawn,
+    evenly spread, since the drawn entries are not recorded.
     """
     item = workload.dataset.index_dtype.itemsize
     nodes = np.concatenate([batch.nodes[: block.num_dst] for block in batch.blocks])
     draws = np.concatenate([np.diff(block.indptr) for block in batch.blocks])
     some = draws > 0
-    nodes, draws = nodes[some], draws[some]
+    nodes = nodes[some]
+    draws = draws[some]
     first = indptr[nodes] * item // PAGE_BYTES
     span = (indptr[nodes + 1] * item - 1) // PAGE_BYTES - first + 1
     count = np.where(span <= 2, span, np.minimum(draws, span))

@@ -1,6 +1,8 @@
-"""Arrays for the native code: views of ids as int64 and of tables as rows of bytes, and copies of rows by many threads.
+"""Arrays for the native code: views of ids as int64 and of tables as rows of bytes, and
+copies of rows by many threads.
 
-A table is never copied whole. Threads copy rows in memory or memory-mapped ones, so that their page faults overlap.
+A table is never copied whole. Threads copy rows in memory or memory-mapped ones, so
+that their page faults overlap.
 """
 
 from __future__ import annotations
@@ -19,22 +21,30 @@ Array = NDArray[Any]
 
 
 def as_ids(ids: Array | torch.Tensor) -> NDArray[np.int64]:
-    """Return `ids` as a contiguous int64 array; copies only if its dtype or layout differs."""
+    """Return `ids` as a contiguous int64 array; copies only if its dtype or layout
+    differs."""
     array = ids.numpy() if isinstance(ids, torch.Tensor) else ids
     return np.ascontiguousarray(array, dtype=np.int64)
 
 
-def as_rows(table: Array | torch.Tensor, row_bytes: int | None = None) -> NDArray[np.uint8]:
+def as_rows(
+    table: Array | torch.Tensor, row_bytes: int | None = None
+) -> NDArray[np.uint8]:
     """View `table` as uint8 [rows, row_bytes] over the same memory.
 
     Args:
-        table: contiguous; its first dimension counts rows, unless `row_bytes` cuts flat memory into rows.
+        table: contiguous; its first dimension counts rows, unless `row_bytes` cuts flat
+            memory into rows.
 
     Raises:
         ValueError: the table is not contiguous, or not a whole number of rows.
     """
     if isinstance(table, torch.Tensor):
-        table = table.view(torch.uint8).numpy() if table.dtype == torch.bfloat16 else table.numpy()
+        table = (
+            table.view(torch.uint8).numpy()
+            if table.dtype == torch.bfloat16
+            else table.numpy()
+        )
     if not table.flags.c_contiguous:
         raise ValueError("the table is not contiguous")
     if row_bytes is None:
@@ -45,10 +55,15 @@ def as_rows(table: Array | torch.Tensor, row_bytes: int | None = None) -> NDArra
 
 
 def _mapped_file(table: Array | torch.Tensor) -> tuple[Path, int] | None:
-    """Return the file behind a memory map and the offset of the table's first byte in it, or None."""
+    """Return the file behind a memory map and the offset of the table's first byte in
+    it, or None."""
     base: Any = table
     while isinstance(base, np.ndarray):
-        if isinstance(base, np.memmap) and base.filename is not None and not isinstance(base.base, np.ndarray):
+        if (
+            isinstance(base, np.memmap)
+            and base.filename is not None
+            and not isinstance(base.base, np.ndarray)
+        ):
             start = base.__array_interface__["data"][0]
             inside: int = table.__array_interface__["data"][0] - start  # type: ignore[union-attr]
             return Path(base.filename), base.offset + inside
@@ -61,10 +76,17 @@ def order_bytes(rows: int) -> int:
     return 4 * rows
 
 
-def gather(table: Array | torch.Tensor, rows: Array | torch.Tensor, out: Array | torch.Tensor, threads: int) -> None:
-    """Copy row `rows[i]` of `table` to `out[i]`, on `threads` threads including the caller's.
+def gather(
+    table: Array | torch.Tensor,
+    rows: Array | torch.Tensor,
+    out: Array | torch.Tensor,
+    threads: int,
+) -> None:
+    """Copy row `rows[i]` of `table` to `out[i]`, on `threads` threads including the
+    caller's.
 
-    The GIL is released. For a memory-mapped table use more threads than cores: each waits for one page at a time.
+    The GIL is released. For a memory-mapped table use more threads than cores: each
+    waits for one page at a time.
 
     Args:
         table: contiguous, [N, …]; a memory map or memory.
@@ -72,7 +94,8 @@ def gather(table: Array | torch.Tensor, rows: Array | torch.Tensor, out: Array |
         out: contiguous, at least n rows of the same bytes.
 
     Raises:
-        DataIOError: the mapped file was truncated, before or during the call, or its device failed.
+        DataIOError: the mapped file was truncated, before or during the call, or its
+            device failed.
         IndexError: a row does not exist.
     """
     source = as_rows(table)
@@ -83,12 +106,26 @@ def gather(table: Array | torch.Tensor, rows: Array | torch.Tensor, out: Array |
         if size < offset + source.nbytes:
             raise _cut(path, size)
     # Rows of a map are copied in file order, so that rows of one page cost one fault.
-    fault = _native.gather(source, as_ids(rows), as_rows(out, source.shape[1]), max(1, threads), place is not None)
+    fault = _native.gather(
+        source,
+        as_ids(rows),
+        as_rows(out, source.shape[1]),
+        max(1, threads),
+        place is not None,
+    )
     if fault >= 0:
         path, offset = place or (Path("a memory map"), 0)
         raise _cut(path, offset + fault)
 
 
 def _cut(path: Path, offset: int) -> DataIOError:
-    said = f"reading {path} failed at offset {offset}: the file ends there, or its device cannot read it"
-    return DataIOError(said, path=str(path), offset=offset, fix="verify the dataset with `outcore data verify`")
+    said = (
+        f"reading {path} failed at offset {offset}: the file ends there, or its device "
+        "cannot read it"
+    )
+    return DataIOError(
+        said,
+        path=str(path),
+        offset=offset,
+        fix="verify the dataset with `outcore data verify`",
+    )

@@ -15,9 +15,10 @@ R = TypeVar("R")
 class FaultMeter:
     """Major faults of the process, split into those of sampling and of extraction.
 
-    Each sampling thread is measured by itself (RUSAGE_THREAD); the process's other faults are extraction's, whose
-    native threads come and go. A mini-batch's miss ratio is its extraction faults over its rows, smoothed over the last
-    30 mini-batches as Ginex's and GNNDrive's authors do.
+    Each sampling thread is measured by itself (RUSAGE_THREAD); the process's other
+    faults are extraction's, whose native threads come and go. A mini-batch's miss ratio
+    is its extraction faults over its rows, smoothed over the last 30 mini-batches as
+    Ginex's and GNNDrive's authors do.
     """
 
     def __init__(self) -> None:
@@ -44,10 +45,12 @@ class FaultMeter:
                 self._sampling += faults
 
     def extracted(self, rows: int) -> None:
-        """Count a gathered mini-batch of `rows` rows: all new faults that are not sampling's are extraction's."""
+        """Count a gathered mini-batch of `rows` rows: all new faults that are not
+        sampling's are extraction's."""
         with self._lock:
             total = max(0, process_faults() - self._started - self._sampling)
-            faults, self._extracting = max(0, total - self._extracting), max(total, self._extracting)
+            faults = max(0, total - self._extracting)
+            self._extracting = max(total, self._extracting)
             self._rows += rows
             self._recent.append((faults, rows))
             self.peak_ratio = max(self.peak_ratio, self._moving())
@@ -63,7 +66,9 @@ class FaultMeter:
                 "major_faults": float(process_faults() - self._started),
                 "major_faults_sample": float(self._sampling),
                 "major_faults_extract": float(self._extracting),
-                "page_cache_miss_ratio": self._extracting / self._rows if self._rows else 0.0,
+                "page_cache_miss_ratio": self._extracting / self._rows
+                if self._rows
+                else 0.0,
                 "page_cache_miss_ratio_last30": self._moving(),
                 "page_cache_miss_ratio_peak30": self.peak_ratio,
             }

@@ -20,8 +20,9 @@ _ARENA_MAX = -8  # of malloc.h
 def give_back_free_memory() -> None:
     """Return freed memory to the kernel, between phases that need large arrays.
 
-    Once an array of some MiB has been freed, glibc serves arrays up to that size from its heap and retains up to twice
-    as much freed heap, which counts against a memory cap.
+    Once an array of some MiB has been freed, glibc serves arrays up to that size from
+    its heap and retains up to twice as much freed heap, which counts against a memory
+    cap.
     """
     trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
     if trim is not None:  # glibc
@@ -29,10 +30,12 @@ def give_back_free_memory() -> None:
 
 
 def share_one_heap() -> None:
-    """Make all threads of this process allocate from one heap; call before the first thread starts.
+    """Make all threads of this process allocate from one heap; call before the first
+    thread starts.
 
-    By default glibc gives each thread its own heap, each retaining freed memory up to twice the largest array ever
-    freed: a pipeline of six threads held its mini-batches several times over.
+    By default glibc gives each thread its own heap, each retaining freed memory up to
+    twice the largest array ever freed: a pipeline of six threads held its mini-batches
+    several times over.
     """
     set_option = getattr(ctypes.CDLL(None), "mallopt", None)
     if set_option is not None:  # glibc
@@ -40,9 +43,12 @@ def share_one_heap() -> None:
 
 
 def madvise(array: Array, advice: Advice) -> None:
-    """Tell the kernel the access pattern of `array`'s pages: `random` turns off read-ahead for a memory map."""
+    """Tell the kernel the access pattern of `array`'s pages: `random` turns off
+    read-ahead for a memory map."""
     if array.nbytes:
-        _native.advise(as_rows(array, 1).reshape(-1), getattr(mmap, f"MADV_{advice.upper()}"))
+        _native.advise(
+            as_rows(array, 1).reshape(-1), getattr(mmap, f"MADV_{advice.upper()}")
+        )
 
 
 def resident_bytes(path: Path | str) -> int:
@@ -55,7 +61,8 @@ def resident_bytes(path: Path | str) -> int:
 
 
 def evict(path: Path | str) -> int:
-    """Write out the file's dirty pages and drop it from the page cache; return the bytes still resident.
+    """Write out the file's dirty pages and drop it from the page cache; return the
+    bytes still resident.
 
     Pages that a process has mapped and touched stay: unmap first.
 
@@ -69,4 +76,6 @@ def _in_page_cache(call: Callable[[str], int], path: Path | str) -> int:
     try:
         return call(str(path))
     except OSError as error:
-        raise DataIOError.of(error, f"cannot look at {path} in the page cache", path) from error
+        raise DataIOError.of(
+            error, f"cannot look at {path} in the page cache", path
+        ) from error

@@ -1,4 +1,5 @@
-"""Direct reads of table rows into memory: sorted, merged, at full queue depth, with errors raised."""
+"""Direct reads of table rows into memory: sorted, merged, at full queue depth, with
+errors raised."""
 
 from __future__ import annotations
 
@@ -67,7 +68,8 @@ class RowGroup:
     Attributes:
         positions: int64 [k], positions of these rows in the requested ids.
         start: first staging row of the group.
-        rows: uint8 [k, row_bytes], a view of the staging buffer; row i is the row `ids[positions[i]]`.
+        rows: uint8 [k, row_bytes], a view of the staging buffer; row i is the row
+            `ids[positions[i]]`.
     """
 
     positions: NDArray[np.int64]
@@ -77,17 +79,21 @@ class RowGroup:
     _slice: int
 
     def release(self) -> None:
-        """Return the slice for further reads; call it once the rows have been copied away."""
-        give_back, self._give_back = self._give_back, None
+        """Return the slice for further reads; call it once the rows have been copied
+        away."""
+        give_back = self._give_back
+        self._give_back = None
         if give_back is not None:
             give_back(self._slice)
 
 
 class SliceSource(Protocol):
-    """Provider of slices of a staging buffer that `read_groups` shares with other users."""
+    """Provider of slices of a staging buffer that `read_groups` shares with other
+    users."""
 
     def take(self, *, starved: bool) -> int | None:
-        """Return a slice, or None if none is free now; `starved`: the read has none left, so wait for one."""
+        """Return a slice, or None if none is free now; `starved`: the read has none
+        left, so wait for one."""
 
     def filled(self, slice_: int, ids: NDArray[np.int64]) -> None:
         """Note that the rows of these ids lie in the slice, from its first row on."""
@@ -97,23 +103,29 @@ class SliceSource(Protocol):
 
 
 class RowReader:
-    """Reader of one table file's rows by O_DIRECT. Each thread needs its own: a reader serves one read at a time.
+    """Reader of one table file's rows by O_DIRECT. Each thread needs its own: a reader
+    serves one read at a time.
 
-    Row `i` lies at `data_offset + i * row_bytes`. A read sorts its ids, reads each row once, joins rows whose blocks
-    touch into one request up to `max_request_bytes`, and keeps `depth` requests in flight until none is left. The ring
-    and its buffers are built once, by the constructor.
+    Row `i` lies at `data_offset + i * row_bytes`. A read sorts its ids, reads each row
+    once, joins rows whose blocks touch into one request up to `max_request_bytes`, and
+    keeps `depth` requests in flight until none is left. The ring and its buffers are
+    built once, by the constructor.
 
     Args:
         data_offset: bytes before row 0.
         num_rows: rows of the table; a larger id raises IndexError.
         row_bytes: bytes of a row, any number.
         depth: requests kept in flight.
-        granularity: `logical`: requests begin and end at the device's logical blocks; `4096`: at 4 KiB.
+        granularity: `logical`: requests begin and end at the device's logical blocks;
+            `4096`: at 4 KiB.
         merge: False: one request for each id in the order given, duplicates too.
-        merge_gap_bytes: unwanted bytes that may be read to join two requests; 0 joins touching blocks only.
-        mode: `auto` uses io_uring, or the pread pool if io_uring is missing or forbidden; the others force one.
+        merge_gap_bytes: unwanted bytes that may be read to join two requests; 0 joins
+            touching blocks only.
+        mode: `auto` uses io_uring, or the pread pool if io_uring is missing or
+            forbidden; the others force one.
         threads: threads of the pread pool.
-        register_buffers: register the bounce buffer with io_uring; `mode` reports if the memlock limit forbids it.
+        register_buffers: register the bounce buffer with io_uring; `mode` reports if
+            the memlock limit forbids it.
         buffer_bytes: size of the bounce buffer; 0 chooses (see `plan_bytes`).
 
     Raises:
@@ -158,7 +170,8 @@ class RowReader:
                 register_buffers=register_buffers,
                 buffer_bytes=buffer_bytes,
             )
-        #: `io_uring registered`, `io_uring unregistered (why)` or `pread pool (why)`; `; buffered…` without O_DIRECT.
+        #: `io_uring registered`, `io_uring unregistered (why)` or `pread pool (why)`;
+        #: `; buffered…` without O_DIRECT.
         self.mode: str = self._native.mode
         #: Bytes of the bounce buffer; a plan adds `plan_bytes` for the ids of a read.
         self.memory_bytes: int = self._native.memory_bytes
@@ -180,11 +193,13 @@ class RowReader:
         num_ids: int = 0,
         path: Path | str | None = None,
     ) -> int:
-        """Return the host memory of a reader with these arguments: its bounce buffer, and the plan of `num_ids` ids.
+        """Return the host memory of a reader with these arguments: its bounce buffer,
+        and the plan of `num_ids` ids.
 
         Args:
             num_ids: most ids of one read.
-            path: the file, whose device's logical block counts; None: blocks of 512 bytes.
+            path: the file, whose device's logical block counts; None: blocks of 512
+                bytes.
         """
         block = _native.block_bytes(str(path)) if path is not None else 512
         block = max(block, 4096 if granularity == "4096" else 0)
@@ -194,7 +209,10 @@ class RowReader:
         return buffer + _native.plan_bytes(num_ids)
 
     def read(
-        self, ids: Array | torch.Tensor, out: Array | torch.Tensor, out_rows: Array | torch.Tensor | None = None
+        self,
+        ids: Array | torch.Tensor,
+        out: Array | torch.Tensor,
+        out_rows: Array | torch.Tensor | None = None,
     ) -> ReadStats:
         """Read row `ids[i]` into `out[out_rows[i]]`, or `out[i]`. The GIL is released.
 
@@ -204,15 +222,18 @@ class RowReader:
             out_rows: int64 [n].
 
         Raises:
-            DataIOError: the device failed or the file ends before a row; names file and offset. No reads remain in
-                flight, and `out` holds some of the rows.
+            DataIOError: the device failed or the file ends before a row; names file and
+                offset. No reads remain in flight, and `out` holds some of the rows.
             IndexError: an id or a row of `out` does not exist.
         """
         rows = None if out_rows is None else as_ids(out_rows)
-        return self._timed(self._open().read, as_ids(ids), as_rows(out, self.row_bytes), rows)
+        return self._timed(
+            self._open().read, as_ids(ids), as_rows(out, self.row_bytes), rows
+        )
 
     def counts_of(self, ids: Array | torch.Tensor) -> ReadStats:
-        """Return the exact counts of `read(ids)` without reading; any thread may call it at any time.
+        """Return the exact counts of `read(ids)` without reading; any thread may call
+        it at any time.
 
         Raises:
             IndexError: an id does not exist.
@@ -220,9 +241,15 @@ class RowReader:
         return ReadStats(**self._open().counts_of(as_ids(ids)))
 
     def read_range(
-        self, offset: int, nbytes: int, out: Array | torch.Tensor, *, request_bytes: int = 1 << 20
+        self,
+        offset: int,
+        nbytes: int,
+        out: Array | torch.Tensor,
+        *,
+        request_bytes: int = 1 << 20,
     ) -> ReadStats:
-        """Read bytes `[offset, offset + nbytes)` of the file into the start of `out`, in requests of `request_bytes`.
+        """Read bytes `[offset, offset + nbytes)` of the file into the start of `out`,
+        in requests of `request_bytes`.
 
         Raises:
             DataIOError: as `read`.
@@ -231,7 +258,9 @@ class RowReader:
         target = as_rows(out, 1).reshape(-1)
         if target.nbytes < nbytes:
             raise ValueError(f"out has {target.nbytes} bytes, {nbytes} were asked for")
-        return self._timed(self._open().read_range, offset, target[:nbytes], request_bytes)
+        return self._timed(
+            self._open().read_range, offset, target[:nbytes], request_bytes
+        )
 
     def read_ranges(
         self,
@@ -242,11 +271,12 @@ class RowReader:
         *,
         request_bytes: int = 1 << 20,
     ) -> ReadStats:
-        """Read several ranges of the file at once: the device's queue stays full from the first to the last.
+        """Read several ranges of the file at once: the device's queue stays full from
+        the first to the last.
 
-        Bytes `[offsets[i], offsets[i] + sizes[i])` go to `out` from byte `positions[i]` on, in requests of
-        `request_bytes` that never span two ranges; without a copy if offset, size and address are aligned to the
-        device's block.
+        Bytes `[offsets[i], offsets[i] + sizes[i])` go to `out` from byte `positions[i]`
+        on, in requests of `request_bytes` that never span two ranges; without a copy if
+        offset, size and address are aligned to the device's block.
 
         Args:
             offsets, sizes: int64 [n], bytes in the file.
@@ -257,7 +287,12 @@ class RowReader:
             IndexError: a range would end behind `out`.
         """
         places = as_ids(offsets), as_ids(sizes), as_ids(positions)
-        return self._timed(self._open().read_ranges, *places, as_rows(out, 1).reshape(-1), request_bytes)
+        return self._timed(
+            self._open().read_ranges,
+            *places,
+            as_rows(out, 1).reshape(-1),
+            request_bytes,
+        )
 
     def read_groups(
         self,
@@ -267,18 +302,23 @@ class RowReader:
         stats: ReadStats | None = None,
         source: SliceSource | None = None,
     ) -> Generator[RowGroup]:
-        """Read rows into a bounded staging buffer; yield groups of up to `group_rows` as they complete.
+        """Read rows into a bounded staging buffer; yield groups of up to `group_rows`
+        as they complete.
 
-        Reads of later groups are in flight while the caller copies a group away (GNNDrive, Section 4.2). The caller
-        calls `group.release()` when it no longer needs the group's slice, at once or, for an asynchronous copy, later;
-        if the caller holds every slice, the next step raises. Leaving the loop early waits for reads in flight.
+        Reads of later groups are in flight while the caller copies a group away
+        (GNNDrive, Section 4.2). The caller calls `group.release()` when it no longer
+        needs the group's slice, at once or, for an asynchronous copy, later; if the
+        caller holds every slice, the next step raises. Leaving the loop early waits for
+        reads in flight.
 
         Args:
             ids: int64 [n]; a repeated id has a staging row for each occurrence.
-            staging: contiguous host memory, uint8 or any dtype; cut into slices of `group_rows` rows.
+            staging: contiguous host memory, uint8 or any dtype; cut into slices of
+                `group_rows` rows.
             group_rows: rows of a group.
             stats: filled if given, before the first group.
-            source: provides slices on demand if the staging buffer has other users; all slices return to it.
+            source: provides slices on demand if the staging buffer has other users; all
+                slices return to it.
 
         Raises:
             DataIOError: as `read`.
@@ -288,11 +328,17 @@ class RowReader:
         table = as_rows(staging, 1).reshape(-1)
         wanted = as_ids(ids)
         try:
-            read = _native.GroupRead(self._open(), wanted, table, group_rows, source is None)
+            read = _native.GroupRead(
+                self._open(), wanted, table, group_rows, source is None
+            )
         except ValueError as error:
-            raise InputError(f"staged read of {self.path}: {error}", "raise the staging buffer") from error
+            raise InputError(
+                f"staged read of {self.path}: {error}", "raise the staging buffer"
+            ) from error
         lent: set[int] = set()  # slices of `source` without a yielded group
-        missing = 0 if source is None else -(-len(wanted) // group_rows)  # groups without a slice
+        missing = (
+            0 if source is None else -(-len(wanted) // group_rows)
+        )  # groups without a slice
         give_back = read.give_back if source is None else source.give_back
 
         def lend(*, starved: bool) -> bool:
@@ -316,7 +362,10 @@ class RowReader:
                     self._check(read.failure)
                 if isinstance(step, str):
                     if source is None:
-                        raise RuntimeError("every slice of the staging buffer is held: release a group before the next")
+                        raise RuntimeError(
+                            "every slice of the staging buffer is held: release a "
+                            "group before the next"
+                        )
                     missing -= lend(starved=True)
                     continue
                 index, positions = step
@@ -324,7 +373,9 @@ class RowReader:
                 if source is not None:
                     source.filled(index, wanted[positions])
                 begin = index * slice_bytes
-                rows = table[begin : begin + len(positions) * self.row_bytes].reshape(-1, self.row_bytes)
+                rows = table[begin : begin + len(positions) * self.row_bytes].reshape(
+                    -1, self.row_bytes
+                )
                 yield RowGroup(positions, index * group_rows, rows, give_back, index)
         finally:
             read.close()
@@ -334,7 +385,8 @@ class RowReader:
                 stats.seconds += time.perf_counter() - start
 
     def close(self) -> None:
-        """Close the file, end the ring or the threads, free the buffer. May be called more than once."""
+        """Close the file, end the ring or the threads, free the buffer. May be called
+        more than once."""
         self._native = None
 
     def __enter__(self) -> RowReader:
@@ -362,7 +414,8 @@ class RowReader:
 
 @contextmanager
 def reader_errors(path: Path | str) -> Iterator[None]:
-    """Convert the errors of a native reader's constructor: the file cannot be opened, an option is out of its range.
+    """Convert the errors of a native reader's constructor: the file cannot be opened,
+    an option is out of its range.
 
     Raises:
         DataIOError, InputError: as above.
@@ -375,10 +428,14 @@ def reader_errors(path: Path | str) -> Iterator[None]:
     except ValueError as error:
         raise InputError(f"reader of {path}: {error}", "change that option") from error
     except RuntimeError as error:
-        raise HostError(f"io_uring cannot be had here: {error}", "use mode auto, which falls back") from error
+        raise HostError(
+            f"io_uring cannot be had here: {error}", "use mode auto, which falls back"
+        ) from error
 
 
-def range_queue(path: Path, *, depth: int, request_bytes: int, mode: str = "auto") -> _native.RangeQueue:
+def range_queue(
+    path: Path, *, depth: int, request_bytes: int, mode: str = "auto"
+) -> _native.RangeQueue:
     """Open a file for direct reads of ranges, up to `depth` requests in flight.
 
     Raises:
@@ -386,7 +443,9 @@ def range_queue(path: Path, *, depth: int, request_bytes: int, mode: str = "auto
         InputError, HostError: as `reader_errors`.
     """
     with reader_errors(path):
-        return _native.RangeQueue(str(path), depth=depth, request_bytes=request_bytes, mode=mode)
+        return _native.RangeQueue(
+            str(path), depth=depth, request_bytes=request_bytes, mode=mode
+        )
 
 
 def arrived(queue: _native.RangeQueue, ticket: int, path: Path) -> float:

@@ -1,7 +1,9 @@
-"""A file of regions: appended byte ranges, each 4096-aligned, checksummed, read by one large direct read.
+"""A file of regions: appended byte ranges, each 4096-aligned, checksummed, read by one
+large direct read.
 
-Stores data that a system writes while it runs (sampled mini-batches, changesets): past the page cache, within a byte
-budget, and verified on every read by the XXH3 in the index, which the caller keeps in memory.
+Stores data that a system writes while it runs (sampled mini-batches, changesets): past
+the page cache, within a byte budget, and verified on every read by the XXH3 in the
+index, which the caller keeps in memory.
 """
 
 from __future__ import annotations
@@ -19,14 +21,25 @@ import xxhash
 from numpy.typing import NDArray
 
 from systems.engine.io.memory import aligned_empty
-from workloads.direct_files import cannot_open, io_errors, open_direct, padded, read_at, write_at
+from workloads.direct_files import (
+    cannot_open,
+    io_errors,
+    open_direct,
+    padded,
+    read_at,
+    write_at,
+)
 from workloads.errors import BudgetError, DataIOError, fault_of
 from workloads.units import format_bytes
 
 Bytes = NDArray[np.uint8]
-#: A region's entry in the index. A region is its head, padded to 8 bytes, then its body; `count` is for the writer.
-_NUMBERS, _DIGESTS = ("offset", "head_bytes", "body_bytes", "count"), ("head_xxh3", "body_xxh3")
-ENTRY = np.dtype([(name, "<i8") for name in _NUMBERS] + [(name, "<u8") for name in _DIGESTS])
+#: A region's entry in the index. A region is its head, padded to 8 bytes, then its
+#: body; `count` is for the writer.
+_NUMBERS = ("offset", "head_bytes", "body_bytes", "count")
+_DIGESTS = ("head_xxh3", "body_xxh3")
+ENTRY = np.dtype(
+    [(name, "<i8") for name in _NUMBERS] + [(name, "<u8") for name in _DIGESTS]
+)
 
 
 @dataclass(frozen=True)
@@ -66,7 +79,8 @@ class RegionWriter:
         path: output file, replaced if it exists.
         budget_bytes: most bytes of the file; None: unlimited.
         fix: user's remedy for a full budget or disk.
-        reuse: overwrite an existing file in place, which saves block allocation; it may stay longer than its regions.
+        reuse: overwrite an existing file in place, which saves block allocation; it may
+            stay longer than its regions.
 
     Raises:
         DataIOError: the file cannot be created.
@@ -88,14 +102,20 @@ class RegionWriter:
         self._fd: int | None = None
         self.nbytes = 0
         with self._advice():
-            self._fd = open_direct(self.path, os.O_WRONLY | os.O_CREAT | (0 if reuse else os.O_TRUNC))
+            self._fd = open_direct(
+                self.path, os.O_WRONLY | os.O_CREAT | (0 if reuse else os.O_TRUNC)
+            )
 
-    def append_region(self, head: NDArray[Any], body: Sequence[NDArray[Any]], count: int = 0) -> None:
-        """Write one region: `head` can be read later without the `body`, whose arrays are joined.
+    def append_region(
+        self, head: NDArray[Any], body: Sequence[NDArray[Any]], count: int = 0
+    ) -> None:
+        """Write one region: `head` can be read later without the `body`, whose arrays
+        are joined.
 
         Raises:
             BudgetError: the file would exceed its budget.
-            DataIOError: the disk is full or fails; names file and offset. The file is removed.
+            DataIOError: the disk is full or fails; names file and offset. The file is
+                removed.
         """
         parts = [_flat(array) for array in body]
         start = padded(head.nbytes, 8)
@@ -111,22 +131,28 @@ class RegionWriter:
         self.append_made([(head.nbytes, total - start, count)])
 
     def room(self, nbytes: int) -> Bytes:
-        """Return at least `nbytes` bytes of memory to assemble regions in; the previous content is lost."""
+        """Return at least `nbytes` bytes of memory to assemble regions in; the previous
+        content is lost."""
         if self._buffer.nbytes < nbytes:
-            self._buffer = aligned_empty(0)  # free the old buffer before allocating the new one
+            self._buffer = aligned_empty(
+                0
+            )  # free the old buffer before allocating the new one
             self._buffer = aligned_empty(nbytes)
         return self._buffer
 
     def append_made(self, made: Sequence[tuple[int, int, int]]) -> None:
-        """Write consecutive regions laid out in `room`: (bytes of head, bytes of body, `count`) of each.
+        """Write consecutive regions laid out in `room`: (bytes of head, bytes of body,
+        `count`) of each.
 
         Raises:
             BudgetError: the file would exceed its budget.
-            DataIOError: the disk is full or fails; names file and offset. The file is removed.
+            DataIOError: the disk is full or fails; names file and offset. The file is
+                removed.
         """
         if self._fd is None:
             raise ValueError(f"{self.path} is closed")
-        at, entries = 0, []
+        at = 0
+        entries = []
         for head, body, count in made:
             start = at + padded(head, 8)
             parts = self._buffer[at : at + head], self._buffer[start : start + body]
@@ -135,9 +161,14 @@ class RegionWriter:
             at = padded(start + body)
         if self._budget is not None and self.nbytes + at > self._budget:
             regions = len(self._entries) + len(made)
-            said = f"{self.path.name} needs {format_bytes(self.nbytes + at)} after {regions} regions"
+            said = (
+                f"{self.path.name} needs {format_bytes(self.nbytes + at)} after "
+                f"{regions} regions"
+            )
             self.abandon()
-            raise BudgetError(f"{said}, its budget is {format_bytes(self._budget)}", self._fix)
+            raise BudgetError(
+                f"{said}, its budget is {format_bytes(self._budget)}", self._fix
+            )
         with self._advice():
             try:
                 write_at(self._fd, self._buffer[:at], self.nbytes, self.path)
@@ -148,7 +179,8 @@ class RegionWriter:
         self.nbytes += at
 
     def close(self, *, sync: bool = True) -> RegionIndex:
-        """Flush the file to disk (`sync=False`: it need not survive a crash of the machine); return its index.
+        """Flush the file to disk (`sync=False`: it need not survive a crash of the
+        machine); return its index.
 
         Raises:
             DataIOError: the disk is full or fails.
@@ -156,7 +188,8 @@ class RegionWriter:
         index = RegionIndex(np.array(self._entries, dtype=ENTRY))
         if self._fd is None:
             return index
-        fd, self._fd = self._fd, None
+        fd = self._fd
+        self._fd = None
         self._buffer = aligned_empty(0)
         with self._advice(), io_errors(self.path, self.nbytes, writing=True):
             try:
@@ -168,7 +201,8 @@ class RegionWriter:
 
     def abandon(self) -> None:
         """Close and remove the file. May be called at any time."""
-        fd, self._fd = self._fd, None
+        fd = self._fd
+        self._fd = None
         self._buffer = aligned_empty(0)
         if fd is not None:
             os.close(fd)
@@ -214,15 +248,22 @@ class RegionReader:
         return len(self.index)
 
     def read_region(self, number: int) -> tuple[Bytes, Bytes]:
-        """Return head and body (uint8) of a region, both verified, as views of new memory.
+        """Return head and body (uint8) of a region, both verified, as views of new
+        memory.
 
         Raises:
-            DataIOError: the device failed, or the bytes are missing or corrupted; names file, offset and region.
+            DataIOError: the device failed, or the bytes are missing or corrupted; names
+                file, offset and region.
         """
-        head, body = (int(self.index.entries[number][name]) for name in ("head_bytes", "body_bytes"))
+        head, body = (
+            int(self.index.entries[number][name])
+            for name in ("head_bytes", "body_bytes")
+        )
         start = padded(head, 8)
         memory = self._read(number, start + body)
-        return self._verified(number, memory[:head], "head_xxh3"), self._verified(number, memory[start:], "body_xxh3")
+        return self._verified(number, memory[:head], "head_xxh3"), self._verified(
+            number, memory[start:], "body_xxh3"
+        )
 
     def head(self, number: int) -> Bytes:
         """Return the head alone (uint8); raises as `read_region`."""
@@ -231,7 +272,8 @@ class RegionReader:
 
     def close(self) -> None:
         """Close the file. May be called more than once."""
-        fd, self._fd = self._fd, None
+        fd = self._fd
+        self._fd = None
         if fd is not None:
             os.close(fd)
 
@@ -249,12 +291,26 @@ class RegionReader:
     def _verified(self, number: int, data: Bytes, digest: str) -> Bytes:
         entry = self.index.entries[number]
         if xxhash.xxh3_64_intdigest(data.data) != int(entry[digest]):
-            raise self._broken(number, int(entry["offset"]), "its bytes are not those written (XXH3)", 0)
+            raise self._broken(
+                number,
+                int(entry["offset"]),
+                "its bytes are not those written (XXH3)",
+                0,
+            )
         return data
 
     def _broken(self, number: int, offset: int, reason: str, code: int) -> DataIOError:
-        said = f"reading {self._what} {number} of {self.path} failed at offset {offset}: {reason}"
-        return DataIOError(said, path=str(self.path), offset=offset, errno=code, fix="check the device and run again")
+        said = (
+            f"reading {self._what} {number} of {self.path} failed at offset {offset}: "
+            f"{reason}"
+        )
+        return DataIOError(
+            said,
+            path=str(self.path),
+            offset=offset,
+            errno=code,
+            fix="check the device and run again",
+        )
 
 
 def _flat(array: NDArray[Any]) -> Bytes:

@@ -1,4 +1,5 @@
-"""Tables of rows in files, and the reading of feature rows: options, readers with their memory, a pool of readers."""
+"""Tables of rows in files, and the reading of feature rows: options, readers with their
+memory, a pool of readers."""
 
 from __future__ import annotations
 
@@ -24,12 +25,19 @@ _BYTES = np.dtype(np.uint8)
 class RowReadOptions(Options):
     """Options of a system that reads rows; some also have `merge_gap_bytes`."""
 
-    io_depth: int = Field(128, ge=1, le=4096, description="reads in flight for each reader")
+    io_depth: int = Field(
+        128, ge=1, le=4096, description="reads in flight for each reader"
+    )
     io_granularity: Granularity = Field(
-        "logical", description="smallest read: the device's logical block, or 4096 as the papers' code has it"
+        "logical",
+        description="smallest read: the device's logical block, or 4096 as the "
+        "papers' code "
+        "has it",
     )
     merge: bool = Field(True, description="read neighbouring rows together")
-    max_request_bytes: int = Field(131072, ge=4096, le=1 << 22, description="largest single read")
+    max_request_bytes: int = Field(
+        131072, ge=4096, le=1 << 22, description="largest single read"
+    )
 
 
 @dataclass(frozen=True)
@@ -46,7 +54,8 @@ class RowTable:
     def of(cls, dataset: Dataset) -> RowTable:
         """Return the feature table of a dataset."""
         dtype = dataset.feature_dtype
-        path, offset = dataset.file("features"), dataset.data_offset("features")
+        path = dataset.file("features")
+        offset = dataset.data_offset("features")
         return cls(path, offset, dataset.num_nodes, dataset.dim * dtype.itemsize, dtype)
 
     @property
@@ -62,15 +71,21 @@ class RowTable:
     @property
     def place(self) -> dict[str, Any]:
         """Arguments by which a `RowReader` finds the rows."""
-        return {"data_offset": self.data_offset, "num_rows": self.num_rows, "row_bytes": self.row_bytes}
+        return {
+            "data_offset": self.data_offset,
+            "num_rows": self.num_rows,
+            "row_bytes": self.row_bytes,
+        }
 
     def check(self) -> None:
-        """Raise DataIOError, with path and end offset, if the file is missing or shorter than its rows."""
+        """Raise DataIOError, with path and end offset, if the file is missing or
+        shorter than its rows."""
         check_length(self.path, self.data_offset + self.nbytes)
 
 
 def reader_arguments(workload: Workload, options: RowReadOptions) -> dict[str, Any]:
-    """Return the arguments that determine the reads and the size of a reader of the feature table."""
+    """Return the arguments that determine the reads and the size of a reader of the
+    feature table."""
     return {
         **RowTable.of(workload.dataset).place,
         "depth": options.io_depth,
@@ -87,13 +102,20 @@ def feature_reader(workload: Workload, options: RowReadOptions) -> RowReader:
     Raises:
         DataIOError: the file cannot be opened.
     """
-    return RowReader(workload.dataset.file("features"), **reader_arguments(workload, options))
+    return RowReader(
+        workload.dataset.file("features"), **reader_arguments(workload, options)
+    )
 
 
-def feature_reader_bytes(workload: Workload, options: RowReadOptions, num_ids: int) -> int:
-    """Return the host memory of a reader of the feature table, for reads of up to `num_ids` rows."""
+def feature_reader_bytes(
+    workload: Workload, options: RowReadOptions, num_ids: int
+) -> int:
+    """Return the host memory of a reader of the feature table, for reads of up to
+    `num_ids` rows."""
     path = workload.dataset.file("features")
-    return RowReader.plan_bytes(**reader_arguments(workload, options), num_ids=num_ids, path=path)
+    return RowReader.plan_bytes(
+        **reader_arguments(workload, options), num_ids=num_ids, path=path
+    )
 
 
 class _Reader(Protocol):
@@ -106,7 +128,8 @@ Held = TypeVar("Held", bound=_Reader)
 
 
 class ReaderPool(Generic[Held]):
-    """Readers, made at once; each thread borrows an idle one, of which there are as many as threads."""
+    """Readers, made at once; each thread borrows an idle one, of which there are as
+    many as threads."""
 
     def __init__(self, make: Callable[[], Held], count: int) -> None:
         self._all = [make() for _ in range(count)]

@@ -11,7 +11,8 @@ from systems.interface import Counters
 
 
 class Tally:
-    """Counts under names of the system's choice, and the counts of its reads; any thread may add to them."""
+    """Counts under names of the system's choice, and the counts of its reads; any
+    thread may add to them."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -48,7 +49,8 @@ class Tally:
         return total
 
     def counters(self, depth: int, *more: ReadStats, **fields: Any) -> Counters:
-        """Return the harness's counters of the reads so far and of `more`, at `depth` in flight; as `counters_of`."""
+        """Return the harness's counters of the reads so far and of `more`, at `depth`
+        in flight; as `counters_of`."""
         total = self.reads()
         for stats in more:
             total.add(stats)
@@ -56,7 +58,14 @@ class Tally:
 
 
 def counters_of(reads: ReadStats, depth: int, **fields: Any) -> Counters:
-    """Return the harness's counters of these reads at `depth` in flight; `fields` has the others, or replaces some."""
-    counted: dict[str, Any] = {name: getattr(reads, name) for name in ("bytes_read", "bytes_useful")}
-    counted |= {"io_requests": reads.requests, "requests_by_size": dict(reads.requests_by_size), "queue_depth": depth}
+    """Return the harness's counters of these reads at `depth` in flight; `fields` has
+    the others, or replaces some."""
+    counted: dict[str, Any] = {
+        name: getattr(reads, name) for name in ("bytes_read", "bytes_useful")
+    }
+    counted |= {
+        "io_requests": reads.requests,
+        "requests_by_size": dict(reads.requests_by_size),
+        "queue_depth": depth,
+    }
     return Counters(**counted | fields)

@@ -1,1 +1,2 @@
-"""Loading of mini-batches: the pipeline, the loaders and the bases that systems derive from."""
+"""Loading of mini-batches: the pipeline, the loaders and the bases that systems derive
+from."""

@@ -1,11 +1,14 @@
-"""Stages of threads joined by bounded channels, the basis of every system, and rings of buffer rows.
+"""Stages of threads joined by bounded channels, the basis of every system, and rings of
+buffer rows.
 
-A stage is a number of threads that take items from a source, process them and put the results in a sink. An error in
-any thread stops all threads and reaches the reader of the last channel; leaving the `with` block, at any time and for
-any reason, ends every thread and drops items in flight.
+A stage is a number of threads that take items from a source, process them and put the
+results in a sink. An error in any thread stops all threads and reaches the reader of
+the last channel; leaving the `with` block, at any time and for any reason, ends every
+thread and drops items in flight.
 
-Fixed buffers of the largest mini-batch's size would stand half empty. A ring hands out contiguous runs of rows in turn,
-so that as many mini-batches fit as their own sizes allow.
+Fixed buffers of the largest mini-batch's size would stand half empty. A ring hands out
+contiguous runs of rows in turn, so that as many mini-batches fit as their own sizes
+allow.
 """
 
 from __future__ import annotations
@@ -33,7 +36,8 @@ class Drained(Exception):
 
 
 class Stoppable:
-    """Base of objects at which threads wait; `stop` wakes them all, and they raise Stopped from then on."""
+    """Base of objects at which threads wait; `stop` wakes them all, and they raise
+    Stopped from then on."""
 
     def __init__(self) -> None:
         self._changed = threading.Condition()
@@ -46,9 +50,11 @@ class Stoppable:
             self._changed.notify_all()
 
     def _wait(self) -> None:
-        """Wait for a change, with `_changed` held; the caller then looks again. Raises Stopped when the pipeline ends.
+        """Wait for a change, with `_changed` held; the caller then looks again. Raises
+        Stopped when the pipeline ends.
 
-        Callers loop in place and hand in no condition: these loops are most of the Python that runs for a mini-batch.
+        Callers loop in place and hand in no condition: these loops are most of the
+        Python that runs for a mini-batch.
         """
         if not self._stopped:
             self._changed.wait()
@@ -61,14 +67,17 @@ class Channel(Stoppable, Generic[T]):
 
     Args:
         capacity: items held before `put` blocks.
-        ordered: yield items by ascending number from 0, whatever their order of arrival; `put` then blocks while an
-            item's number is `capacity` or more ahead of the next one out, which therefore always fits.
+        ordered: yield items by ascending number from 0, whatever their order of
+            arrival; `put` then blocks while an item's number is `capacity` or more
+            ahead of the next one out, which therefore always fits.
     """
 
     def __init__(self, capacity: int, *, ordered: bool = False) -> None:
         super().__init__()
         if capacity < 1:
-            raise ValueError(f"a channel needs a capacity of at least 1, not {capacity}")
+            raise ValueError(
+                f"a channel needs a capacity of at least 1, not {capacity}"
+            )
         self.capacity = capacity
         self.ordered = ordered
         self._items: dict[int, tuple[int, T]] = {}  # by number, or by order of arrival
@@ -77,16 +86,22 @@ class Channel(Stoppable, Generic[T]):
         self._closed = False
 
     def put(self, number: int, item: T) -> None:
-        """Add an item after waiting for space. Raises Stopped when the pipeline ends meanwhile."""
+        """Add an item after waiting for space. Raises Stopped when the pipeline ends
+        meanwhile."""
         with self._changed:
-            while self._stopped or (number if self.ordered else self._arrived) >= self._next + self.capacity:
+            while (
+                self._stopped
+                or (number if self.ordered else self._arrived)
+                >= self._next + self.capacity
+            ):
                 self._wait()
             self._items[number if self.ordered else self._arrived] = (number, item)
             self._arrived += 1
             self._changed.notify_all()
 
     def give_back(self, item: T) -> None:
-        """Add a reused item of an unordered channel, or drop it if the pipeline ended: the next one starts with all."""
+        """Add a reused item of an unordered channel, or drop it if the pipeline ended:
+        the next one starts with all."""
         with suppress(Stopped):
             self.put(0, item)
 
@@ -108,7 +123,8 @@ class Channel(Stoppable, Generic[T]):
             return found
 
     def items(self) -> Iterator[T]:
-        """Yield the items until the channel is closed and empty. Raises Stopped when the pipeline ends."""
+        """Yield the items until the channel is closed and empty. Raises Stopped when
+        the pipeline ends."""
         with suppress(Drained):
             while True:
                 yield self.get()[1]
@@ -130,14 +146,16 @@ class Channel(Stoppable, Generic[T]):
 
 
 class Turnstile(Stoppable):
-    """Gate that lets numbered threads through one after the other, from 0, so that they take a resource in order."""
+    """Gate that lets numbered threads through one after the other, from 0, so that they
+    take a resource in order."""
 
     def __init__(self) -> None:
         super().__init__()
         self._next = 0
 
     def enter(self, number: int) -> None:
-        """Wait until every lower number has left. Raises Stopped when the pipeline ends."""
+        """Wait until every lower number has left. Raises Stopped when the pipeline
+        ends."""
         with self._changed:
             while self._stopped or self._next != number:
                 self._wait()
@@ -150,15 +168,19 @@ class Turnstile(Stoppable):
 
 
 class RowRing(Stoppable):
-    """Ring of buffer rows, handed out as contiguous runs that return in about the same order.
+    """Ring of buffer rows, handed out as contiguous runs that return in about the same
+    order.
 
-    A run of the ring's full length is granted once all others have returned, so every `take` succeeds in the end.
+    A run of the ring's full length is granted once all others have returned, so every
+    `take` succeeds in the end.
     """
 
     def __init__(self, capacity: int) -> None:
         super().__init__()
         self._capacity = capacity
-        self._runs: deque[list[int]] = deque()  # [start, count, still held], oldest first
+        self._runs: deque[list[int]] = (
+            deque()
+        )  # [start, count, still held], oldest first
 
     def take(self, count: int) -> int:
         """Return the first of `count` rows after waiting until they are free.
@@ -182,8 +204,11 @@ class RowRing(Stoppable):
         first, (start, length, _) = self._runs[0][0], self._runs[-1]
         end = start + length
         if start >= first:
-            # The held rows are contiguous: free rows lie after them up to the end, and before them from the start.
-            return end if end + count <= self._capacity else 0 if count <= first else None
+            # The held rows are contiguous: free rows lie after them up to the end, and
+            # before them from the start.
+            return (
+                end if end + count <= self._capacity else 0 if count <= first else None
+            )
         return end if end + count <= first else None
 
     def give_back(self, start: int, count: int) -> None:
@@ -210,8 +235,11 @@ class TableRing(RowRing):
         return self.table[start : start + rows]
 
     def give_back_piece(self, piece: torch.Tensor) -> None:
-        """Free a piece's rows, once all earlier pieces are given back too. Any thread may call."""
-        start = (piece.data_ptr() - self.table.data_ptr()) // max(1, self.table.stride(0) * self.table.element_size())
+        """Free a piece's rows, once all earlier pieces are given back too. Any thread
+        may call."""
+        start = (piece.data_ptr() - self.table.data_ptr()) // max(
+            1, self.table.stride(0) * self.table.element_size()
+        )
         self.give_back(start, piece.shape[0])
 
 
@@ -258,7 +286,8 @@ class Pipeline:
         return turnstile
 
     def on_stop(self, callback: Callable[[], None]) -> None:
-        """Register a callback for an early stop, to wake threads that wait elsewhere (a feature buffer)."""
+        """Register a callback for an early stop, to wake threads that wait elsewhere (a
+        feature buffer)."""
         self._on_stop.append(callback)
 
     def stage(
@@ -269,19 +298,29 @@ class Pipeline:
         source: Channel[A] | Iterable[A],
         sink: Channel[B] | None = None,
     ) -> None:
-        """Start `workers` threads that do `work(number, item)` for each item of `source` and put the result in `sink`.
+        """Start `workers` threads that do `work(number, item)` for each item of
+        `source` and put the result in `sink`.
 
-        Items of an iterable are numbered from 0. The sink is closed when the last worker has found the source drained.
+        Items of an iterable are numbered from 0. The sink is closed when the last
+        worker has found the source drained.
 
         Args:
             sink: channel of the results; None drops them.
 
         Raises:
-            ValueError: an ordered sink follows an unordered channel; every worker might wait for space ahead of an item
-                that no worker has taken yet, a deadlock.
+            ValueError: an ordered sink follows an unordered channel; every worker might
+                wait for space ahead of an item that no worker has taken yet, a
+                deadlock.
         """
-        if sink is not None and sink.ordered and isinstance(source, Channel) and not source.ordered:
-            raise ValueError(f"stage {name} has an ordered sink, so its source has to be ordered too")
+        if (
+            sink is not None
+            and sink.ordered
+            and isinstance(source, Channel)
+            and not source.ordered
+        ):
+            raise ValueError(
+                f"stage {name} has an ordered sink, so its source has to be ordered too"
+            )
         take = source.get if isinstance(source, Channel) else _Numbered(source).get
         running = [workers]
 
@@ -308,7 +347,9 @@ class Pipeline:
                 sink.close()
 
         for index in range(workers):
-            thread = threading.Thread(target=run, name=f"{self.name}-{name}-{index}", daemon=True)
+            thread = threading.Thread(
+                target=run, name=f"{self.name}-{name}-{index}", daemon=True
+            )
             self._threads.append(thread)
             thread.start()
 
@@ -323,17 +364,21 @@ class Pipeline:
             try:
                 _, item = channel.get()
             except (Drained, Stopped) as end:
-                # A thread that failed before this channel was made stopped the others, not the channel.
+                # A thread that failed before this channel was made stopped the others,
+                # not the channel.
                 if self._error is not None:
                     raise self._error from None
                 if isinstance(end, Drained):
                     return
-                raise InterruptedError(f"{self.name} was closed before the epoch ended") from None
+                raise InterruptedError(
+                    f"{self.name} was closed before the epoch ended"
+                ) from None
             yield item
             del item
 
     def stop(self, error: BaseException | None = None) -> None:
-        """Stop every thread at its next check; `results` raises the first error given."""
+        """Stop every thread at its next check; `results` raises the first error
+        given."""
         with self._lock:
             if self._error is None:
                 self._error = error

@@ -1,4 +1,5 @@
-"""Base of systems whose buffers a planner of their own sizes, and options of sampling ahead of training."""
+"""Base of systems whose buffers a planner of their own sizes, and options of sampling
+ahead of training."""
 
 from __future__ import annotations
 
@@ -19,7 +20,9 @@ Sample = Callable[[int, int, Ids], SampledBatch]
 class SamplingOptions(Options):
     """Options of sampling ahead of training."""
 
-    prefetch: int = auto(2, most=64, description="sampled mini-batches that may wait for each sampler")
+    prefetch: int = auto(
+        2, most=64, description="sampled mini-batches that may wait for each sampler"
+    )
     sampling_workers: int = auto(most=256, description="threads that sample")
 
 
@@ -39,16 +42,25 @@ class Sizes:
     plan: Plan
 
     def __init__(self, system: System) -> None:
-        self.name, self.workload, self.runtime = system.info.name, system.workload, system.runtime
-        self.budget, self.options = system.budget, system.options
-        self.bounds, self.row = batch_bounds(self.workload), self.workload.dataset.row_bytes
+        self.name = system.info.name
+        self.workload = system.workload
+        self.runtime = system.runtime
+        self.budget = system.budget
+        self.options = system.options
+        self.bounds = batch_bounds(self.workload)
+        self.row = self.workload.dataset.row_bytes
         self.num_nodes = self.workload.dataset.num_nodes
         self.sampling_only = self.runtime.stages == "sample"
         self.on_device = self.runtime.accelerator.kind != "cpu"
 
     def left(self, items: Sequence[PlanItem]) -> int | None:
-        """Return the bytes of the host budget beside these buffers, below 0 if they do not fit; None: unlimited."""
-        return None if self.budget.host is None else self.budget.host - Plan(tuple(items)).total("host")
+        """Return the bytes of the host budget beside these buffers, below 0 if they do
+        not fit; None: unlimited."""
+        return (
+            None
+            if self.budget.host is None
+            else self.budget.host - Plan(tuple(items)).total("host")
+        )
 
     def require(self, items: Sequence[PlanItem], fix: str) -> Plan:
         """Return the plan of these buffers.
@@ -59,7 +71,8 @@ class Sizes:
         return Plan(tuple(items)).require(self.name, self.budget, fix)
 
     def chosen(self) -> dict[str, int | str]:
-        """Return the values of options that these sizes decide where they are left at `auto`."""
+        """Return the values of options that these sizes decide where they are left at
+        `auto`."""
         return {}
 
 
@@ -75,11 +88,13 @@ class SizedSystem(System):
 
     def chosen(self) -> dict[str, int | str]:
         """Return the base's values, and those of the system's sizes."""
-        found, sizes = super().chosen(), vars(self).get("_sizes")
+        found = super().chosen()
+        sizes = vars(self).get("_sizes")
         return {**found, **sizes.chosen()} if isinstance(sizes, Sizes) else found
 
     def _close(self, *names: str) -> None:
-        """Close the objects that these attributes hold, in order, and set the attributes to None; skip None."""
+        """Close the objects that these attributes hold, in order, and set the
+        attributes to None; skip None."""
         for name in names:
             held = getattr(self, name)
             setattr(self, name, None)

@@ -1,7 +1,8 @@
-"""Reader of packed chunks: pieces are read in order, many in flight, and each row is copied from its piece to its slot.
+"""Reader of packed chunks: pieces are read in order, many in flight, and each row is
+copied from its piece to its slot.
 
-A chunk is never in memory as a whole: a piece's buffer is read into again as soon as its rows are in their slots, so
-the device's queue stays full however few rows fit.
+A chunk is never in memory as a whole: a piece's buffer is read into again as soon as
+its rows are in their slots, so the device's queue stays full however few rows fit.
 """
 
 from __future__ import annotations
@@ -36,7 +37,8 @@ class Addresses:
     Attributes:
         slots: int32 [num_nodes], slot of each node's row.
         to: int32 [misses], slots of the rows that miss, by ascending id.
-        ids: int64 [misses], ids of the rows that miss; empty where these rows are packed.
+        ids: int64 [misses], ids of the rows that miss; empty where these rows are
+            packed.
     """
 
     slots: npt.NDArray[np.int32]
@@ -67,26 +69,43 @@ class Chunks:
         DataIOError: a file is missing, truncated or damaged.
     """
 
-    def __init__(self, index: ChunkIndex, memory: Rows, piece_bytes: int, lists: int, first: int = 0) -> None:
-        self._path, self._index, self._row = index.path, index, index.row_bytes
-        self._piece_bytes, self._lists = piece_bytes, lists
+    def __init__(
+        self,
+        index: ChunkIndex,
+        memory: Rows,
+        piece_bytes: int,
+        lists: int,
+        first: int = 0,
+    ) -> None:
+        self._path = index.path
+        self._index = index
+        self._row = index.row_bytes
+        self._piece_bytes = piece_bytes
+        self._lists = lists
         self._piece_rows = piece_bytes // self._row
         assert self._piece_rows % slot_rows(self._row) == 0
-        self._free = [memory[i : i + piece_bytes] for i in range(0, memory.nbytes - piece_bytes + 1, piece_bytes)]
+        self._free = [
+            memory[i : i + piece_bytes]
+            for i in range(0, memory.nbytes - piece_bytes + 1, piece_bytes)
+        ]
         self._todo = self._pieces(first)
         self._next = next(self._todo, None)
         self._asked: deque[_Piece] = deque()
         self._lists_asked = 0
         self.reads = ReadStats()
-        #: Submission and completion of each piece, monotonic seconds, since `spans` was last cleared.
+        #: Submission and completion of each piece, monotonic seconds, since `spans` was
+        #: last cleared.
         self.spans: list[tuple[float, float]] = []
         depth = max(2, min(_MOST_DEPTH, len(self._free) + lists))
         request_bytes = max(piece_bytes, 1 << 20)
-        self._queue: _native.RangeQueue | None = range_queue(self._path, depth=depth, request_bytes=request_bytes)
+        self._queue: _native.RangeQueue | None = range_queue(
+            self._path, depth=depth, request_bytes=request_bytes
+        )
         self.mode: str = self._queue.mode
 
     def _pieces(self, first: int) -> Iterator[tuple[int, int]]:
-        """Yield (mini-batch, first row) of every piece; the address list (-1) precedes a mini-batch's rows."""
+        """Yield (mini-batch, first row) of every piece; the address list (-1) precedes
+        a mini-batch's rows."""
         for batch, count in enumerate(self._index.rows[first:, 1].tolist(), first):
             yield batch, -1
             yield from ((batch, row) for row in range(0, count, self._piece_rows))
@@ -118,19 +137,28 @@ class Chunks:
         piece = self._asked.popleft()
         if self._queue is None:
             raise InterruptedError("the chunks were closed")
-        self.spans.append((piece.asked_s, arrived(self._queue, piece.ticket, self._path)))
+        self.spans.append(
+            (piece.asked_s, arrived(self._queue, piece.ticket, self._path))
+        )
         return piece
 
     def addresses(self) -> Addresses:
         """Return the next mini-batch's address list."""
         piece = self._take()
-        self._check(self._index.list_digests, "address list", piece.batch, xxhash.xxh3_64_intdigest(piece.memory.data))
+        self._check(
+            self._index.list_digests,
+            "address list",
+            piece.batch,
+            xxhash.xxh3_64_intdigest(piece.memory.data),
+        )
         self._lists_asked -= 1
         return Addresses(**{"ids": np.empty(0, dtype=np.int64), **parse(piece.memory)})
 
     def fill(self, put: Put, to: npt.NDArray[np.int32]) -> None:
-        """Read the rows of the mini-batch whose address list was returned last; `put` copies row i to slot `to[i]`."""
-        digest, batch = xxhash.xxh3_64(), -1
+        """Read the rows of the mini-batch whose address list was returned last; `put`
+        copies row i to slot `to[i]`."""
+        digest = xxhash.xxh3_64()
+        batch = -1
         for first in range(0, len(to), self._piece_rows):
             piece = self._take()
             batch = piece.batch
@@ -142,10 +170,17 @@ class Chunks:
         if batch >= 0:
             self._check(self._index.row_digests, "rows", batch, digest.intdigest())
 
-    def _check(self, digests: npt.NDArray[np.uint64], part: str, batch: int, digest: int) -> None:
+    def _check(
+        self, digests: npt.NDArray[np.uint64], part: str, batch: int, digest: int
+    ) -> None:
         if digest != int(digests[batch]):
-            offset = int((self._index.rows if part == "rows" else self._index.lists)[batch, 0])
-            message = f"the {part} of chunk {batch} in {self._path}, at offset {offset}, are corrupted"
+            offset = int(
+                (self._index.rows if part == "rows" else self._index.lists)[batch, 0]
+            )
+            message = (
+                f"the {part} of chunk {batch} in {self._path}, at offset {offset}, are "
+                "corrupted"
+            )
             raise DataIOError(
                 f"{message}: their XXH3 is not that of what was written",
                 path=str(self._path),
@@ -154,8 +189,10 @@ class Chunks:
             )
 
     def close(self) -> None:
-        """Wait for the reads in flight, end the thread and close the file. May be called more than once."""
-        queue, self._queue = self._queue, None
+        """Wait for the reads in flight, end the thread and close the file. May be
+        called more than once."""
+        queue = self._queue
+        self._queue = None
         if queue is not None:
             queue.close()
         self._asked.clear()

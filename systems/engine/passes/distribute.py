@@ -1,8 +1,10 @@
-"""Writer of a group's chunks: address lists, then the rows that miss, distributed by passes over the feature table.
+"""Writer of a group's chunks: address lists, then the rows that miss, distributed by
+passes over the feature table.
 
-A pass holds a write buffer for each of its chunks; where the buffers of all chunks do not fit, there are several
-passes. Gaps between wanted rows are skipped where reading them would take longer than another request. The files are
-overwritten from group to group, since a file system has less work for blocks that are allocated already.
+A pass holds a write buffer for each of its chunks; where the buffers of all chunks do
+not fit, there are several passes. Gaps between wanted rows are skipped where reading
+them would take longer than another request. The files are overwritten from group to
+group, since a file system has less work for blocks that are allocated already.
 """
 
 from __future__ import annotations
@@ -30,9 +32,11 @@ from workloads.units import format_bytes
 Ids = npt.NDArray[np.int64]
 WRITERS = 8
 _LIST_BUFFER = 1 << 20
-_LEAST_WRITE, _LONGEST_WRITE = 16 << 10, 256 << 10
-# (shortest write, bytes of a region, regions in flight), fastest shape first. A request for rows does not cross the end
-# of its region, so short regions cost requests, and few regions leave the device waiting.
+_LEAST_WRITE = 16 << 10
+_LONGEST_WRITE = 256 << 10
+# (shortest write, bytes of a region, regions in flight), fastest shape first. A request
+# for rows does not cross the end of its region, so short regions cost requests, and few
+# regions leave the device waiting.
 _SHAPES = (
     (64 << 10, 1 << 20, 4),
     (32 << 10, 1 << 20, 4),
@@ -65,7 +69,8 @@ class ChunkIndex:
 
 @dataclass
 class PassStats:
-    """Counts of the passes that distribute a group's rows; the same on every machine."""
+    """Counts of the passes that distribute a group's rows; the same on every
+    machine."""
 
     passes: int = 0
     reads: ReadStats = field(default_factory=ReadStats)
@@ -91,7 +96,8 @@ class PassPlan:
     whole: bool = False
 
     def memory_bytes(self, row_bytes: int, chunks: int) -> int:
-        """Return the bytes of host memory for a pass that writes `chunks` chunks, beside their ids."""
+        """Return the bytes of host memory for a pass that writes `chunks` chunks,
+        beside their ids."""
         return _native.distribute_bytes(
             row_bytes=row_bytes,
             chunks=chunks,
@@ -109,7 +115,8 @@ class KeptRows:
     Attributes:
         ids: uint32 [n], ascending.
         room: uint8 [m, row_bytes], rows on their way.
-        give: function that takes rows (uint8 [k, row_bytes], overwritten after the call) of `ids` from a position on.
+        give: function that takes rows (uint8 [k, row_bytes], overwritten after the
+            call) of `ids` from a position on.
     """
 
     ids: npt.NDArray[np.uint32]
@@ -126,40 +133,64 @@ def plan_pass(row_bytes: int, chunks: int, memory_bytes: int) -> PassPlan:
     for passes in count(1):
         each = -(-chunks // passes)
         for least, region, regions in _SHAPES:
-            for size in (_LONGEST_WRITE, _LONGEST_WRITE // 2, 64 << 10, 32 << 10, _LEAST_WRITE):
+            for size in (
+                _LONGEST_WRITE,
+                _LONGEST_WRITE // 2,
+                64 << 10,
+                32 << 10,
+                _LEAST_WRITE,
+            ):
                 plan = PassPlan(region, regions, size, each)
                 if size >= least and plan.memory_bytes(row_bytes, each) <= memory_bytes:
                     return plan
         if each <= 1:
             break
-    needed, held = format_bytes(plan.memory_bytes(row_bytes, 1)), format_bytes(memory_bytes)
+    needed = format_bytes(plan.memory_bytes(row_bytes, 1))
+    held = format_bytes(memory_bytes)
     raise BudgetError(f"distributing needs {needed}, it has {held}", "raise memory")
 
 
 def good_bytes(row_bytes: int, chunks: int, share_bytes: int) -> int:
-    """Return the bytes for distributing that keep a device busy, where regions and buffers get `share_bytes` each."""
-    shapes = [(region, regions) for _, region, regions in _SHAPES if region * regions <= share_bytes]
+    """Return the bytes for distributing that keep a device busy, where regions and
+    buffers get `share_bytes` each."""
+    shapes = [
+        (region, regions)
+        for _, region, regions in _SHAPES
+        if region * regions <= share_bytes
+    ]
     region, regions = shapes[0] if shapes else _SHAPES[-1][1:]
-    sizes = [size for size in (64 << 10, 32 << 10) if (chunks + 2 * WRITERS) * size <= share_bytes]
+    sizes = [
+        size
+        for size in (64 << 10, 32 << 10)
+        if (chunks + 2 * WRITERS) * size <= share_bytes
+    ]
     size = sizes[0] if sizes else _LEAST_WRITE
-    return PassPlan(region, regions, size, chunks).memory_bytes(row_bytes, chunks) + _LIST_BUFFER
+    return (
+        PassPlan(region, regions, size, chunks).memory_bytes(row_bytes, chunks)
+        + _LIST_BUFFER
+    )
 
 
 def least_bytes(row_bytes: int) -> int:
     """Return the least bytes for distributing."""
-    return PassPlan(64 << 10, 4, _LEAST_WRITE, 1).memory_bytes(row_bytes, 1) + _LIST_BUFFER
+    return (
+        PassPlan(64 << 10, 4, _LEAST_WRITE, 1).memory_bytes(row_bytes, 1) + _LIST_BUFFER
+    )
 
 
 class ChunkWriter:
-    """Writer of one group's chunks: `append` each mini-batch's address list, then `distribute` once.
+    """Writer of one group's chunks: `append` each mini-batch's address list, then
+    `distribute` once.
 
     Args:
         path: file of the chunks; an existing file is overwritten in place.
         misses: number of ids that `append` gets in all.
         memory_bytes: bytes of memory for distributing.
-        gap_bytes: longest run of unwanted bytes of the table that is read to save a request.
+        gap_bytes: longest run of unwanted bytes of the table that is read to save a
+            request.
         stop: flag that ends `distribute`.
-        plan: the one pass of `distribute`, for at least as many chunks; None: as few passes as the memory allows.
+        plan: the one pass of `distribute`, for at least as many chunks; None: as few
+            passes as the memory allows.
 
     Raises:
         DataIOError: the file cannot be opened.
@@ -177,8 +208,11 @@ class ChunkWriter:
         plan: PassPlan | None = None,
     ) -> None:
         self._plan = plan
-        self._path, self._table = path, table
-        self._memory, self._gap, self._stop = memory_bytes, gap_bytes, stop
+        self._path = path
+        self._table = table
+        self._memory = memory_bytes
+        self._gap = gap_bytes
+        self._stop = stop
         self._handle = open_direct(path, os.O_RDWR | os.O_CREAT)
         self._buffer = aligned_empty(_LIST_BUFFER)
         self._fill = self._end = 0
@@ -215,7 +249,8 @@ class ChunkWriter:
         self._fill += nbytes
 
     def append_planned(self, planner: _native.SlotPlanner, count: int) -> None:
-        """Append the `count` mini-batches of a plan, with arrays `slots` and `to`, laid out in native code.
+        """Append the `count` mini-batches of a plan, with arrays `slots` and `to`, laid
+        out in native code.
 
         Raises:
             DataIOError: the disk is full or failed.
@@ -243,10 +278,12 @@ class ChunkWriter:
             self._fill = 0
 
     def distribute(self, kept: KeptRows | None = None) -> tuple[ChunkIndex, PassStats]:
-        """Copy all rows to their chunks, and the kept ones to memory, then close the writer.
+        """Copy all rows to their chunks, and the kept ones to memory, then close the
+        writer.
 
         Raises:
-            DataIOError: a read or write failed, the disk is full; names file and offset.
+            DataIOError: a read or write failed, the disk is full; names file and
+                offset.
             InterruptedError: the stop flag was set.
         """
         self._flush()
@@ -256,13 +293,19 @@ class ChunkWriter:
         sizes: Ids = counts * self._table.row_bytes
         offsets = self._end + np.concatenate([[0], np.cumsum(padded(sizes))])
         self._reserve(int(offsets[-1]))
-        digests, stats, wanted = np.zeros(len(counts), dtype=np.uint64), PassStats(), np.flatnonzero(counts)
+        digests = np.zeros(len(counts), dtype=np.uint64)
+        stats = PassStats()
+        wanted = np.flatnonzero(counts)
         if len(wanted) or kept is not None:
             free = self._memory - 4 * int(counts.sum())
-            plan = self._plan or plan_pass(self._table.row_bytes, max(1, len(wanted)), free)
+            plan = self._plan or plan_pass(
+                self._table.row_bytes, max(1, len(wanted)), free
+            )
             for first in range(0, max(1, len(wanted)), plan.chunks):
                 part = wanted[first : first + plan.chunks]
-                digests[part] = self._pass(part, offsets, plan, stats, kept if first == 0 else None)
+                digests[part] = self._pass(
+                    part, offsets, plan, stats, kept if first == 0 else None
+                )
         self.close()
         index = ChunkIndex(
             self._path,
@@ -275,11 +318,22 @@ class ChunkWriter:
         return index, stats
 
     def _pass(
-        self, part: Ids, offsets: Ids, plan: PassPlan, stats: PassStats, kept: KeptRows | None
+        self,
+        part: Ids,
+        offsets: Ids,
+        plan: PassPlan,
+        stats: PassStats,
+        kept: KeptRows | None,
     ) -> npt.NDArray[np.uint64]:
-        table, ends = self._table, np.array(self._ends, dtype=np.int64)
-        kept = kept or KeptRows(np.empty(0, np.uint32), np.empty((0, table.row_bytes), np.uint8), lambda *_: None)
-        room, give = kept.room, kept.give
+        table = self._table
+        ends = np.array(self._ends, dtype=np.int64)
+        kept = kept or KeptRows(
+            np.empty(0, np.uint32),
+            np.empty((0, table.row_bytes), np.uint8),
+            lambda *_: None,
+        )
+        room = kept.room
+        give = kept.give
         chunks = np.stack([offsets[part], ends[part], ends[part + 1]], axis=1)
         try:
             reads, _, written, digests, failure = _native.distribute(
@@ -304,30 +358,41 @@ class ChunkWriter:
         except OSError as error:
             raise io_failed(table.path, 0, error.errno or 0) from error
         except IndexError as error:
-            raise InputError(f"distributing {table.path}: {error}", "report this: a node of no graph") from error
+            raise InputError(
+                f"distributing {table.path}: {error}", "report this: a node of no graph"
+            ) from error
         except RuntimeError as error:
             raise InterruptedError(str(error)) from None
         if failure is not None:
             code, writing, offset = failure
-            raise io_failed(self._path if writing else table.path, offset, code, writing=writing)
+            raise io_failed(
+                self._path if writing else table.path, offset, code, writing=writing
+            )
         stats.passes += 1
         stats.reads.add(ReadStats(**reads))
         stats.bytes_written += written
         return digests
 
     def _reserve(self, nbytes: int) -> None:
-        """Allocate the file beforehand, so that a full disk is found now and the file lies in few extents."""
+        """Allocate the file beforehand, so that a full disk is found now and the file
+        lies in few extents."""
         held = os.fstat(self._handle).st_size
         if nbytes > held:
             try:
-                # A sixteenth more, so that a slightly larger group later needs no allocation.
-                os.posix_fallocate(self._handle, held, padded(nbytes + nbytes // 16) - held)
+                # A sixteenth more, so that a slightly larger group later needs no
+                # allocation.
+                os.posix_fallocate(
+                    self._handle, held, padded(nbytes + nbytes // 16) - held
+                )
             except OSError as error:
-                raise io_failed(self._path, held, error.errno or 0, writing=True) from error
+                raise io_failed(
+                    self._path, held, error.errno or 0, writing=True
+                ) from error
 
     def close(self) -> None:
         """Close the file. May be called more than once."""
         self._wanted = np.empty(0, dtype=np.uint32)
-        handle, self._handle = self._handle, -1
+        handle = self._handle
+        self._handle = -1
         if handle >= 0:
             os.close(handle)

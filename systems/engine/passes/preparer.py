@@ -1,4 +1,5 @@
-"""Sampling of successive groups of mini-batches: drawn together, written to a file, their uses of rows kept."""
+"""Sampling of successive groups of mini-batches: drawn together, written to a file,
+their uses of rows kept."""
 
 from __future__ import annotations
 
@@ -60,9 +61,12 @@ class Group:
         used: rows that its mini-batches use; none once their places are planned.
         uses: number of these uses.
         reads: reads for sampling it.
-        rows, chunks: file of its chunks, and the index of that file; None where no rows are extracted.
-        strategy: whether the rows that miss are distributed to chunks or read one by one.
-        pinned: rows that stay in their slots; they form a chunk before those of the mini-batches.
+        rows, chunks: file of its chunks, and the index of that file; None where no rows
+            are extracted.
+        strategy: whether the rows that miss are distributed to chunks or read one by
+            one.
+        pinned: rows that stay in their slots; they form a chunk before those of the
+            mini-batches.
         graph_written: bytes of graphs written during its preparation.
         pack: counts of distributing.
     """
@@ -96,7 +100,8 @@ class Preparer(Generic[G]):
 
     Args:
         make: class of its groups.
-        gap_bytes: longest run of unwanted bytes of the graph that is read to save a request.
+        gap_bytes: longest run of unwanted bytes of the graph that is read to save a
+            request.
 
     Raises:
         DataIOError: a file of the dataset cannot be opened.
@@ -108,7 +113,8 @@ class Preparer(Generic[G]):
     gap_bytes: int
 
     def __post_init__(self) -> None:
-        sizes, workload = self.sizes, self.sizes.workload
+        sizes = self.sizes
+        workload = self.sizes.workload
         self._seeds = make_seed_plan(workload)
         self._sampler: ExternalSampler | None = None
         if sizes.external:
@@ -123,7 +129,10 @@ class Preparer(Generic[G]):
             )
         else:
             self._online = self._make_online()
-        self._fix = f"make room on the disk of the results folder, or lower {sizes.group_option}"
+        self._fix = (
+            "make room on the disk of the results folder, or lower "
+            f"{sizes.group_option}"
+        )
         self._pipe: Pipeline | None = None
         self._folder: Path | None = None
         self._made = Counter[str]()
@@ -132,13 +141,17 @@ class Preparer(Generic[G]):
         self._stopped = False
 
     def _make_online(self) -> NeighborSampler:
-        """Return the sampler of mini-batches one by one: `indptr` in memory, the rest mapped."""
+        """Return the sampler of mini-batches one by one: `indptr` in memory, the rest
+        mapped."""
         return mapped_sampler(self.sizes.workload)
 
     def _path(self, kind: str) -> Path:
         """Return a file that no group needs any more, or a new one."""
         if self._folder is None:
-            self._folder = self.sizes.runtime.scratch / f"{self.sizes.name}-{self.sizes.runtime.rank}"
+            self._folder = (
+                self.sizes.runtime.scratch
+                / f"{self.sizes.name}-{self.sizes.runtime.rank}"
+            )
             shutil.rmtree(self._folder, ignore_errors=True)
             self._folder.mkdir(parents=True)
         if self._free[kind]:
@@ -156,38 +169,54 @@ class Preparer(Generic[G]):
         return self._sampler.reads() if self._sampler is not None else ReadStats()
 
     def sample(self, jobs: Sequence[Job]) -> G:
-        """Sample and write the first of these groups; later ones share its passes over the graph.
+        """Sample and write the first of these groups; later ones share its passes over
+        the graph.
 
         Raises:
             DataIOError: a disk is full or fails; `close` removes what was written.
             InterruptedError: `stop` was called.
         """
-        job, before, path = jobs[0], self._reads(), self._path("samples")
+        job = jobs[0]
+        before = self._reads()
+        path = self._path("samples")
         seeds = self._seeds_of(job)
-        nodes = None if self.sizes.sampling_only else np.empty(self.sizes.group_uses, dtype=np.uint32)
+        nodes = (
+            None
+            if self.sizes.sampling_only
+            else np.empty(self.sizes.group_uses, dtype=np.uint32)
+        )
         graphs = BatchWriter(path, fix=self._fix, reuse=True)
         try:
             if self._sampler is None:
                 offsets, nodes = self._write_online(job, seeds, graphs, nodes)
             else:
                 with self.clock.stage("sample", job.first):
-                    self._sampler.sample(jobs, lambda one: seeds if one is job else self._seeds_of(one))
-                    offsets, nodes = self._sampler.write(graphs, self.sizes.room_bytes, nodes)
+                    self._sampler.sample(
+                        jobs, lambda one: seeds if one is job else self._seeds_of(one)
+                    )
+                    offsets, nodes = self._sampler.write(
+                        graphs, self.sizes.room_bytes, nodes
+                    )
             index = graphs.close(sync=False)
         except BaseException:
             graphs.abandon()
             raise
         del graphs
         give_back_free_memory()
-        count, counts = int(offsets[-1]), np.array([len(part) for part in seeds], dtype=np.int64)
+        count = int(offsets[-1])
+        counts = np.array([len(part) for part in seeds], dtype=np.int64)
         used = NO_USES if nodes is None else Uses(nodes[:count], offsets, counts)
-        return self.make(job, path, index, used, count, _difference(self._reads(), before))
+        return self.make(
+            job, path, index, used, count, _difference(self._reads(), before)
+        )
 
     def _write_online(
         self, job: Job, seeds: list[Ids], graphs: BatchWriter, nodes: Nodes | None
     ) -> tuple[Ids, Nodes | None]:
-        """Write mini-batches that are sampled one by one; returns as `ExternalSampler.write`."""
-        offsets, threads = np.zeros(job.count + 1, dtype=np.int64), self.sizes.threads
+        """Write mini-batches that are sampled one by one; returns as
+        `ExternalSampler.write`."""
+        offsets = np.zeros(job.count + 1, dtype=np.int64)
+        threads = self.sizes.threads
 
         def sample(number: int, part: Ids) -> SampledBatch:
             with self.clock.stage("sample", job.first + number):
@@ -200,8 +229,12 @@ class Preparer(Generic[G]):
             for i, batch in enumerate(pipe.results(done)):
                 offsets[i + 1] = offsets[i] + batch.num_nodes
                 if nodes is not None:
-                    if offsets[i + 1] > len(nodes):  # an epoch larger than all that the bounds come from
-                        nodes = np.concatenate([nodes, np.empty(batch.num_nodes, dtype=np.uint32)])
+                    if offsets[i + 1] > len(
+                        nodes
+                    ):  # an epoch larger than all that the bounds come from
+                        nodes = np.concatenate(
+                            [nodes, np.empty(batch.num_nodes, dtype=np.uint32)]
+                        )
                     nodes[offsets[i] : offsets[i + 1]] = batch.nodes
                 graphs.append(batch)
         return offsets, nodes
@@ -230,5 +263,6 @@ def _difference(after: ReadStats, before: ReadStats) -> ReadStats:
     names = ("requests", "bytes_read", "bytes_useful", "rows", "unique_rows", "seconds")
     sizes = Counter(after.requests_by_size) - Counter(before.requests_by_size)
     return ReadStats(
-        requests_by_size=dict(sizes), **{name: getattr(after, name) - getattr(before, name) for name in names}
+        requests_by_size=dict(sizes),
+        **{name: getattr(after, name) - getattr(before, name) for name in names},
     )

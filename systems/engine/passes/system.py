@@ -1,4 +1,5 @@
-"""Base of systems that prepare groups of mini-batches: the next group is prepared in a thread while one trains."""
+"""Base of systems that prepare groups of mini-batches: the next group is prepared in a
+thread while one trains."""
 
 from __future__ import annotations
 
@@ -25,9 +26,11 @@ _NICENESS = 10
 
 
 class GroupSystem(SizedSystem, Generic[G]):
-    """System that prepares groups of mini-batches within the epochs, written around the page cache.
+    """System that prepares groups of mini-batches within the epochs, written around the
+    page cache.
 
-    An epoch ends when the preparation begun in it has ended, so every epoch includes one preparation.
+    An epoch ends when the preparation begun in it has ended, so every epoch includes
+    one preparation.
     """
 
     _num_batches = 0
@@ -35,7 +38,9 @@ class GroupSystem(SizedSystem, Generic[G]):
     _preparer: Preparer[G] | None = None
     _pool: ThreadPoolExecutor | None = None
     _next: Future[G] | None = None
-    _follows: int | None = None  # the epoch that the prepared groups and the slots are for
+    _follows: int | None = (
+        None  # the epoch that the prepared groups and the slots are for
+    )
     _tally: Tally | None = None
     _singles: RowReader | None = None
     _last: G | None = None  # the group prepared last
@@ -55,7 +60,8 @@ class GroupSystem(SizedSystem, Generic[G]):
 
     @property
     def _brings_first(self) -> bool:
-        """Whether a group is brought before the next one is asked for, so that memory holds one of both at a time."""
+        """Whether a group is brought before the next one is asked for, so that memory
+        holds one of both at a time."""
         return False
 
     @abstractmethod
@@ -63,10 +69,12 @@ class GroupSystem(SizedSystem, Generic[G]):
         """Count the reads and writes of a group that was prepared in this epoch."""
 
     def _bring(self, preparer: Any, group: G, tally: Tally) -> None:
-        """Bring a prepared group's rows into place once the group before has trained; the default does nothing."""
+        """Bring a prepared group's rows into place once the group before has trained;
+        the default does nothing."""
 
     def prepare(self) -> None:
-        """Open the files and allocate the slots; mini-batches are prepared within the epochs."""
+        """Open the files and allocate the slots; mini-batches are prepared within the
+        epochs."""
         self._files = DatasetFiles(self.workload, ["indices", "labels", "features"])
         self._files.check()
         self._last = None
@@ -78,18 +86,24 @@ class GroupSystem(SizedSystem, Generic[G]):
         return GroupLoader(self._sizes, self.clock, self._singles)
 
     def epoch(self, k: int) -> Iterator[Batch]:
-        """Return the mini-batches of epoch `k` in the seed plan's order; later groups are prepared meanwhile."""
+        """Return the mini-batches of epoch `k` in the seed plan's order; later groups
+        are prepared meanwhile."""
         if not self._num_batches:
             raise RuntimeError("prepare() comes before epoch()")
         return self._run(k)
 
     def _jobs(self, k: int) -> list[Job]:
         size = self._sizes.group
-        return [Job(k, i, min(size, self._num_batches - i)) for i in range(0, self._num_batches, size)]
+        return [
+            Job(k, i, min(size, self._num_batches - i))
+            for i in range(0, self._num_batches, size)
+        ]
 
     def _later(self, job: Job) -> Iterator[Job]:
         """Return the groups after `job`, over the ends of epochs."""
-        return (one for epoch in count(job.epoch) for one in self._jobs(epoch) if one > job)
+        return (
+            one for epoch in count(job.epoch) for one in self._jobs(epoch) if one > job
+        )
 
     def _run(self, k: int) -> Iterator[Batch]:
         self._files.check()
@@ -112,7 +126,8 @@ class GroupSystem(SizedSystem, Generic[G]):
                 self._count(group, tally)
             if self._looks_ahead and not self._brings_first:
                 self._ask(next(self._later(job)))
-            assert self._preparer is not None and self._trainer is not None
+            assert self._preparer is not None
+            assert self._trainer is not None
             self._bring(self._preparer, group, tally)
             if self._looks_ahead and self._brings_first:
                 self._ask(next(self._later(job)))
@@ -129,7 +144,9 @@ class GroupSystem(SizedSystem, Generic[G]):
         """Submit a group to the preparation thread, which has low priority."""
         if self._preparer is None:
             self._preparer = self._make_preparer()
-            self._pool = ThreadPoolExecutor(1, f"{self.info.name}-prepare", initializer=_behind)
+            self._pool = ThreadPoolExecutor(
+                1, f"{self.info.name}-prepare", initializer=_behind
+            )
         assert self._pool is not None
         self._next = self._pool.submit(self._prepare, self._preparer, job)
 
@@ -143,11 +160,14 @@ class GroupSystem(SizedSystem, Generic[G]):
     def _leave(self) -> None:
         """Drop prepared groups and the slots' contents: the next epoch begins anew."""
         self._follows = None
-        preparer, self._preparer = self._preparer, None
+        preparer = self._preparer
+        self._preparer = None
         if preparer is not None:
             preparer.stop()
-        asked, self._next = self._next, None
-        pool, self._pool = self._pool, None
+        asked = self._next
+        self._next = None
+        pool = self._pool
+        self._pool = None
         if pool is not None:
             pool.shutdown(wait=True, cancel_futures=True)
         if asked is not None:
@@ -163,15 +183,21 @@ class GroupSystem(SizedSystem, Generic[G]):
         if self._trainer is None:
             return Facts()
         reading = ("sample", "pack", "load_graph", "extract")
-        return Facts(io=self._trainer.mode, reads_in=reading, samples_reused=not self.is_faithful(self.options))
+        return Facts(
+            io=self._trainer.mode,
+            reads_in=reading,
+            samples_reused=not self.is_faithful(self.options),
+        )
 
     def close(self) -> None:
-        """End the threads, close the files, free the slots and remove the prepared groups."""
+        """End the threads, close the files, free the slots and remove the prepared
+        groups."""
         self._leave()
         self._close("_trainer", "_singles")
 
 
 def _behind() -> None:
-    """Lower the thread's priority, so that preparation yields to training; threads that it starts inherit this."""
+    """Lower the thread's priority, so that preparation yields to training; threads that
+    it starts inherit this."""
     with suppress(OSError, AttributeError):
         os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), _NICENESS)

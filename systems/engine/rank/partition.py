@@ -1,12 +1,15 @@
-"""Self-reliant partitions of the training nodes, one per trainer (PaGraph, Section 3.2 and Algorithm 1).
+"""Self-reliant partitions of the training nodes, one per trainer (PaGraph, Section 3.2
+and Algorithm 1).
 
-Each training node goes to one partition, which also gets all its in-neighbours of up to L hops, so that a trainer
-samples within its partition. A linear deterministic greedy pass over the training nodes selects, for each, the
-partition of highest score (Equation 1): training nodes shared with the node's neighbourhood, times the capacity left,
-over the partition's nodes so far. If neighbourhoods hold few training nodes (one hop, a small split) most scores are 0
-and the pass gains little.
+Each training node goes to one partition, which also gets all its in-neighbours of up to
+L hops, so that a trainer samples within its partition. A linear deterministic greedy
+pass over the training nodes selects, for each, the partition of highest score (Equation
+1): training nodes shared with the node's neighbourhood, times the capacity left, over
+the partition's nodes so far. If neighbourhoods hold few training nodes (one hop, a
+small split) most scores are 0 and the pass gains little.
 
-Partitions are bitsets of one bit a node; `indptr` and `indices` are memory-mapped, so the graph need not fit memory.
+Partitions are bitsets of one bit a node; `indptr` and `indices` are memory-mapped, so
+the graph need not fit memory.
 """
 
 from __future__ import annotations
@@ -37,7 +40,8 @@ class Partitioning:
     Attributes:
         train: int64 [T], the training nodes in the order of the split.
         partition_of: int64 [T], the partition of each training node.
-        members: uint64 [K, words], bit `v % 64` of word `v // 64` tells whether node v is in the partition.
+        members: uint64 [K, words], bit `v % 64` of word `v // 64` tells whether node v
+            is in the partition.
     """
 
     train: Ints
@@ -68,7 +72,8 @@ class Partitioning:
 
     @property
     def replication_factor(self) -> float:
-        """Nodes summed over all partitions, over distinct nodes: 1 without replicas, at most K."""
+        """Nodes summed over all partitions, over distinct nodes: 1 without replicas, at
+        most K."""
         distinct = _count(np.bitwise_or.reduce(self.members, axis=0))
         return float(self.sizes.sum()) / max(1, distinct)
 
@@ -81,14 +86,22 @@ class Partitioning:
     def save(self, path: Path) -> None:
         """Write the partitions to one `.npz` file."""
         sizes = np.array([self.num_nodes, self.hops])
-        np.savez(path, train=self.train, partition_of=self.partition_of, members=self.members, sizes=sizes)
+        np.savez(
+            path,
+            train=self.train,
+            partition_of=self.partition_of,
+            members=self.members,
+            sizes=sizes,
+        )
 
     @classmethod
     def load(cls, path: Path) -> Partitioning:
         """Read a file of `save`."""
         with np.load(path) as file:
             nodes, hops = (int(value) for value in file["sizes"])
-            return cls(file["train"], file["partition_of"], file["members"], nodes, hops)
+            return cls(
+                file["train"], file["partition_of"], file["members"], nodes, hops
+            )
 
 
 def plan_bytes(num_nodes: int, partitions: int, threads: int) -> int:
@@ -107,14 +120,18 @@ def partition_training_nodes(
 ) -> Partitioning:
     """Assign the training nodes to `partitions` partitions and add their in-neighbours.
 
-    No partition gets more than the average number of training nodes, rounded up. Ties (all scores, if no neighbour has
-    a partition yet) go to the partition with fewer nodes, then fewer training nodes, then the first.
+    No partition gets more than the average number of training nodes, rounded up. Ties
+    (all scores, if no neighbour has a partition yet) go to the partition with fewer
+    nodes, then fewer training nodes, then the first.
 
     Args:
         hops: L; None: the number of the model's layers.
-        given: int64 [T], the partition of each training node, instead of the greedy choice (for comparison).
-        budget_bytes: bytes that partitioning may hold, without the page cache of the mapped graph.
-        threads: threads that search in-neighbours; the result is the same for any number.
+        given: int64 [T], the partition of each training node, instead of the greedy
+            choice (for comparison).
+        budget_bytes: bytes that partitioning may hold, without the page cache of the
+            mapped graph.
+        threads: threads that search in-neighbours; the result is the same for any
+            number.
 
     Raises:
         BudgetError: bitsets and working memory do not fit.
@@ -125,21 +142,30 @@ def partition_training_nodes(
     dataset = workload.dataset
     train = dataset.load("train")
     if not 1 <= partitions <= max(1, len(train)):
-        raise InputError(f"partitions is {partitions}", f"give 1 to {len(train)}, the training nodes")
+        raise InputError(
+            f"partitions is {partitions}", f"give 1 to {len(train)}, the training nodes"
+        )
     threads = threads or len(os.sched_getaffinity(0))
     needed = plan_bytes(dataset.num_nodes, partitions, threads)
     if budget_bytes is not None and needed > budget_bytes:
         raise BudgetError(
-            f"partitioning: {format_bytes(needed)} are needed for {partitions} bitsets and {threads} threads, the "
+            f"partitioning: {format_bytes(needed)} are needed for {partitions} "
+            f"bitsets and {threads} threads, the "
             f"budget is {format_bytes(budget_bytes)}",
             "raise memory or use fewer threads",
         )
     hops = workload.model.layers if hops is None else hops
     members = np.zeros((partitions, _words(dataset.num_nodes)), dtype=np.uint64)
-    assigned = np.empty(0, dtype=np.int64) if given is None else np.ascontiguousarray(given, dtype=np.int64)
+    assigned = (
+        np.empty(0, dtype=np.int64)
+        if given is None
+        else np.ascontiguousarray(given, dtype=np.int64)
+    )
     indptr, indices = _graph(workload)
     try:
-        found = _native.partition_greedily(indptr, indices, train, hops, assigned, members, threads)
+        found = _native.partition_greedily(
+            indptr, indices, train, hops, assigned, members, threads
+        )
     except ValueError as error:
         raise _damaged(workload, error) from None
     return Partitioning(train, found, members, dataset.num_nodes, hops)
@@ -148,15 +174,22 @@ def partition_training_nodes(
 def cross_partition_accesses(
     workload: Workload, partitioning: Partitioning, *, hops: int | None = None
 ) -> tuple[int, int]:
-    """Count (outside accesses, all accesses): pairs of a training node and an L-hop in-neighbour or itself.
+    """Count (outside accesses, all accesses): pairs of a training node and an L-hop
+    in-neighbour or itself.
 
-    A self-reliant partitioning has no accesses outside a partition for the hops it was made for.
+    A self-reliant partitioning has no accesses outside a partition for the hops it was
+    made for.
     """
     indptr, indices = _graph(workload)
-    train, partition_of, members = partitioning.train, partitioning.partition_of, partitioning.members
-    hops, threads = partitioning.hops if hops is None else hops, len(os.sched_getaffinity(0))
+    train = partitioning.train
+    partition_of = partitioning.partition_of
+    members = partitioning.members
+    hops = partitioning.hops if hops is None else hops
+    threads = len(os.sched_getaffinity(0))
     try:
-        every, outside = _native.count_accesses(indptr, indices, train, partition_of, hops, members, threads)
+        every, outside = _native.count_accesses(
+            indptr, indices, train, partition_of, hops, members, threads
+        )
     except ValueError as error:
         raise _damaged(workload, error) from None
     return outside, every
@@ -164,13 +197,16 @@ def cross_partition_accesses(
 
 def _graph(workload: Workload) -> tuple[Ints, NDArray[Any]]:
     DatasetFiles(workload, ["indices"]).check()
-    indptr, indices = workload.dataset.memmap("indptr"), workload.dataset.memmap("indices")
+    indptr = workload.dataset.memmap("indptr")
+    indices = workload.dataset.memmap("indices")
     advise_random(indices)
     return indptr, indices
 
 
 def _damaged(workload: Workload, error: ValueError) -> DatasetError:
-    return DatasetError(f"{workload.dataset.file('indices')} cannot be followed: {error}", MAKE_AGAIN)
+    return DatasetError(
+        f"{workload.dataset.file('indices')} cannot be followed: {error}", MAKE_AGAIN
+    )
 
 
 def _words(num_nodes: int) -> int:

@@ -1,6 +1,8 @@
-"""Disk layout of a packed store: regions, rows files and the index, with their exact sizes.
+"""Disk layout of a packed store: regions, rows files and the index, with their exact
+sizes.
 
-The packed rows of a region, its arrays and a `.rows` file each begin at a page and are padded to whole pages.
+The packed rows of a region, its arrays and a `.rows` file each begin at a page and are
+padded to whole pages.
 """
 
 from __future__ import annotations
@@ -25,27 +27,34 @@ _PIECE_ROWS = 32768
 
 
 def slot_rows(row_bytes: int) -> int:
-    """Return the fewest rows that fill whole pages; runs of a multiple of them begin and end at a page."""
+    """Return the fewest rows that fill whole pages; runs of a multiple of them begin
+    and end at a page."""
     return PAGE // math.gcd(PAGE, row_bytes)
 
 
 def piece_rows(row_bytes: int) -> int:
-    """Return the rows of a piece of a `.rows` file, a multiple of `slot_rows`: about 2 MiB."""
+    """Return the rows of a piece of a `.rows` file, a multiple of `slot_rows`: about 2
+    MiB."""
     unit = slot_rows(row_bytes)
     return max(unit, min(_PIECE_ROWS, _PIECE_BYTES // row_bytes) // unit * unit)
 
 
 def arrays_bytes(arrays: Mapping[str, Array]) -> int:
-    """Return the bytes of a region's second part with these arrays, from their dtypes and shapes alone."""
+    """Return the bytes of a region's second part with these arrays, from their dtypes
+    and shapes alone."""
     return lay_out(arrays)[2]
 
 
 def lay_out(arrays: Mapping[str, Array]) -> tuple[bytes, list[int], int]:
-    """Return the header (its length, then JSON: name, dtype, shape), the start of each array, and the total bytes."""
-    names = [[name, array.dtype.str, list(array.shape)] for name, array in arrays.items()]
+    """Return the header (its length, then JSON: name, dtype, shape), the start of each
+    array, and the total bytes."""
+    names = [
+        [name, array.dtype.str, list(array.shape)] for name, array in arrays.items()
+    ]
     text = json.dumps(names, separators=(",", ":")).encode()
     header = len(text).to_bytes(8, "little") + text
-    at, starts = len(header), []
+    at = len(header)
+    starts = []
     for array in arrays.values():
         at = padded(at, _ALIGN)
         starts.append(at)
@@ -79,6 +88,7 @@ def load_index(folder: Path) -> dict[str, Array]:
         if int(index["version"]) != VERSION:
             raise ValueError("another version")
     except (ValueError, KeyError, zipfile.BadZipFile) as error:
-        said, fix = f"{path} is not a packed store's index: {error}", "remove the prepared folder, it is then made anew"
+        said = f"{path} is not a packed store's index: {error}"
+        fix = "remove the prepared folder, it is then made anew"
         raise DataIOError(said, path=str(path), offset=0, fix=fix) from error
     return index

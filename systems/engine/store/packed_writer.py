@@ -1,4 +1,5 @@
-"""The writer of a packed store: mini-batches are laid out as they arrive, then all features are packed at once."""
+"""The writer of a packed store: mini-batches are laid out as they arrive, then all
+features are packed at once."""
 
 from __future__ import annotations
 
@@ -18,7 +19,14 @@ from systems.engine.io.memory import aligned_empty
 from systems.engine.io.reader import Mode
 from systems.engine.io.row_reads import RowTable
 from systems.engine.store.packed_layout import VERSION, lay_out, piece_rows
-from systems.engine.store.packing import PackJob, PackOptions, PackStats, least_memory, pack_batched, pack_individually
+from systems.engine.store.packing import (
+    PackJob,
+    PackOptions,
+    PackStats,
+    least_memory,
+    pack_batched,
+    pack_individually,
+)
 from workloads.direct_files import io_errors, open_direct, padded, write_at
 from workloads.errors import require
 
@@ -28,12 +36,14 @@ _COLUMNS = ("offset", "num_rows", "structure_bytes", "structure_digest")
 class PackedWriter:
     """Writer of a folder: `append` mini-batches, `add_rows` files, then `pack` once.
 
-    The folder is unreadable until `pack` returns; a writer that closes or fails earlier removes its files. Memory: one
-    mini-batch's arrays while appending, `memory_bytes` while packing.
+    The folder is unreadable until `pack` returns; a writer that closes or fails earlier
+    removes its files. Memory: one mini-batch's arrays while appending, `memory_bytes`
+    while packing.
 
     Args:
         folder: existing folder; files of the same names are overwritten.
-        memory_bytes: memory of packing, at least `least_bytes`; more gives larger partitions and writes, fewer passes.
+        memory_bytes: memory of packing, at least `least_bytes`; more gives larger
+            partitions and writes, fewer passes.
         threads: threads that gather and write.
         request_bytes: bytes of a read that streams the table.
         mode: as in `RowReader`.
@@ -63,18 +73,25 @@ class PackedWriter:
         self._buffer = np.empty(0, np.uint8)
         for path in self._written:
             path.unlink(missing_ok=True)
-        self._handle = open_direct(self._job.files[0], os.O_RDWR | os.O_CREAT | os.O_TRUNC)
+        self._handle = open_direct(
+            self._job.files[0], os.O_RDWR | os.O_CREAT | os.O_TRUNC
+        )
 
     @staticmethod
     def least_bytes(*, row_bytes: int, longest: int, threads: int = 16) -> int:
-        """Return the smallest `memory_bytes` for mini-batches of at most `longest` packed rows."""
-        return least_memory(row_bytes, [longest, piece_rows(row_bytes)], PackOptions(0, threads))
+        """Return the smallest `memory_bytes` for mini-batches of at most `longest`
+        packed rows."""
+        return least_memory(
+            row_bytes, [longest, piece_rows(row_bytes)], PackOptions(0, threads)
+        )
 
     def append(self, ids: Array, arrays: Mapping[str, Array]) -> None:
-        """Append a mini-batch: write its arrays and reserve disk space for its features.
+        """Append a mini-batch: write its arrays and reserve disk space for its
+        features.
 
         Args:
-            ids: int64 [n], ascending and unique: its packed row k is row `ids[k]` of the table.
+            ids: int64 [n], ascending and unique: its packed row k is row `ids[k]` of
+                the table.
             arrays: its other data; C-contiguous, of plain dtypes.
 
         Raises:
@@ -82,7 +99,11 @@ class PackedWriter:
             InputError: ids do not ascend, or exceed the table.
         """
         wanted = self._checked(ids)
-        require((wanted[1:] > wanted[:-1]).all(), "the packed ids of a mini-batch must ascend", "sort them")
+        require(
+            (wanted[1:] > wanted[:-1]).all(),
+            "the packed ids of a mini-batch must ascend",
+            "sort them",
+        )
         header, starts, nbytes = lay_out(arrays)
         features = padded(len(wanted) * self._table.row_bytes)
         if self._buffer.nbytes < nbytes:
@@ -94,7 +115,9 @@ class PackedWriter:
             flat = np.ascontiguousarray(array).reshape(-1).view(np.uint8)
             region[start : start + flat.nbytes] = flat
         with self._cleaned():
-            self._reserve(self._handle, self._job.files[0], self._end, features + nbytes)
+            self._reserve(
+                self._handle, self._job.files[0], self._end, features + nbytes
+            )
             write_at(self._handle, region, self._end + features, self._job.files[0])
             self._chunk_of.append(self._spooled(0, self._end, wanted))
         values = (self._end, len(wanted), nbytes, xxhash.xxh3_64_intdigest(region.data))
@@ -103,17 +126,23 @@ class PackedWriter:
         self._end += features + nbytes
 
     def add_rows(self, name: str, ids: Array) -> None:
-        """Add a file `<name>.rows` whose row k is row `ids[k]` of the table, without a header.
+        """Add a file `<name>.rows` whose row k is row `ids[k]` of the table, without a
+        header.
 
         Args:
-            ids: int64 [n], any order, repeated or not; ascending ids need no second pass over the file.
+            ids: int64 [n], any order, repeated or not; ascending ids need no second
+                pass over the file.
 
         Raises:
             DataIOError: the disk is full or failed.
             InputError: the name exists, or an id exceeds the table.
         """
         wanted = self._checked(ids)
-        require(name not in self._rows, f"there are rows named {name} already", "use another name")
+        require(
+            name not in self._rows,
+            f"there are rows named {name} already",
+            "use another name",
+        )
         path = self._folder / f"{name}.rows"
         self._written.append(path)
         self._job.files.append(path)
@@ -127,27 +156,40 @@ class PackedWriter:
                 os.close(handle)
             step = piece_rows(row_bytes)
             firsts = range(0, len(wanted), step)
-            pieces = [self._spooled(number, first * row_bytes, wanted[first : first + step]) for first in firsts]
+            pieces = [
+                self._spooled(number, first * row_bytes, wanted[first : first + step])
+                for first in firsts
+            ]
         self._rows[name] = (len(wanted), pieces)
 
     def pack(
-        self, method: Literal["batched", "individual"] = "batched", done: Callable[[float], None] = lambda share: None
+        self,
+        method: Literal["batched", "individual"] = "batched",
+        done: Callable[[float], None] = lambda share: None,
     ) -> PackStats:
-        """Pack all features, write the index and close the writer; `done` receives the completed share.
+        """Pack all features, write the index and close the writer; `done` receives the
+        completed share.
 
         Raises:
-            DataIOError: a read or write failed, or the disk is full; all files are removed.
+            DataIOError: a read or write failed, or the disk is full; all files are
+                removed.
             BudgetError: `memory_bytes` is less than `least_bytes`.
         """
         self._buffer = np.empty(0, np.uint8)
         with self._cleaned():
-            run, start = pack_batched if method == "batched" else pack_individually, time.perf_counter()
+            run = pack_batched if method == "batched" else pack_individually
+            start = time.perf_counter()
             stats, digests = run(self._table, self._job, self._options, done)
             stats.seconds = time.perf_counter() - start
-            index: dict[str, Any] = {"version": np.int64(VERSION), "row_bytes": np.int64(self._table.row_bytes)}
+            index: dict[str, Any] = {
+                "version": np.int64(VERSION),
+                "row_bytes": np.int64(self._table.row_bytes),
+            }
             index["feature_digest"] = digests[self._chunk_of]
             for name, values in self._columns.items():
-                index[name] = np.array(values, np.uint64 if name == "structure_digest" else np.int64)
+                index[name] = np.array(
+                    values, np.uint64 if name == "structure_digest" else np.int64
+                )
             for name, (count, pieces) in self._rows.items():
                 index[f"rows_{name}"] = np.int64(count)
                 index[f"digests_{name}"] = digests[pieces]
@@ -171,8 +213,14 @@ class PackedWriter:
         if not self._open:
             raise ValueError("the writer is closed")
         wanted = as_ids(ids)
-        inside = not len(wanted) or (wanted.min() >= 0 and wanted.max() < self._table.num_rows)
-        require(inside, f"an id to be packed is not in [0, {self._table.num_rows})", "report this")
+        inside = not len(wanted) or (
+            wanted.min() >= 0 and wanted.max() < self._table.num_rows
+        )
+        require(
+            inside,
+            f"an id to be packed is not in [0, {self._table.num_rows})",
+            "report this",
+        )
         return wanted
 
     def _spooled(self, file: int, offset: int, ids: NDArray[np.int64]) -> int:

@@ -1,4 +1,5 @@
-"""A demand cache in host memory: every missed row enters, and a policy chooses the row that goes."""
+"""A demand cache in host memory: every missed row enters, and a policy chooses the row
+that goes."""
 
 from __future__ import annotations
 
@@ -25,21 +26,24 @@ Policy = Literal["lru", "fifo", "clock", "sieve", "s3-fifo"]
 POLICIES: tuple[str, ...] = get_args(Policy)
 #: Part of all rows that a cache without a size and without a budget holds.
 _UNLIMITED = 4
-_LOOK_UP_BYTES = 48  # of a row of a mini-batch: position, slot and place, twice while they are converted
+# of a row of a mini-batch: position, slot and place, twice while they are converted
+_LOOK_UP_BYTES = 48
 
 
 @dataclass(eq=False)
 class Demand(ChangingCache):
     """Demand cache of rows.
 
-    The slots of the rows and the policy's order are native code, called once a mini-batch.
+    The slots of the rows and the policy's order are native code, called once a
+    mini-batch.
 
     Attributes:
         policy: which row goes.
         size: `auto`, a share of the rows such as `0.25x`, or a size such as `32MiB`.
         threads: threads that copy rows; 0: the cores.
-        least_batches: mini-batches that the cache has to hold, by the bound of their nodes. Any number of slots works,
-            but a cache that one mini-batch empties serves nothing, and GraphBolt's own waits for ever.
+        least_batches: mini-batches that the cache has to hold, by the bound of their
+            nodes. Any number of slots works, but a cache that one mini-batch empties
+            serves nothing, and GraphBolt's own waits for ever.
     """
 
     policy: str = "sieve"
@@ -47,7 +51,9 @@ class Demand(ChangingCache):
     threads: int = 1
     least_batches: int = 2
     _slots: _native.DemandCache | None = field(init=False, repr=False, default=None)
-    _rows: torch.Tensor = field(init=False, repr=False, default_factory=lambda: torch.empty(0))
+    _rows: torch.Tensor = field(
+        init=False, repr=False, default_factory=lambda: torch.empty(0)
+    )
 
     @property
     def capacity(self) -> int:
@@ -68,20 +74,41 @@ class Demand(ChangingCache):
     def check(self) -> None:
         """Refuse an unknown policy, and a table of too many rows. Raises InputError."""
         known = ", ".join(POLICIES)
-        require(self.policy in POLICIES, f"there is no policy {self.policy!r} of a demand cache", f"choose of {known}")
+        require(
+            self.policy in POLICIES,
+            f"there is no policy {self.policy!r} of a demand cache",
+            f"choose of {known}",
+        )
         rows = self.site.table.num_rows
-        require(rows < 2**31, f"a demand cache numbers {rows} rows", "use a table of fewer than 2^31 rows")
+        require(
+            rows < 2**31,
+            f"a demand cache numbers {rows} rows",
+            "use a table of fewer than 2^31 rows",
+        )
 
     def needs(self) -> Sequence[Need | Follower]:
-        """List the map from rows to slots, look-ups, and the rows with their bookkeeping."""
+        """List the map from rows to slots, look-ups, and the rows with their
+        bookkeeping."""
         site = self.site
         _, row_bytes = _native.DemandCache.bytes(self.policy)
         least, best = self._least_and_best()
-        fix = f"raise memory, or lower batch size or fan-out: it holds {self.least_batches} mini-batches at least"
+        fix = (
+            "raise memory, or lower batch size or fan-out: it holds "
+            f"{self.least_batches} mini-batches at least"
+        )
         return [
             Need(f"{self.name} map", row_bytes * site.table.num_rows),
-            Need(f"{self.name} look-ups", _LOOK_UP_BYTES * site.bounds.max_nodes * site.in_flight),
-            Need(self.name, least * self._step, best=best * self._step, step=self._step, fix=fix),
+            Need(
+                f"{self.name} look-ups",
+                _LOOK_UP_BYTES * site.bounds.max_nodes * site.in_flight,
+            ),
+            Need(
+                self.name,
+                least * self._step,
+                best=best * self._step,
+                step=self._step,
+                fix=fix,
+            ),
         ]
 
     def _least_and_best(self) -> tuple[int, int]:
@@ -92,9 +119,14 @@ class Demand(ChangingCache):
             return least, max(least, best)
         wanted = min(rows, wanted_rows(self.size, rows, self._step))
         if wanted < least:
-            message = f"{self.site.name}: {self.name} of {self.size} holds {wanted} rows"
+            message = (
+                f"{self.site.name}: {self.name} of {self.size} holds {wanted} rows"
+            )
             needed = f"{self.least_batches} mini-batches have up to {least}"
-            fix = f"raise cache to {format_bytes(least * self._step)}, or lower batch size or fan-out"
+            fix = (
+                f"raise cache to {format_bytes(least * self._step)}, or lower batch "
+                "size or fan-out"
+            )
             raise BudgetError(f"{message}, {needed}", fix)
         return wanted, wanted
 
@@ -104,7 +136,8 @@ class Demand(ChangingCache):
 
     def open(self) -> None:
         """Allocate the rows and start empty."""
-        table, capacity = self.site.table, self.capacity
+        table = self.site.table
+        capacity = self.capacity
         memory = aligned_host_tensor(capacity * table.row_bytes)
         self._rows = memory.view(torch_dtype(table.dtype)).view(capacity, table.dim)
         self.clear()
@@ -112,7 +145,9 @@ class Demand(ChangingCache):
     def clear(self) -> None:
         """Empty the cache."""
         self._slots = None
-        self._slots = _native.DemandCache.make(self.policy, self.site.table.num_rows, self.capacity)
+        self._slots = _native.DemandCache.make(
+            self.policy, self.site.table.num_rows, self.capacity
+        )
 
     def look_up(self, ids: Ids, places: Places | None) -> Found:
         """Use the rows by the policy."""
@@ -127,10 +162,18 @@ class Demand(ChangingCache):
         self._copy(self._rows, found.hit_slots, rows, found.hits)
         self._copy(rows, found.admitted, self._rows, found.into)
 
-    def _copy(self, source: torch.Tensor, from_rows: Places, target: torch.Tensor, to_rows: Places) -> None:
+    def _copy(
+        self,
+        source: torch.Tensor,
+        from_rows: Places,
+        target: torch.Tensor,
+        to_rows: Places,
+    ) -> None:
         if len(from_rows):
             threads = self.threads or self.site.runtime.cores
-            _native.scatter(as_rows(source), from_rows, as_rows(target), to_rows, threads)
+            _native.scatter(
+                as_rows(source), from_rows, as_rows(target), to_rows, threads
+            )
 
     def forecast_misses(self, trace: Trace) -> int:
         """Return the misses of the same policy on the trace."""
@@ -139,7 +182,10 @@ class Demand(ChangingCache):
     def notes(self) -> dict[str, str]:
         """Return the size of the cache."""
         key = self.name.replace(" ", "_")
-        return {key: f"{self.capacity} of {self.site.table.num_rows} rows in host memory, {self.policy}"}
+        return {
+            key: f"{self.capacity} of {self.site.table.num_rows} rows in host memory, "
+            f"{self.policy}"
+        }
 
     def close(self) -> None:
         """Free the cache."""

@@ -1,4 +1,5 @@
-"""DGL's loader as parts: its graph, its neighbour sampler, and its gather, driven a mini-batch at a time."""
+"""DGL's loader as parts: its graph, its neighbour sampler, and its gather, driven a
+mini-batch at a time."""
 
 from __future__ import annotations
 
@@ -45,7 +46,8 @@ class DglGraph(Topology):
 
     Attributes:
         store: `memory` or `mapped`.
-        dgl_samples: whether DGL samples; if not, it asks a mapped graph only for the number of nodes.
+        dgl_samples: whether DGL samples; if not, it asks a mapped graph only for the
+            number of nodes.
         drawn: the mini-batch that DGL's sampler drew last; None where ours draws.
     """
 
@@ -72,15 +74,24 @@ class DglGraph(Topology):
 
     @property
     def _converted(self) -> bool:
-        """Whether DGL samples from a mapped graph of 32-bit ids, which must be converted."""
-        return self.dgl_samples and self.mapped and self.source.dataset.index_dtype != np.int64
+        """Whether DGL samples from a mapped graph of 32-bit ids, which must be
+        converted."""
+        return (
+            self.dgl_samples
+            and self.mapped
+            and self.source.dataset.index_dtype != np.int64
+        )
 
     def check(self) -> None:
         """Refuse workloads that DGL's sampler does not draw."""
         if not self.dgl_samples:
             return
-        name, own = self.site.name, self.site.workload.sampler.name
-        message = f"{name}: sampler=dgl is DGL's neighbour sampler, and the workload's is {own}"
+        name = self.site.name
+        own = self.site.workload.sampler.name
+        message = (
+            f"{name}: sampler=dgl is DGL's neighbour sampler, and the workload's is "
+            f"{own}"
+        )
         require(own == "neighbor", message, "use sampler=outcore")
         message = f"{name}: sampling alone times our sampler, and sampler is dgl"
         require(not self.site.sampling_only, message, "use sampler=outcore")
@@ -93,7 +104,10 @@ class DglGraph(Topology):
         if self.mapped:
             items.append(map_item(self.site.workload, features=self.site.maps_rows))
         else:
-            items += [PlanItem("indices", ids), PlanItem("labels", 8 * dataset.num_nodes)]
+            items += [
+                PlanItem("indices", ids),
+                PlanItem("labels", 8 * dataset.num_nodes),
+            ]
         items.append(PlanItem("seed nodes of DGL", self._seed_bytes))
         if self.mapped and self.dgl_samples:
             items.append(PlanItem("indptr of DGL", 8 * (dataset.num_nodes + 1)))
@@ -103,7 +117,8 @@ class DglGraph(Topology):
 
     @property
     def _seed_bytes(self) -> int:
-        """Bytes of an epoch's seed nodes in DGL's DataLoader: the nodes, their positions, and the nodes by position."""
+        """Bytes of an epoch's seed nodes in DGL's DataLoader: the nodes, their
+        positions, and the nodes by position."""
         wanted = self.site.bounds.num_batches * self.site.workload.sampler.batch_size
         return 24 * min(wanted, len(self.source.dataset.memmap("train")))
 
@@ -120,7 +135,8 @@ class DglGraph(Topology):
             indices = int64_of(dataset.memmap("indices"))
             self._graph = dgl_graph(self.dgl, indptr, indices)
             return Graph(indptr, indices, dataset.load("labels"))
-        mapped, labels = dataset.memmap("indices"), dataset.memmap("labels")
+        mapped = dataset.memmap("indices")
+        labels = dataset.memmap("labels")
         advise_random(mapped)
         advise_random(labels)
         self._graph = self._mapped_graph()
@@ -148,9 +164,11 @@ class DglGraph(Topology):
 
 @dataclass(eq=False)
 class DglNeighbours(Neighbours):
-    """Mini-batches of DGL's own neighbour sampler, whose draws differ from the workload's: not faithful.
+    """Mini-batches of DGL's own neighbour sampler, whose draws differ from the
+    workload's: not faithful.
 
-    DGL's one generator is seeded at the begin of each run of mini-batches; one thread draws and gathers.
+    DGL's one generator is seeded at the begin of each run of mini-batches; one thread
+    draws and gathers.
     """
 
     inline = True
@@ -168,7 +186,8 @@ class DglNeighbours(Neighbours):
     def draw(self, epoch: int, index: int, seeds: Ids) -> SampledBatch:
         """Sample one mini-batch by DGL."""
         graph = self.topology
-        assert isinstance(graph, DglGraph) and self._labels is not None
+        assert isinstance(graph, DglGraph)
+        assert self._labels is not None
         if self._dgl_draw is None:
             self._dgl_draw = NeighborDraw(graph.dgl, self.site.workload, epoch)
         drawn = self._dgl_draw(graph.loaded, seeds)
@@ -178,8 +197,10 @@ class DglNeighbours(Neighbours):
         most = self.site.bounds.max_nodes
         if sampled.num_nodes > most:
             raise BudgetError(
-                f"{self.site.name}: DGL sampled {sampled.num_nodes} nodes, the plan holds {most}",
-                "use sampler=outcore, whose largest mini-batch is known, or lower the batch size",
+                f"{self.site.name}: DGL sampled {sampled.num_nodes} nodes, the "
+                f"plan holds {most}",
+                "use sampler=outcore, whose largest mini-batch is known, or lower "
+                "the batch size",
             )
         return sampled
 
@@ -190,14 +211,16 @@ class DglNeighbours(Neighbours):
 
 
 def dgl_sample(graph: DglGraph, workers: int, prefetch: int) -> Sample:
-    """Return the sample over DGL's graph: DGL's own sampler, or ours behind its DataLoader."""
+    """Return the sample over DGL's graph: DGL's own sampler, or ours behind its
+    DataLoader."""
     kind = DglNeighbours if graph.dgl_samples else Neighbours
     return kind(graph, workers, prefetch)
 
 
 @dataclass(eq=False)
 class DglRows(Rows):
-    """Rows that DGL's DataLoader gathers: from a tensor in host memory, or by a read of each row.
+    """Rows that DGL's DataLoader gathers: from a tensor in host memory, or by a read of
+    each row.
 
     Attributes:
         graph: DGL's graph, which the path's sample draws from too.
@@ -209,7 +232,9 @@ class DglRows(Rows):
     graph: DglGraph = field(default_factory=DglGraph)
     held: HostRows | SingleRows = field(default_factory=HostRows)
     _sampler: MiniBatchSampler | None = field(init=False, repr=False, default=None)
-    _gathered: Iterator[torch.Tensor] | None = field(init=False, repr=False, default=None)
+    _gathered: Iterator[torch.Tensor] | None = field(
+        init=False, repr=False, default=None
+    )
     _reads: ReadStats | None = field(init=False, repr=False, default=None)
     _seeds: Sequence[Ids] = field(init=False, repr=False, default=())
 
@@ -236,13 +261,15 @@ class DglRows(Rows):
         return self.held.queue_depth
 
     def needs(self) -> Sequence[Need | Follower]:
-        """List DGL's tensor of gathered rows: torch may hold the previous one, and the heap a hole of the same size."""
+        """List DGL's tensor of gathered rows: torch may hold the previous one, and the
+        heap a hole of the same size."""
         if isinstance(self.held, SingleRows):
             return []
         return [Need("rows gathered by DGL", 3 * self.site.table_bytes)]
 
     def start(self, first: int, seeds: Sequence[Ids]) -> None:
-        """Forget the last run's DataLoader; the thread that extracts makes a new one."""
+        """Forget the last run's DataLoader; the thread that extracts makes a new
+        one."""
         self._gathered = None
         self._seeds = seeds
 
@@ -251,17 +278,22 @@ class DglRows(Rows):
         dgl = self.graph.dgl
         if self._gathered is None:
             self._sampler = MiniBatchSampler(dgl)
-            self._gathered = data_loader(dgl, self.graph.loaded, self._seeds, self._sampler, self._rows())
+            self._gathered = data_loader(
+                dgl, self.graph.loaded, self._seeds, self._sampler, self._rows()
+            )
         assert self._sampler is not None
         drawn = self.graph.drawn
         if drawn is None:
             seeds = torch.from_numpy(sampled.nodes[: sampled.num_seeds])
-            drawn = Drawn(torch.from_numpy(sampled.nodes), seeds, to_dgl_blocks(dgl, sampled))
+            drawn = Drawn(
+                torch.from_numpy(sampled.nodes), seeds, to_dgl_blocks(dgl, sampled)
+            )
         self._sampler.next = drawn
         self._sampler.ids = torch.from_numpy(ids)
 
     def _rows(self) -> Any:
-        """Return the rows for DGL's DataLoader: a tensor [N, dim], or a function that returns those of given ids."""
+        """Return the rows for DGL's DataLoader: a tensor [N, dim], or a function that
+        returns those of given ids."""
         return self.held.tensor if isinstance(self.held, HostRows) else self._fetch
 
     def _fetch(self, ids: torch.Tensor) -> torch.Tensor:
@@ -283,14 +315,20 @@ class DglRows(Rows):
         """Copy rows to `out` without DGL."""
         self.held.gather(ids, out)
 
-    def forecast(self, trace: Trace, cached_bytes: int, page_cache_bytes: int) -> Forecast:
+    def forecast(
+        self, trace: Trace, cached_bytes: int, page_cache_bytes: int
+    ) -> Forecast:
         """Forecast the reads of the rows held."""
         return self.held.forecast(trace, cached_bytes, page_cache_bytes)
 
     def notes(self) -> dict[str, str]:
         """Return the sampler used."""
         ours = "our sampler behind DGL's DataLoader"
-        return {"sampled_by": "DGL's own sampler: not faithful" if self.graph.dgl_samples else ours}
+        return {
+            "sampled_by": "DGL's own sampler: not faithful"
+            if self.graph.dgl_samples
+            else ours
+        }
 
     def close(self) -> None:
         """Drop DGL's DataLoader."""

@@ -1,4 +1,5 @@
-"""Rows read from disk by direct I/O: several mini-batches beside each other, or each row by itself."""
+"""Rows read from disk by direct I/O: several mini-batches beside each other, or each
+row by itself."""
 
 from __future__ import annotations
 
@@ -11,7 +12,12 @@ import numpy.typing as npt
 import torch
 
 from systems.engine.io.reader import Granularity, ReadStats, RowReader
-from systems.engine.io.row_reads import ReaderPool, RowReadOptions, feature_reader, feature_reader_bytes
+from systems.engine.io.row_reads import (
+    ReaderPool,
+    RowReadOptions,
+    feature_reader,
+    feature_reader_bytes,
+)
 from systems.engine.loading.gather_loader import torch_dtype
 from systems.forecast import PAGE, Forecast, Reads, Trace, sequential
 from systems.parts.rows import Ids, Rows
@@ -24,12 +30,14 @@ _WORKING_BYTES = 40  # hits, misses and aliases of one node
 
 @dataclass(eq=False)
 class DirectRows(Rows):
-    """Direct reads through a pool of readers, so that the disk's queue never runs empty between two mini-batches.
+    """Direct reads through a pool of readers, so that the disk's queue never runs empty
+    between two mini-batches.
 
     Attributes:
         options: how rows are read.
         readers: mini-batches read beside each other.
-        wave: reads submitted together and all awaited before the next ones; 0: the queue is kept full.
+        wave: reads submitted together and all awaited before the next ones; 0: the
+            queue is kept full.
     """
 
     reads_places = True
@@ -53,14 +61,17 @@ class DirectRows(Rows):
     def open(self) -> None:
         """Open the readers. Raises DataIOError where the file cannot be opened."""
         workload = self.site.workload
-        self._pool = ReaderPool(lambda: feature_reader(workload, self.options), self.readers)
+        self._pool = ReaderPool(
+            lambda: feature_reader(workload, self.options), self.readers
+        )
         self._mode = self._pool.mode
 
     def read(
         self, sampled: SampledBatch, ids: Ids, out: torch.Tensor | None
     ) -> tuple[torch.Tensor | None, ReadStats | None]:
         """Read the rows on an idle reader."""
-        assert self._pool is not None and out is not None
+        assert self._pool is not None
+        assert out is not None
         if not len(ids):
             return out, None
         with self._pool.borrow() as reader:
@@ -89,14 +100,19 @@ class DirectRows(Rows):
             return trace.read_of(missed, PAGE)
         return super().reads_of(trace, missed)
 
-    def forecast(self, trace: Trace, cached_bytes: int, page_cache_bytes: int) -> Forecast:
-        """Forecast the misses of a cache of the most accessed rows; other lists come through pages."""
+    def forecast(
+        self, trace: Trace, cached_bytes: int, page_cache_bytes: int
+    ) -> Forecast:
+        """Forecast the misses of a cache of the most accessed rows; other lists come
+        through pages."""
         held = trace.hottest(cached_bytes // trace.row_bytes)
         missed = trace.missed(held)
         reads = self.reads_of(trace, missed)
         why = f"caches {trace.hit_rate(missed)} of the accesses"
         found = trace.with_sampling(reads, page_cache_bytes, why, trace.accesses)
-        return replace(found, prepare_reads=sequential(int(held.sum()) * trace.row_bytes))
+        return replace(
+            found, prepare_reads=sequential(int(held.sum()) * trace.row_bytes)
+        )
 
     def facts(self) -> dict[str, Any]:
         """Return the read mode."""
@@ -104,14 +120,16 @@ class DirectRows(Rows):
 
     def close(self) -> None:
         """Close the files."""
-        pool, self._pool = self._pool, None
+        pool = self._pool
+        self._pool = None
         if pool is not None:
             pool.close()
 
 
 @dataclass(eq=False)
 class SingleRows(Rows):
-    """Each row read by itself, in the order of the mini-batch, into one table that the next read overwrites.
+    """Each row read by itself, in the order of the mini-batch, into one table that the
+    next read overwrites.
 
     Attributes:
         depth: reads in flight.
@@ -121,7 +139,9 @@ class SingleRows(Rows):
     depth: int = 128
     granularity: Granularity = "logical"
     _reader: RowReader | None = field(init=False, repr=False, default=None)
-    _rows: torch.Tensor = field(init=False, repr=False, default_factory=lambda: torch.empty(0))
+    _rows: torch.Tensor = field(
+        init=False, repr=False, default_factory=lambda: torch.empty(0)
+    )
     _mode: str = field(init=False, repr=False, default="not prepared")
 
     @property
@@ -137,12 +157,18 @@ class SingleRows(Rows):
     def needs(self) -> Sequence[Need | Follower]:
         """List the reader's buffers and the table."""
         path = self.site.table.path
-        reader = RowReader.plan_bytes(**self._arguments, num_ids=self.site.bounds.max_nodes, path=path)
-        return [Need("reader buffers", reader), Need("rows read", self.site.table_bytes)]
+        reader = RowReader.plan_bytes(
+            **self._arguments, num_ids=self.site.bounds.max_nodes, path=path
+        )
+        return [
+            Need("reader buffers", reader),
+            Need("rows read", self.site.table_bytes),
+        ]
 
     def open(self) -> None:
         """Open the reader. Raises DataIOError where the file cannot be opened."""
-        table, most = self.site.table, self.site.bounds.max_nodes
+        table = self.site.table
+        most = self.site.bounds.max_nodes
         table.check()
         # One table for all mini-batches: a new one for each would fragment the heap.
         memory = aligned_host_tensor(most * table.row_bytes)
@@ -157,7 +183,8 @@ class SingleRows(Rows):
         return self.read_ids(ids)
 
     def read_ids(self, ids: Ids) -> tuple[torch.Tensor, ReadStats]:
-        """Read rows `ids` (int64 [n]); the table [n, dim] is valid until the next call."""
+        """Read rows `ids` (int64 [n]); the table [n, dim] is valid until the next
+        call."""
         assert self._reader is not None
         rows = self._rows[: len(ids)]
         return rows, self._reader.read(ids, rows)
@@ -167,10 +194,16 @@ class SingleRows(Rows):
         assert self._reader is not None
         self._reader.read(ids, out)
 
-    def forecast(self, trace: Trace, cached_bytes: int, page_cache_bytes: int) -> Forecast:
+    def forecast(
+        self, trace: Trace, cached_bytes: int, page_cache_bytes: int
+    ) -> Forecast:
         """Forecast a read for every row."""
-        reads = trace.read_of(trace.accesses, self.site.runtime.disk.logical_block_bytes)
-        return trace.with_sampling(reads, page_cache_bytes, "reads every row by itself", trace.accesses)
+        reads = trace.read_of(
+            trace.accesses, self.site.runtime.disk.logical_block_bytes
+        )
+        return trace.with_sampling(
+            reads, page_cache_bytes, "reads every row by itself", trace.accesses
+        )
 
     def facts(self) -> dict[str, Any]:
         """Return the read mode."""
@@ -182,7 +215,8 @@ class SingleRows(Rows):
 
     def close(self) -> None:
         """Close the file and free the table."""
-        reader, self._reader = self._reader, None
+        reader = self._reader
+        self._reader = None
         if reader is not None:
             reader.close()
         self._rows = torch.empty(0)

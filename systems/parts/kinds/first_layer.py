@@ -1,4 +1,5 @@
-"""Rows that hold the first layer's aggregates, computed once and out of core (`+pp`): a mini-batch needs a hop less."""
+"""Rows that hold the first layer's aggregates, computed once and out of core (`+pp`): a
+mini-batch needs a hop less."""
 
 from __future__ import annotations
 
@@ -10,7 +11,13 @@ from typing import Any
 import numpy as np
 
 from systems.engine.io.row_reads import RowTable
-from systems.engine.loading.first_layer import DATA_OFFSET, FILE, AggregateFacts, aggregate_first_layer, seeds_only
+from systems.engine.loading.first_layer import (
+    DATA_OFFSET,
+    FILE,
+    AggregateFacts,
+    aggregate_first_layer,
+    seeds_only,
+)
 from systems.engine.store.artefacts import identity, prepare
 from systems.interface import Expectation
 from systems.parts.sizes import Follower, Need
@@ -25,7 +32,8 @@ from workloads.workload import Workload
 
 @dataclass(eq=False)
 class FirstLayer(Source):
-    """Aggregates of every node over all its in-neighbours, of the dtype of the features."""
+    """Aggregates of every node over all its in-neighbours, of the dtype of the
+    features."""
 
     aggregated = True
     _file: FilePath | None = field(init=False, repr=False, default=None)
@@ -36,16 +44,23 @@ class FirstLayer(Source):
         workload = self.site.workload
         dataset = workload.dataset
         path = self._file or self.site.runtime.artefacts / FILE
-        row_bytes = aggregated_width(workload.model, dataset.dim) * dataset.feature_dtype.itemsize
-        return RowTable(path, DATA_OFFSET, dataset.num_nodes, row_bytes, dataset.feature_dtype)
+        row_bytes = (
+            aggregated_width(workload.model, dataset.dim)
+            * dataset.feature_dtype.itemsize
+        )
+        return RowTable(
+            path, DATA_OFFSET, dataset.num_nodes, row_bytes, dataset.feature_dtype
+        )
 
     def check(self) -> None:
-        """Refuse models whose first layer cannot be aggregated, and samplers that cannot leave out its hop."""
+        """Refuse models whose first layer cannot be aggregated, and samplers that
+        cannot leave out its hop."""
         workload = self.site.workload
         aggregated_width(workload.model, workload.dataset.dim)
         if find(workload.sampler.name).one_subgraph:
             raise InputError(
-                f"{self.site.name}: the hop of the first layer is left out, and all layers of sampler "
+                f"{self.site.name}: the hop of the first layer is left out, and "
+                "all layers of sampler "
                 f"{workload.sampler.name} share one subgraph",
                 "use sampler neighbor or layerwise",
             )
@@ -57,7 +72,8 @@ class FirstLayer(Source):
     def prepare(self) -> None:
         """Aggregate, out of core within the host budget, unless an earlier run did."""
         site = self.site
-        workload, runtime = site.workload, site.runtime
+        workload = site.workload
+        runtime = site.runtime
         dtype = workload.dataset.feature_dtype.name
 
         def make(folder: FilePath) -> dict[str, Any]:
@@ -74,7 +90,9 @@ class FirstLayer(Source):
             return asdict(facts)
 
         key = identity(workload, layer=workload.model.name, dtype=dtype)
-        made = prepare(runtime.artefacts, "first-layer", key, make, disk_budget=site.budget.disk)
+        made = prepare(
+            runtime.artefacts, "first-layer", key, make, disk_budget=site.budget.disk
+        )
         self.prepared.append(made)
         self._file = made.path / FILE
         with self._file.open("rb") as file:
@@ -83,17 +101,26 @@ class FirstLayer(Source):
 
     def notes(self) -> dict[str, str]:
         """Return that the rows are aggregates."""
-        return {"first_layer": "aggregated beforehand over all in-neighbours: not faithful"}
+        return {
+            "first_layer": "aggregated beforehand over all in-neighbours: not faithful"
+        }
 
 
 def first_layer_oracle(workload: Workload) -> Expectation:
-    """Return the first hops of the workload's mini-batches, and every node's aggregate by the simplest code."""
+    """Return the first hops of the workload's mini-batches, and every node's aggregate
+    by the simplest code."""
     dataset = workload.dataset
-    indptr, indices, labels = dataset.load("indptr"), dataset.load("indices"), dataset.load("labels")
+    indptr = dataset.load("indptr")
+    indices = dataset.load("indices")
+    labels = dataset.load("labels")
     hops = len(workload.sampler.fanout) - 1
     sample = seeds_only(labels)
     if hops:
-        sample = make_sampler(workload, indptr=indptr, indices=indices, labels=labels, hops=hops).sample
+        sample = make_sampler(
+            workload, indptr=indptr, indices=indices, labels=labels, hops=hops
+        ).sample
     nodes = np.arange(dataset.num_nodes)
-    rows = first_layer_rows(workload.model, indptr, indices, dataset.load("features"), nodes)
+    rows = first_layer_rows(
+        workload.model, indptr, indices, dataset.load("features"), nodes
+    )
     return Expectation(sample, rows, first_layer_aggregated=True)

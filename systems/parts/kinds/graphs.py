@@ -38,7 +38,8 @@ class Loaded(Topology):
 
     def graph(self) -> Graph:
         """Load the arrays."""
-        dataset, group = self.source.dataset, self.site.runtime.group
+        dataset = self.source.dataset
+        group = self.site.runtime.group
         indptr = loaded(dataset, "indptr", group)
         indices = loaded(dataset, "indices", group)
         return Graph(indptr, indices, loaded(dataset, "labels", group))
@@ -46,7 +47,8 @@ class Loaded(Topology):
 
 @dataclass(eq=False)
 class Mapped(Topology):
-    """Index pointers in memory; neighbour lists and labels memory-mapped, so that the page cache decides.
+    """Index pointers in memory; neighbour lists and labels memory-mapped, so that the
+    page cache decides.
 
     Attributes:
         read_ahead: leave the kernel's read-ahead on.
@@ -74,7 +76,8 @@ class Mapped(Topology):
     def mapped_arrays(self) -> tuple[npt.NDArray[Any], npt.NDArray[np.int64]]:
         """Map neighbour lists and labels."""
         dataset = self.source.dataset
-        indices, labels = dataset.memmap("indices"), dataset.memmap("labels")
+        indices = dataset.memmap("indices")
+        labels = dataset.memmap("labels")
         if not self.read_ahead:
             advise_random(indices)
             advise_random(labels)
@@ -93,6 +96,7 @@ def graph_files(topology: Topology) -> DatasetFiles:
 
 
 def host_graph(store: HostStore, source: Source | None = None) -> Topology:
-    """Return the graph of the option `host_store`; `source`: its files, by default the dataset's own."""
+    """Return the graph of the option `host_store`; `source`: its files, by default the
+    dataset's own."""
     files = source or Source()
     return Mapped(files) if store == "mapped" else Loaded(files)

@@ -1,4 +1,5 @@
-"""Rows in host memory or behind a memory map: gathered by many threads, or read by the device itself (zero-copy)."""
+"""Rows in host memory or behind a memory map: gathered by many threads, or read by the
+device itself (zero-copy)."""
 
 from __future__ import annotations
 
@@ -28,15 +29,18 @@ _TOUCH_BYTES = 1 << 20
 
 @dataclass(eq=False)
 class HostRows(Rows):
-    """Rows loaded whole, as in the papers' in-memory systems, or mapped without read-ahead.
+    """Rows loaded whole, as in the papers' in-memory systems, or mapped without
+    read-ahead.
 
-    Loaded rows are anonymous memory, so that under a cap that is too small the kernel ends the run, which is the right
-    outcome. Mapped rows come through the page cache, so that a table larger than memory runs too. Ranks of a run share
-    one copy of loaded rows.
+    Loaded rows are anonymous memory, so that under a cap that is too small the kernel
+    ends the run, which is the right outcome. Mapped rows come through the page cache,
+    so that a table larger than memory runs too. Ranks of a run share one copy of loaded
+    rows.
 
     Attributes:
         store: `memory` or `mapped`.
-        threads: threads that gather one mini-batch; 0: the cores, or twice as many where mapped.
+        threads: threads that gather one mini-batch; 0: the cores, or twice as many
+            where mapped.
         by_device: the device reads the rows itself; they are pinned if it needs that.
     """
 
@@ -78,7 +82,8 @@ class HostRows(Rows):
             return torch.from_numpy(self.array)
 
     def needs(self) -> Sequence[Need | Follower]:
-        """List loaded rows; mapped rows are page cache, which uses memory that the plan leaves."""
+        """List loaded rows; mapped rows are page cache, which uses memory that the plan
+        leaves."""
         if not self.mapped:
             return [Need("features", self.site.table.nbytes)]
         return [Need("touched rows", _TOUCH_BYTES)] if self.by_device else []
@@ -92,13 +97,24 @@ class HostRows(Rows):
         """
         table = self.site.table
         table.check()
-        self._array = self._mapped_rows(table) if self.mapped else self._loaded_rows(table)
+        self._array = (
+            self._mapped_rows(table) if self.mapped else self._loaded_rows(table)
+        )
         step = max(1, _TOUCH_BYTES // max(1, table.row_bytes))
-        self._touched = np.empty((step if self.by_device and self.mapped else 0, table.dim), table.dtype)
+        self._touched = np.empty(
+            (step if self.by_device and self.mapped else 0, table.dim), table.dtype
+        )
 
     def _mapped_rows(self, table: RowTable) -> npt.NDArray[Any]:
-        message = "a CUDA device cannot read memory-mapped rows by itself: they cannot be pinned"
-        require(not self.by_device or self.site.accelerator.kind != "cuda", message, "use host_store=memory")
+        message = (
+            "a CUDA device cannot read memory-mapped rows by itself: they cannot be "
+            "pinned"
+        )
+        require(
+            not self.by_device or self.site.accelerator.kind != "cuda",
+            message,
+            "use host_store=memory",
+        )
         return mapped_table(table)
 
     def _loaded_rows(self, table: RowTable) -> npt.NDArray[Any]:
@@ -129,18 +145,25 @@ class HostRows(Rows):
         return None, None
 
     def gather(self, ids: Ids, out: npt.NDArray[np.generic]) -> None:
-        """Copy rows to `out` on many threads. Raises DataIOError where a mapped file was truncated."""
+        """Copy rows to `out` on many threads. Raises DataIOError where a mapped file
+        was truncated."""
         if self.mapped:
             self.site.table.check()
         gather(self.array, ids, out, self._gatherers)
 
-    def forecast(self, trace: Trace, cached_bytes: int, page_cache_bytes: int) -> Forecast:
+    def forecast(
+        self, trace: Trace, cached_bytes: int, page_cache_bytes: int
+    ) -> Forecast:
         """Forecast one load of everything, and the misses of the cache."""
         return trace.resident(cached_bytes // trace.row_bytes)
 
     def notes(self) -> dict[str, str]:
         """Return how the rows are held."""
-        return {"features": "memory-mapped, read-ahead off" if self.mapped else "in host memory"}
+        return {
+            "features": "memory-mapped, read-ahead off"
+            if self.mapped
+            else "in host memory"
+        }
 
     def close(self) -> None:
         """Unpin and drop the rows; their memory is freed with its last reference."""
@@ -153,14 +176,17 @@ def mapped_table(table: RowTable, *, read_ahead: bool = False) -> npt.NDArray[An
     """Map a table's rows, [N, dim], by default without read-ahead."""
     if table.nbytes == 0:
         return np.empty((table.num_rows, table.dim), table.dtype)
-    array = np.memmap(table.path, table.dtype, "r", table.data_offset, (table.num_rows, table.dim))
+    array = np.memmap(
+        table.path, table.dtype, "r", table.data_offset, (table.num_rows, table.dim)
+    )
     if not read_ahead:
         madvise(array, "random")
     return array
 
 
 def _read_into(table: RowTable, buffer: torch.Tensor) -> npt.NDArray[Any]:
-    """Read all rows into `buffer`, uint8 [at least nbytes], and return them as [N, dim]."""
+    """Read all rows into `buffer`, uint8 [at least nbytes], and return them as [N,
+    dim]."""
     target: memoryview[int] = memoryview(buffer.numpy())  # type: ignore[arg-type]
     with table.path.open("rb") as file:
         file.seek(table.data_offset)
@@ -171,5 +197,7 @@ def _read_into(table: RowTable, buffer: torch.Tensor) -> npt.NDArray[Any]:
 
 
 def _as_table(table: RowTable, buffer: torch.Tensor) -> npt.NDArray[Any]:
-    rows: npt.NDArray[Any] = buffer.view(torch_dtype(table.dtype)).view(table.num_rows, table.dim).numpy()
+    rows: npt.NDArray[Any] = (
+        buffer.view(torch_dtype(table.dtype)).view(table.num_rows, table.dim).numpy()
+    )
     return rows

@@ -1,4 +1,5 @@
-"""Rows behind a memory map, gathered by many more threads than cores, whose page faults keep the disk busy."""
+"""Rows behind a memory map, gathered by many more threads than cores, whose page faults
+keep the disk busy."""
 
 from __future__ import annotations
 
@@ -19,9 +20,11 @@ from systems.parts.rows import Ids, Rows
 from systems.parts.sizes import Follower, Need
 from workloads.sampling.batch import SampledBatch
 
-# A thread that sleeps in a page fault: 16 KiB of kernel stack, two pages of its own, its page tables.
+# A thread that sleeps in a page fault: 16 KiB of kernel stack, two pages of its own,
+# its page tables.
 _THREAD_BYTES = 32 << 10
-_MOST_THREADS, _BUDGET_SHARE = 128, 16
+_MOST_THREADS = 128
+_BUDGET_SHARE = 16
 
 
 @dataclass(eq=False)
@@ -29,8 +32,9 @@ class MappedRows(Rows):
     """Rows that the page cache keeps or drops as the kernel decides.
 
     Attributes:
-        threads: threads that gather one mini-batch, each with one page fault under way; 0: 128, or as many as a
-            sixteenth of the budget holds, at least twice the cores.
+        threads: threads that gather one mini-batch, each with one page fault under way;
+            0: 128, or as many as a sixteenth of the budget holds, at least twice the
+            cores.
         read_ahead: leave the kernel's read-ahead on.
         meter: meter of page faults, which the sample of the path restarts and reports.
     """
@@ -56,16 +60,21 @@ class MappedRows(Rows):
         if self.threads:
             return self.threads
         host = self.site.budget.host
-        fitting = _MOST_THREADS if host is None else host // _BUDGET_SHARE // _THREAD_BYTES
+        fitting = (
+            _MOST_THREADS if host is None else host // _BUDGET_SHARE // _THREAD_BYTES
+        )
         return min(_MOST_THREADS, max(2 * self.site.runtime.cores, fitting))
 
     def needs(self) -> Sequence[Need | Follower]:
         """List the threads' memory."""
-        nbytes = self.queue_depth * _THREAD_BYTES + order_bytes(self.site.bounds.max_nodes)
+        nbytes = self.queue_depth * _THREAD_BYTES + order_bytes(
+            self.site.bounds.max_nodes
+        )
         return [Need("threads that gather", nbytes)]
 
     def open(self) -> None:
-        """Map the rows. Raises DataIOError where the file is missing or shorter than its rows."""
+        """Map the rows. Raises DataIOError where the file is missing or shorter than
+        its rows."""
         self.site.table.check()
         self._array = mapped_table(self.site.table, read_ahead=self.read_ahead)
 
@@ -84,15 +93,22 @@ class MappedRows(Rows):
         self.site.table.check()
         gather(self._array, ids, out, self.queue_depth)
 
-    def forecast(self, trace: Trace, cached_bytes: int, page_cache_bytes: int) -> Forecast:
+    def forecast(
+        self, trace: Trace, cached_bytes: int, page_cache_bytes: int
+    ) -> Forecast:
         """Forecast the pages of graph and rows that the page cache misses."""
-        pages, rows = trace.mapped_pages(page_cache_bytes), trace.accesses
-        return Forecast({PAGE: pages}, f"{pages / max(1, rows):.2f} page reads for each row", rows)
+        pages = trace.mapped_pages(page_cache_bytes)
+        rows = trace.accesses
+        return Forecast(
+            {PAGE: pages}, f"{pages / max(1, rows):.2f} page reads for each row", rows
+        )
 
     def facts(self) -> dict[str, Any]:
         """Return the read mode."""
         read_ahead = "on" if self.read_ahead else "off"
-        return {"io": f"memory map, {self.queue_depth} threads, read-ahead {read_ahead}"}
+        return {
+            "io": f"memory map, {self.queue_depth} threads, read-ahead {read_ahead}"
+        }
 
     def close(self) -> None:
         """Drop the map."""

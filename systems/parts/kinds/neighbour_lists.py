@@ -1,4 +1,5 @@
-"""A graph behind a memory map, with the neighbour lists of important nodes in memory (AliGraph's cache)."""
+"""A graph behind a memory map, with the neighbour lists of important nodes in memory
+(AliGraph's cache)."""
 
 from __future__ import annotations
 
@@ -36,7 +37,8 @@ class ListShare(Part):
 
 @dataclass(eq=False)
 class NeighbourLists(Mapped):
-    """Lists of the nodes of highest out-degree / in-degree in memory, the others through the page cache.
+    """Lists of the nodes of highest out-degree / in-degree in memory, the others
+    through the page cache.
 
     Attributes:
         share: decides the cache's memory.
@@ -91,4 +93,7 @@ class NeighbourLists(Mapped):
     def notes(self) -> dict[str, str]:
         """Return the contents of the cache."""
         nodes, entries = self._held
-        return {"neighbour_cache": f"{nodes} nodes, {entries} of {self.source.dataset.num_edges} entries"}
+        return {
+            "neighbour_cache": f"{nodes} nodes, {entries} of "
+            f"{self.source.dataset.num_edges} entries"
+        }

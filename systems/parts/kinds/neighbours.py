@@ -1,4 +1,5 @@
-"""Mini-batches of the workload's sampler, drawn by many threads ahead of their extraction."""
+"""Mini-batches of the workload's sampler, drawn by many threads ahead of their
+extraction."""
 
 from __future__ import annotations
 
@@ -28,7 +29,8 @@ class Neighbours(Sample):
     """The workload's mini-batches.
 
     Attributes:
-        rather: workers that the path would rather have where an eighth of the memory holds them; 0: no more.
+        rather: workers that the path would rather have where an eighth of the memory
+            holds them; 0: no more.
         first_hops: leave out the hop of the first layer, whose aggregates are the rows.
         meter: meter of the page faults of sampling, or None.
     """
@@ -40,18 +42,29 @@ class Neighbours(Sample):
     _local_seeds: Sequence[Ids] | None = field(init=False, repr=False, default=None)
 
     def bounds(self, workload: Workload) -> Bounds:
-        """Return the bounds of whole mini-batches, or of those without the first layer's hop."""
-        return bounds_without_hop(workload) if self.first_hops else batch_bounds(workload)
+        """Return the bounds of whole mini-batches, or of those without the first
+        layer's hop."""
+        return (
+            bounds_without_hop(workload) if self.first_hops else batch_bounds(workload)
+        )
 
     def needs(self) -> Sequence[Need | Follower]:
         """List workspace, sampled mini-batches in flight and seed nodes."""
         waiting = self.waiting + self.site.in_flight
         threads = self.topology.list_threads
-        return fixed(sampling_items(self.site.bounds, workers=self.workers, waiting=waiting, list_threads=threads))
+        return fixed(
+            sampling_items(
+                self.site.bounds,
+                workers=self.workers,
+                waiting=waiting,
+                list_threads=threads,
+            )
+        )
 
     def more_workers(self) -> int:
         """Return `rather`, or as many workers as an eighth of the host budget holds."""
-        host, bounds = self.site.budget.host, self.site.bounds
+        host = self.site.budget.host
+        bounds = self.site.bounds
         if host is None:
             return self.rather
         each = bounds.scratch_bytes + (1 + self.prefetch) * bounds.sampled_bytes
@@ -108,10 +121,13 @@ class Neighbours(Sample):
 
 
 def bounds_without_hop(workload: Workload) -> Bounds:
-    """Return the bounds of mini-batches without the first layer's hop, the last that is drawn."""
+    """Return the bounds of mini-batches without the first layer's hop, the last that is
+    drawn."""
     sampler = workload.sampler
     if len(sampler.fanout) > 1:
-        return batch_bounds(replace(workload, sampler=replace(sampler, fanout=sampler.fanout[:-1])))
+        return batch_bounds(
+            replace(workload, sampler=replace(sampler, fanout=sampler.fanout[:-1]))
+        )
     whole = batch_bounds(workload)
     seeds = min(workload.dataset.num_nodes, sampler.batch_size)
     seed_nodes = 2 * np.dtype(np.int64).itemsize * seeds

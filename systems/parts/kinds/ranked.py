@@ -17,7 +17,8 @@ from systems.parts.rows import Ids
 # Bytes a node for ranking: score and order, with the copies made by sorting.
 _NODE_BYTES = 40
 # Smallest buffers for reading the graph; PageRank also has windows over the nodes.
-_BUFFERS, _PAGERANK_BUFFERS = 3 << 20, 10 << 20
+_BUFFERS = 3 << 20
+_PAGERANK_BUFFERS = 10 << 20
 _FILE = "order.npy"
 #: Name of the need of a cache in device memory.
 CACHE = "device cache"
@@ -25,7 +26,8 @@ CACHE = "device cache"
 
 @dataclass(eq=False)
 class Ranked(Part):
-    """Rows by descending score. A rank with a partition of its own prefers that partition's rows.
+    """Rows by descending score. A rank with a partition of its own prefers that
+    partition's rows.
 
     Attributes:
         method: score of a node.
@@ -40,10 +42,12 @@ class Ranked(Part):
         return _NODE_BYTES * self.site.table.num_rows + buffers
 
     def prepare(self) -> None:
-        """Rank all nodes within the host budget for a cache with bytes: int32 or int64 [N], highest score first."""
+        """Rank all nodes within the host budget for a cache with bytes: int32 or int64
+        [N], highest score first."""
         if not self.site.granted(CACHE):
             return
-        workload, runtime = self.site.workload, self.site.runtime
+        workload = self.site.workload
+        runtime = self.site.runtime
 
         def make(folder: FilePath) -> dict[str, str]:
             scores = ranking.scores(
@@ -62,7 +66,8 @@ class Ranked(Part):
         self.prepared.append(prepare(runtime.artefacts, "ranking", key, make))
 
     def first(self, count: int) -> Ids:
-        """Return the `count` rows of highest score, this rank's partition first, int64 [count]."""
+        """Return the `count` rows of highest score, this rank's partition first, int64
+        [count]."""
         order = np.load(self.prepared[0].path / _FILE, mmap_mode="r")
         workload = self.site.workload
         if workload.partition is None:

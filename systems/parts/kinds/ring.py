@@ -1,4 +1,5 @@
-"""A ring of rows on the device beside a cache: misses are copied there while earlier mini-batches are trained."""
+"""A ring of rows on the device beside a cache: misses are copied there while earlier
+mini-batches are trained."""
 
 from __future__ import annotations
 
@@ -24,9 +25,10 @@ class Ring(Copy):
     """Ring of buffer rows, so that as many mini-batches fit as their own sizes allow.
 
     Attributes:
-        ahead: mini-batches between the start of their loading and the end of their training; 1: loading waits for the
-            training of the one before.
-        buffers: largest mini-batches that the device holds beside the cache; 0: as many as useful.
+        ahead: mini-batches between the start of their loading and the end of their
+            training; 1: loading waits for the training of the one before.
+        buffers: largest mini-batches that the device holds beside the cache; 0: as many
+            as useful.
     """
 
     near = "device"
@@ -49,7 +51,8 @@ class Ring(Copy):
 
     @property
     def _lent_table(self) -> bool:
-        """Whether the tensor that the rows are lent in is the mini-batch's table: on the processor without a cache."""
+        """Whether the tensor that the rows are lent in is the mini-batch's table: on
+        the processor without a cache."""
         return self.site.lends and self.site.on_host and not self.site.cached
 
     @property
@@ -82,7 +85,8 @@ class Ring(Copy):
         return front
 
     def _staging_buffer(self) -> torch.Tensor:
-        table, most = self.site.table, self.site.bounds.max_nodes
+        table = self.site.table
+        most = self.site.bounds.max_nodes
         memory = self.site.accelerator.host_buffer(self.site.table_bytes)
         return memory.view(torch_dtype(table.dtype)).view(most, table.dim)
 
@@ -111,32 +115,44 @@ class Ring(Copy):
 
     def move(self, load: Load) -> Batch:
         """Copy the misses to the ring, and point to them and to the cache's rows."""
-        misses, table = load.found.misses, self._table
-        if self._lent_table or (self.site.lends and self.site.on_host and not table.cached):
+        misses = load.found.misses
+        table = self._table
+        if self._lent_table or (
+            self.site.lends and self.site.on_host and not table.cached
+        ):
             return Batch(load.sampled, load.rows, on_release=self._release(0, 0))
         if self.site.lends or self._staging:
             load.start = self._copied(load)
         release = self._release(load.start, len(misses))
         if not table.cached:
-            return Batch(load.sampled, table.buffer(load.start, len(misses)), on_release=release)
+            return Batch(
+                load.sampled, table.buffer(load.start, len(misses)), on_release=release
+            )
         alias = load.found.slots
         alias[misses] = table.cached + load.start + np.arange(len(misses))
-        return Batch(load.sampled, table.table, torch.from_numpy(alias), on_release=release)
+        return Batch(
+            load.sampled, table.table, torch.from_numpy(alias), on_release=release
+        )
 
     def _copied(self, load: Load) -> int:
-        """Copy the misses to the device, give their staging buffer back, and return their first row in the ring."""
-        count, index = len(load.found.misses), load.sampled.index
+        """Copy the misses to the device, give their staging buffer back, and return
+        their first row in the ring."""
+        count = len(load.found.misses)
+        index = load.sampled.index
         start = self._ring.take(count)
         assert load.rows is not None
         with self.site.clock.stage("transfer", index):
-            self.site.accelerator.copy(self._table.buffer(start, count), load.rows, batch=index).wait()
+            self.site.accelerator.copy(
+                self._table.buffer(start, count), load.rows, batch=index
+            ).wait()
         if load.place is not None:
             self._free.give_back(load.place)
         return start
 
     def _release(self, start: int, count: int) -> Callable[[], None]:
         """Return the callback that gives a mini-batch's rows and turn back."""
-        ring, turns = self._ring, self._turns
+        ring = self._ring
+        turns = self._turns
 
         def give_back() -> None:
             ring.give_back(start, count)
@@ -146,7 +162,9 @@ class Ring(Copy):
 
     def notes(self) -> dict[str, str]:
         """Return whether loading overlaps training."""
-        return {"loading": "overlaps training" if self.ahead > 1 else "waits for training"}
+        return {
+            "loading": "overlaps training" if self.ahead > 1 else "waits for training"
+        }
 
     def close(self) -> None:
         """Free the table and the staging buffers."""

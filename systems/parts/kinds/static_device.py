@@ -1,8 +1,9 @@
-"""PaGraph's cache: the rows of highest rank in device memory, filled after the first mini-batch and never changed.
+"""PaGraph's cache: the rows of highest rank in device memory, filled after the first
+mini-batch and never changed.
 
-Its size is found from the device memory that the first mini-batch's training leaves free, minus a reserve (PaGraph,
-"Cache Initialization" of Section 4); the plan counts its maximum. On the processor, host memory serves as device
-memory.
+Its size is found from the device memory that the first mini-batch's training leaves
+free, minus a reserve (PaGraph, "Cache Initialization" of Section 4); the plan counts
+its maximum. On the processor, host memory serves as device memory.
 """
 
 from __future__ import annotations
@@ -28,7 +29,8 @@ from workloads.errors import BudgetError
 from workloads.units import format_bytes, parse_bytes
 
 # PaGraph keeps 1 GB of an 11 GB device free for fluctuations of training (Section 4).
-_RESERVE_SHARE, _RESERVE_MOST = 11, 1 << 30
+_RESERVE_SHARE = 11
+_RESERVE_MOST = 1 << 30
 _FILL_BYTES = 1 << 20
 
 
@@ -40,7 +42,8 @@ class StaticDevice(Cache):
         order: rows by their value.
         size: `auto`, a share of the rows such as `0.25x`, or a size such as `32MiB`.
         reserve: device memory that stays free, or `auto`.
-        in_order: row i of the path's table is the row of i-th highest score, so that no map is needed.
+        in_order: row i of the path's table is the row of i-th highest score, so that no
+            map is needed.
         note: name of the cache in the notes.
     """
 
@@ -79,7 +82,8 @@ class StaticDevice(Cache):
         return self.site.sizes.plan.bytes_of(CACHE, "device")
 
     def needs(self) -> Sequence[Need | Follower]:
-        """List the cache, its map, the buffer that fills it, and the excess of ranking over all other buffers."""
+        """List the cache, its map, the buffer that fills it, and the excess of ranking
+        over all other buffers."""
         least, best = self._least_and_best()
         cache = Need(
             CACHE,
@@ -100,17 +104,22 @@ class StaticDevice(Cache):
         ]
 
     def _least_and_best(self) -> tuple[int, int]:
-        table, row = self.site.table, self._row_bytes
+        table = self.site.table
+        row = self._row_bytes
         if self.size == "auto":
             return 0, table.nbytes if self.site.accelerator.keeps_rows else 0
         rows = min(table.num_rows, wanted_rows(self.size, table.num_rows, row))
         if rows and not self.site.accelerator.keeps_rows:
-            message = f"{self.site.name}: a device cache of {self.size} needs {format_bytes(rows * row)} of a device"
+            message = (
+                f"{self.site.name}: a device cache of {self.size} needs "
+                f"{format_bytes(rows * row)} of a device"
+            )
             raise BudgetError(f"{message} that keeps no rows", NO_ROWS)
         return rows * row, rows * row
 
     def _share(self, left: int) -> int:
-        """Return the bytes that the cache may take: on the processor beside its map and pages of mapped files."""
+        """Return the bytes that the cache may take: on the processor beside its map and
+        pages of mapped files."""
         if not self.site.on_host:
             return left // PAGE * PAGE
         buffers = self.site.buffer_bytes
@@ -136,7 +145,8 @@ class StaticDevice(Cache):
         return {"cache": self.site.granted(CACHE), "reserve": self.reserve_bytes}
 
     def open(self) -> None:
-        """Start empty; a cache that was given bytes is filled after the first mini-batch."""
+        """Start empty; a cache that was given bytes is filled after the first
+        mini-batch."""
         self.capacity = 0
         self.slot_of = None
         self.late = self.site.granted(CACHE) > 0
@@ -149,12 +159,14 @@ class StaticDevice(Cache):
         return Lookup(slots, np.flatnonzero(ids >= self.capacity))
 
     def choose(self) -> Ids:
-        """Return as many rows of highest rank as the device memory free now holds, ascending."""
+        """Return as many rows of highest rank as the device memory free now holds,
+        ascending."""
         self.late = False
         count = self.site.granted(CACHE) // self._row_bytes
         limit = None if self.site.on_host else self.site.device_limit
         if limit is not None:
-            # PaGraph's free memory: without training's peak, which is measured beforehand, and without the tables.
+            # PaGraph's free memory: without training's peak, which is measured
+            # beforehand, and without the tables.
             free = limit - self.site.accelerator.used_bytes
             fitting = (free - self.reserve_bytes) // PAGE * PAGE // self._row_bytes
             count = max(0, min(count, fitting))
@@ -190,7 +202,9 @@ class StaticDevice(Cache):
     def notes(self) -> dict[str, str]:
         """Return the size of the cache."""
         nbytes = format_bytes(self.capacity * self.site.table.row_bytes)
-        return {self.note: f"{self.capacity} of {self.site.table.num_rows} rows, {nbytes}"}
+        return {
+            self.note: f"{self.capacity} of {self.site.table.num_rows} rows, {nbytes}"
+        }
 
     def close(self) -> None:
         """Drop the map; the copy frees the rows."""

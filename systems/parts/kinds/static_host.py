@@ -1,4 +1,5 @@
-"""A static cache in host memory: rows of highest out-degree, read once by direct reads in file order."""
+"""A static cache in host memory: rows of highest out-degree, read once by direct reads
+in file order."""
 
 from __future__ import annotations
 
@@ -54,7 +55,10 @@ class StaticHost(Cache):
         if not self.share.rows:
             return np.empty(0, dtype=np.int64)
         workload = self.site.workload
-        return top(out_degrees(workload, ranking_bytes(workload.dataset.num_nodes)), self.share.rows)
+        return top(
+            out_degrees(workload, ranking_bytes(workload.dataset.num_nodes)),
+            self.share.rows,
+        )
 
     def fill(self, chosen: Ids, front: torch.Tensor, rows: Rows) -> None:
         """Read the rows in file order."""
@@ -64,7 +68,10 @@ class StaticHost(Cache):
 
     def notes(self) -> dict[str, str]:
         """Return the size of the cache."""
-        return {"feature_cache": f"{self.share.rows} of {self.site.workload.dataset.num_nodes} rows"}
+        return {
+            "feature_cache": f"{self.share.rows} of "
+            f"{self.site.workload.dataset.num_nodes} rows"
+        }
 
     def close(self) -> None:
         """Drop the map; the copy frees the rows."""
@@ -72,5 +79,6 @@ class StaticHost(Cache):
 
 
 def ranking_bytes(num_nodes: int) -> int:
-    """Return the bytes within which out-degrees are counted: counts, and 4 MiB of read buffers."""
+    """Return the bytes within which out-degrees are counted: counts, and 4 MiB of read
+    buffers."""
     return 8 * num_nodes + (4 << 20)

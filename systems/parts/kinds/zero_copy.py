@@ -1,7 +1,9 @@
-"""Zero-copy: the device reads missing rows from host memory itself, cached rows from its own.
+"""Zero-copy: the device reads missing rows from host memory itself, cached rows from
+its own.
 
-A mini-batch needs only its node alias list into a table split between the two memories. Where the device can read
-beside training, it gathers a mini-batch's rows into a buffer while the one before is trained, as GraphBolt does.
+A mini-batch needs only its node alias list into a table split between the two memories.
+Where the device can read beside training, it gathers a mini-batch's rows into a buffer
+while the one before is trained, as GraphBolt does.
 """
 
 from __future__ import annotations
@@ -60,12 +62,18 @@ class ZeroCopy(Copy):
         return self._table.buffer_bytes
 
     def needs(self) -> Sequence[Need | Follower]:
-        """List alias lists, the memory in which the processor takes rows of a split table, and the buffers."""
+        """List alias lists, the memory in which the processor takes rows of a split
+        table, and the buffers."""
         alias = _ALIAS_BYTES * (self.ahead + 1) * self.site.bounds.max_nodes
-        # The processor reads a split table by copies: a piece at a time to digest it, a whole mini-batch to train.
+        # The processor reads a split table by copies: a piece at a time to digest it, a
+        # whole mini-batch to train.
         whole = self.site.table_bytes if self.site.on_host else 0
         gathered = whole + min(_GATHERED_BYTES, 2 * self.site.table_bytes)
-        return [Need("alias lists", alias), Need("gathered rows", gathered), self._table.need()]
+        return [
+            Need("alias lists", alias),
+            Need("gathered rows", gathered),
+            self._table.need(),
+        ]
 
     def front(self, rows: int) -> torch.Tensor:
         """Allocate the device table."""
@@ -85,36 +93,47 @@ class ZeroCopy(Copy):
         """Return None: no row is copied on the host."""
 
     def move(self, load: Load) -> Batch:
-        """Return the batch on its split table or, where the device gathers ahead, on a buffer that is being filled."""
-        turns, table = self._turns, self._split_table()
+        """Return the batch on its split table or, where the device gathers ahead, on a
+        buffer that is being filled."""
+        turns = self._turns
+        table = self._split_table()
         alias = self._alias(load)
         if self._gathers_ahead:
             return self._gather_ahead(load, table, alias)
         return Batch(load.sampled, table, alias, on_release=lambda: turns.give_back(0))
 
     def _split_table(self) -> SplitTable:
-        hot, host = self._table.cached, self.rows.tensor
-        # Of reordered rows the first ones are on the device, so an id is its row in the table.
+        hot = self._table.cached
+        host = self.rows.tensor
+        # Of reordered rows the first ones are on the device, so an id is its row in the
+        # table.
         cold = host[hot:] if self.rows.source.names is not None else host
         return SplitTable(self._table.table[:hot], cold)
 
     def _alias(self, load: Load) -> torch.Tensor:
         """Return the split table's row of each node."""
-        sampled, hot = load.sampled, self._table.cached
+        sampled = load.sampled
+        hot = self._table.cached
         if sampled.local is not None:
             return torch.from_numpy(sampled.local)
         if not hot:
             return torch.from_numpy(sampled.nodes)
-        alias, misses = load.found.slots, load.found.misses
+        alias = load.found.slots
+        misses = load.found.misses
         alias[misses] = hot + sampled.nodes[misses]
         return torch.from_numpy(alias)
 
-    def _gather_ahead(self, load: Load, table: SplitTable, alias: torch.Tensor) -> Batch:
-        ring, turns = self._ring, self._turns
+    def _gather_ahead(
+        self, load: Load, table: SplitTable, alias: torch.Tensor
+    ) -> Batch:
+        ring = self._ring
+        turns = self._turns
         count = load.sampled.num_nodes
         start = ring.take(count)
         out = self._table.buffer(start, count)
-        gathered = self.site.accelerator.gather_ahead(out, table, alias, batch=load.sampled.index)
+        gathered = self.site.accelerator.gather_ahead(
+            out, table, alias, batch=load.sampled.index
+        )
 
         def give_back() -> None:
             gathered.wait()  # also of a mini-batch that is never trained
@@ -126,7 +145,9 @@ class ZeroCopy(Copy):
     def notes(self) -> dict[str, str]:
         """Return how rows reach the device."""
         ahead = ", one mini-batch ahead of training" if self._gathers_ahead else ""
-        return {"loading": f"cold rows are read by the device itself (zero-copy){ahead}"}
+        return {
+            "loading": f"cold rows are read by the device itself (zero-copy){ahead}"
+        }
 
     def close(self) -> None:
         """Free the table."""

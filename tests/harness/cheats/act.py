@@ -1,4 +1,5 @@
-"""A plain direct-read system, and the hooks through which a cheat changes it in one respect."""
+"""A plain direct-read system, and the hooks through which a cheat changes it in one
+respect."""
 
 from __future__ import annotations
 
@@ -18,7 +19,15 @@ import torch
 from pydantic import Field
 
 from systems.engine.io.reader import RowReader
-from systems.interface import Batch, Counters, Options, Plan, PlanItem, System, SystemInfo
+from systems.interface import (
+    Batch,
+    Counters,
+    Options,
+    Plan,
+    PlanItem,
+    System,
+    SystemInfo,
+)
 from workloads.sampling.batch import SampledBatch
 from workloads.sampling.bounds import largest_batch
 from workloads.sampling.make import make_sampler, make_seed_plan
@@ -31,11 +40,14 @@ COPY = "copy.npy"
 class Act:
     """Hooks of the honest system; a cheat overrides some of them."""
 
-    #: name of the rule that catches the cheat; empty where its work is measured all the same, so that it gains nothing.
+    #: name of the rule that catches the cheat; empty where its work is measured all the
+    #: same, so that it gains nothing.
     rule: ClassVar[str] = ""
-    #: error by which a wall of the sandbox stops the cheat; empty where a rule catches it.
+    #: error by which a wall of the sandbox stops the cheat; empty where a rule catches
+    #: it.
     wall: ClassVar[str] = ""
-    #: whether the cheat needs a worker without a sandbox, and is caught by a rule there.
+    #: whether the cheat needs a worker without a sandbox, and is caught by a rule
+    #: there.
     unconfined: ClassVar[bool] = False
     #: whether the system says that its mini-batches equal the workload's.
     faithful: ClassVar[bool] = True
@@ -82,12 +94,19 @@ class Act:
 CHEATS: dict[str, type[Act]] = {"honest": Act}
 
 
-def cheat(rule: str, *, unconfined: bool = False, wall: str = "") -> Callable[[type[Act]], type[Act]]:
-    """Register a cheat under its class's name, with the rule that has to catch it, or the error of a wall."""
+def cheat(
+    rule: str, *, unconfined: bool = False, wall: str = ""
+) -> Callable[[type[Act]], type[Act]]:
+    """Register a cheat under its class's name, with the rule that has to catch it, or
+    the error of a wall."""
 
     def register(act: type[Act]) -> type[Act]:
-        act.rule, act.unconfined, act.wall = rule, unconfined, wall
-        name = "".join(f"_{c.lower()}" if c.isupper() else c for c in act.__name__).lstrip("_")
+        act.rule = rule
+        act.unconfined = unconfined
+        act.wall = wall
+        name = "".join(
+            f"_{c.lower()}" if c.isupper() else c for c in act.__name__
+        ).lstrip("_")
         CHEATS[name] = act
         return act
 
@@ -95,11 +114,17 @@ def cheat(rule: str, *, unconfined: bool = False, wall: str = "") -> Callable[[t
 
 
 def together(cheats: str) -> type[Act]:
-    """Return the class of a cheat, or one with the hooks of several, whose names `+` joins: the first comes first."""
+    """Return the class of a cheat, or one with the hooks of several, whose names `+`
+    joins: the first comes first."""
     acts = tuple(CHEATS[name] for name in cheats.split("+"))
     settings = {name: value for act in acts for name, value in act.settings.items()}
-    faithful, unconfined = all(act.faithful for act in acts), any(act.unconfined for act in acts)
-    several: type[Act] = type(cheats, acts, {"settings": settings, "faithful": faithful, "unconfined": unconfined})
+    faithful = all(act.faithful for act in acts)
+    unconfined = any(act.unconfined for act in acts)
+    several: type[Act] = type(
+        cheats,
+        acts,
+        {"settings": settings, "faithful": faithful, "unconfined": unconfined},
+    )
     return several if len(acts) > 1 else acts[0]
 
 
@@ -114,12 +139,15 @@ def on_device(act: Act, sampled: SampledBatch, rows: npt.NDArray[Any]) -> Batch:
 class CheatingOptions(Options):
     """Choice of a cheat, and its argument."""
 
-    cheat: str = Field("honest", description="name of the cheat, or of several, joined by +")
+    cheat: str = Field(
+        "honest", description="name of the cheat, or of several, joined by +"
+    )
     place: str = Field("", description="a path or an address that it uses")
 
 
 class Cheating(System):
-    """System that samples, reads every row directly and trains, without a cache or threads."""
+    """System that samples, reads every row directly and trains, without a cache or
+    threads."""
 
     info: ClassVar[SystemInfo] = SystemInfo(
         name="cheating",
@@ -188,7 +216,9 @@ class Cheating(System):
         counters.bytes_read += stats.bytes_read
         counters.bytes_useful += stats.bytes_useful
         for size, count in stats.requests_by_size.items():
-            counters.requests_by_size[size] = counters.requests_by_size.get(size, 0) + count
+            counters.requests_by_size[size] = (
+                counters.requests_by_size.get(size, 0) + count
+            )
         return out
 
     def epoch(self, k: int) -> Iterator[Batch]:
@@ -203,10 +233,15 @@ class Cheating(System):
             yield self.act.batch(sampled, rows)
 
     def counters(self) -> Counters:
-        """Return counters of the last epoch; a row that was not read counts as a hit."""
+        """Return counters of the last epoch; a row that was not read counts as a
+        hit."""
         self.act.between()
         counters = replace(self._counters)
-        counters.hits = {"host": counters.rows - counters.misses} if counters.rows > counters.misses else {}
+        counters.hits = (
+            {"host": counters.rows - counters.misses}
+            if counters.rows > counters.misses
+            else {}
+        )
         return self.act.counters(counters)
 
     def files(self) -> list[Path]:
@@ -235,7 +270,8 @@ class PreparesInLibraries(Cheating):
 
 
 class BallastInLibraries(Cheating):
-    """Cheat that holds memory as if it were a library's, so that its cap is larger by as much."""
+    """Cheat that holds memory as if it were a library's, so that its cap is larger by
+    as much."""
 
     ballast: ClassVar[npt.NDArray[Any] | None] = None
 
@@ -246,7 +282,8 @@ class BallastInLibraries(Cheating):
 
 
 class BallastInCalibration(BallastInLibraries):
-    """Cheat that holds less than libraries may, and holds it in the calibration alone."""
+    """Cheat that holds less than libraries may, and holds it in the calibration
+    alone."""
 
     @classmethod
     def load_libraries(cls) -> None:
@@ -256,15 +293,21 @@ class BallastInCalibration(BallastInLibraries):
 
 
 class CopiesInLibraries(Cheating):
-    """Cheat that copies the features in the calibration, hoping that the run may use the copy."""
+    """Cheat that copies the features in the calibration, hoping that the run may use
+    the copy."""
 
     @classmethod
     def load_libraries(cls) -> None:
         """Copy them in the calibration alone, to the folder of artefacts."""
         if _in_calibration():
             spec = json.loads(Path(sys.argv[1]).read_text(encoding="utf-8"))
-            shutil.copy(Path(spec["dataset"], "features.npy"), Path(spec["artefacts"], COPY))
+            shutil.copy(
+                Path(spec["dataset"], "features.npy"), Path(spec["artefacts"], COPY)
+            )
 
 
 def _in_calibration() -> bool:
-    return any("calibrate" in part for part in Path(f"/proc/{os.getpid()}/cgroup").read_text().split("/"))
+    return any(
+        "calibrate" in part
+        for part in Path(f"/proc/{os.getpid()}/cgroup").read_text().split("/")
+    )

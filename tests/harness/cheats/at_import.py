@@ -1,4 +1,5 @@
-"""A system that prepares while a worker imports its module, hoping that no clock runs."""
+"""A system that prepares while a worker imports its module, hoping that no clock
+runs."""
 
 from __future__ import annotations
 

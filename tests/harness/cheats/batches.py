@@ -1,4 +1,5 @@
-"""Cheats that train other mini-batches than the workload's: fewer, smaller or repeated ones."""
+"""Cheats that train other mini-batches than the workload's: fewer, smaller or repeated
+ones."""
 
 from __future__ import annotations
 
@@ -28,7 +29,8 @@ class FewerMiniBatches(Act):
 
 @cheat("dataset_stayed_the_same", unconfined=True)
 class RewritesTheGraph(Act):
-    """Makes every neighbour node 0, so that mini-batches and the reference they are compared with are small."""
+    """Makes every neighbour node 0, so that mini-batches and the reference they are
+    compared with are small."""
 
     def prepare(self) -> None:
         """Overwrite the dataset's neighbours and sample from the result."""
@@ -92,7 +94,9 @@ class SmallerFanOut(Act):
         workload = self.system.workload
         if not hasattr(self, "_sampler"):
             fanout = (*workload.sampler.fanout[:-1], workload.sampler.fanout[-1] - 1)
-            self._sampler = make_sampler(replace(workload, sampler=replace(workload.sampler, fanout=fanout)))
+            self._sampler = make_sampler(
+                replace(workload, sampler=replace(workload.sampler, fanout=fanout))
+            )
         return self._sampler.sample(epoch, index, seeds)
 
 
@@ -116,7 +120,9 @@ class OtherSeed(Act):
     def sample(self, epoch: int, index: int, seeds: Ids) -> SampledBatch:
         """Sample with another seed."""
         if not hasattr(self, "_sampler"):
-            self._sampler = make_sampler(replace(self.system.workload, seed=self.system.workload.seed + 1))
+            self._sampler = make_sampler(
+                replace(self.system.workload, seed=self.system.workload.seed + 1)
+            )
         return self._sampler.sample(epoch, index, seeds)
 
 
@@ -163,7 +169,13 @@ def _nothing(sampled: SampledBatch) -> SampledBatch:
     """Return a mini-batch of the same hops without edges, on one seed node."""
     block = Block(np.zeros(2, np.int64), np.zeros(0, np.int32), 1, 1)
     blocks = (block,) * len(sampled.blocks)
-    return replace(sampled, nodes=sampled.nodes[:1], num_seeds=1, blocks=blocks, labels=sampled.labels[:1])
+    return replace(
+        sampled,
+        nodes=sampled.nodes[:1],
+        num_seeds=1,
+        blocks=blocks,
+        labels=sampled.labels[:1],
+    )
 
 
 @cheat("")

@@ -1,4 +1,5 @@
-"""Cheats with time and counts: a slowed clock, work between the gates, unreported preparation, false counters."""
+"""Cheats with time and counts: a slowed clock, work between the gates, unreported
+preparation, false counters."""
 
 from __future__ import annotations
 
@@ -27,7 +28,8 @@ class SlowerClock(Act):
 
     def prepare(self) -> None:
         """Slow the clock down."""
-        real, began = time.monotonic, time.monotonic()
+        real = time.monotonic
+        began = time.monotonic()
         time.monotonic = lambda: began + (real() - began) / 2  # type: ignore[assignment]
 
     def rows(self, epoch: int, index: int, nodes: Ids) -> npt.NDArray[Any]:
@@ -94,21 +96,33 @@ class CountsTooMuch(Act):
 
 @cheat("device_reads_cover_own_count")
 class TellsOfMoreRequests(Act):
-    """Reports far more requests than it sent, so that its engine looks more efficient."""
+    """Reports far more requests than it sent, so that its engine looks more
+    efficient."""
 
     def counters(self, counters: Counters) -> Counters:
         """Report twenty times as many requests."""
         counters = super().counters(counters)
-        return replace(counters, requests_by_size={size: 20 * n for size, n in counters.requests_by_size.items()})
+        return replace(
+            counters,
+            requests_by_size={
+                size: 20 * n for size, n in counters.requests_by_size.items()
+            },
+        )
 
 
 @cheat("device_reads_cover_own_count")
 class CountsLargerRequests(Act):
-    """Reports its requests as a fifth larger, so that its engine looks more efficient."""
+    """Reports its requests as a fifth larger, so that its engine looks more
+    efficient."""
 
     def counters(self, counters: Counters) -> Counters:
         """Report larger requests."""
-        return replace(counters, requests_by_size={6 * size // 5: n for size, n in counters.requests_by_size.items()})
+        return replace(
+            counters,
+            requests_by_size={
+                6 * size // 5: n for size, n in counters.requests_by_size.items()
+            },
+        )
 
 
 @cheat("counters_add_up")
@@ -122,7 +136,8 @@ class CallsItsMissesHits(Act):
 
 @cheat("counters_add_up")
 class CallsEveryByteUseful(Act):
-    """Reads every row three times and calls all bytes useful, so that its read amplification is 1."""
+    """Reads every row three times and calls all bytes useful, so that its read
+    amplification is 1."""
 
     def rows(self, epoch: int, index: int, nodes: Ids) -> npt.NDArray[Any]:
         """Read twice in vain, and count the rows once."""
@@ -155,7 +170,8 @@ class FasterDevice(Act):
 
 
 class _BehindTheGate(Act):
-    """Base of cheats whose thread works while the harness reads counters and files at a closed gate."""
+    """Base of cheats whose thread works while the harness reads counters and files at a
+    closed gate."""
 
     def between(self) -> None:
         """Begin the thread, which works once the next gate is reached."""
@@ -187,7 +203,9 @@ class ReadsBehindTheGate(_BehindTheGate):
     def work(self) -> None:
         """Read rows."""
         nodes = np.arange(0, self.system.workload.dataset.num_nodes, 16)
-        self._reader.read(nodes, np.empty((len(nodes), self.system.workload.dataset.dim), np.float32))
+        self._reader.read(
+            nodes, np.empty((len(nodes), self.system.workload.dataset.dim), np.float32)
+        )
 
     def close(self) -> None:
         """Close the table."""
@@ -213,7 +231,8 @@ class ComputesBehindTheGate(_BehindTheGate):
 
 
 class _AfterThePreparation(_BehindTheGate):
-    """Base of cheats whose thread works between the end of the preparation and the first epoch."""
+    """Base of cheats whose thread works between the end of the preparation and the
+    first epoch."""
 
     def files(self) -> list[Path]:
         """Begin the thread, and return no files."""
@@ -236,7 +255,8 @@ class ComputesAfterThePreparation(_AfterThePreparation, ComputesBehindTheGate):
 
 @cheat("")
 class SamplesAheadAtGates(Act):
-    """Samples a few mini-batches of the next, short epoch while the harness asks for counters."""
+    """Samples a few mini-batches of the next, short epoch while the harness asks for
+    counters."""
 
     settings: ClassVar[dict[str, Any]] = {"max_batches": 4}
 
@@ -258,7 +278,8 @@ class HoldsMoreThanPlanned(Act):
 
 @cheat("")
 class SpendsTimeOnChecks(Act):
-    """Reports digests although none were requested; their seconds would be left out of the epoch."""
+    """Reports digests although none were requested; their seconds would be left out of
+    the epoch."""
 
     def prepare(self) -> None:
         """Start every epoch's log with one second of digests."""
@@ -300,7 +321,8 @@ class KeepsWhatItPrepared(Act):
 
 @cheat("")
 class KeepsWhatItPreparedAtHome(Act):
-    """Leaves its prepared files to the next run in the user's cache and in the folder of temporary files."""
+    """Leaves its prepared files to the next run in the user's cache and in the folder
+    of temporary files."""
 
     def prepare(self) -> None:
         """Skip the work where an earlier run did it."""
@@ -314,7 +336,8 @@ class KeepsWhatItPreparedAtHome(Act):
 
 @cheat("preparation_took_what_it_says")
 class PreparesOnBothSides(Act):
-    """Is slow before the plan, so that work after the preparation might hide in those seconds."""
+    """Is slow before the plan, so that work after the preparation might hide in those
+    seconds."""
 
     def __init__(self, system: Cheating) -> None:
         super().__init__(system)

@@ -1,5 +1,5 @@
-"""Cheats that get half of their rows elsewhere and read the other half, which is more than the least that any system
-reads: what they hold or open must tell."""
+"""Cheats that get half of their rows elsewhere and read the other half, which is more
+than the least that any system reads: what they hold or open must tell."""
 
 from __future__ import annotations
 
@@ -21,7 +21,8 @@ from systems.engine.store import artefacts
 from tests.harness.cheats.act import COPY, Act, Ids, cheat
 
 BEFORE = "nothing_was_prepared_before"
-MISSING, DENIED = "No such file or directory", "Operation not permitted"
+MISSING = "No such file or directory"
+DENIED = "Operation not permitted"
 KEY = {"of": "the cheats"}
 
 
@@ -45,19 +46,24 @@ class _Half(Act):
     def view(self, memory: Any, offset: int = 0) -> npt.NDArray[Any]:
         """Return the table in `memory`, [nodes, dim]."""
         dataset = self.system.workload.dataset
-        table = np.frombuffer(memory, np.float32, dataset.num_nodes * dataset.dim, offset)
+        table = np.frombuffer(
+            memory, np.float32, dataset.num_nodes * dataset.dim, offset
+        )
         return table.reshape(dataset.num_nodes, dataset.dim)
 
 
 @cheat("", wall=MISSING)
 class HalfInSharedMemory(_Half):
-    """Maps a copy of the features in shared memory that another process was charged for."""
+    """Maps a copy of the features in shared memory that another process was charged
+    for."""
 
     def prepare(self) -> None:
         """Map the copy and close it."""
         with Path(self.system.options.place).open("rb") as file:
             memory = mmap.mmap(file.fileno(), 0, prot=mmap.PROT_READ)
-        self.table = self.view(memory, self.system.workload.dataset.data_offset("features"))
+        self.table = self.view(
+            memory, self.system.workload.dataset.data_offset("features")
+        )
 
 
 @cheat("", wall=MISSING)
@@ -73,7 +79,8 @@ class HalfInMemoryWithinEpochs(HalfInSharedMemory):
         return super().seeds(epoch)
 
     def rows(self, epoch: int, index: int, nodes: Ids) -> npt.NDArray[Any]:
-        """Read slowly, so that an epoch lasts five seconds, and unmap the copy after the last mini-batch."""
+        """Read slowly, so that an epoch lasts five seconds, and unmap the copy after
+        the last mini-batch."""
         time.sleep(0.16)
         rows = super().rows(epoch, index, nodes)
         if index == self.system.seed_plan.num_batches - 1:
@@ -91,12 +98,18 @@ class _HalfInPieces(_Half):
             with path.open("rb") as file:
                 memory = mmap.mmap(file.fileno(), 0, prot=mmap.PROT_READ)
             memory.madvise(mmap.MADV_RANDOM)
-            self._pieces.append(np.frombuffer(memory, np.float32).reshape(-1, self.system.workload.dataset.dim))
+            self._pieces.append(
+                np.frombuffer(memory, np.float32).reshape(
+                    -1, self.system.workload.dataset.dim
+                )
+            )
 
     def take(self, nodes: Ids) -> npt.NDArray[Any]:
         """Return rows of the pieces."""
         each = len(self._pieces[0])
-        return np.stack([self._pieces[row // each][row % each] for row in (nodes // 2).tolist()])
+        return np.stack(
+            [self._pieces[row // each][row % each] for row in (nodes // 2).tolist()]
+        )
 
 
 @cheat("", wall=MISSING)
@@ -120,20 +133,27 @@ class HalfInAMemoryFile(_Half):
             _, (descriptor,), _, _ = socket.recv_fds(owner, 1, 1)
         memory = mmap.mmap(descriptor, 0, prot=mmap.PROT_READ)
         os.close(descriptor)
-        self.table = self.view(memory, self.system.workload.dataset.data_offset("features"))
+        self.table = self.view(
+            memory, self.system.workload.dataset.data_offset("features")
+        )
 
 
 @cheat("", wall=DENIED)
 class HalfInHugePages(_Half):
-    """Keeps half of the features in reserved huge pages, which a memory cgroup does not charge."""
+    """Keeps half of the features in reserved huge pages, which a memory cgroup does not
+    charge."""
 
     def prepare(self) -> None:
         """Copy rows of even nodes there in small pieces."""
         dataset = self.system.workload.dataset
         pages = -(-dataset.feature_bytes // 2 // (2 << 20)) * (2 << 20)
-        memory = mmap.mmap(-1, pages, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | 0x40000)  # MAP_HUGETLB
+        memory = mmap.mmap(
+            -1, pages, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | 0x40000
+        )  # MAP_HUGETLB
         count = -(-dataset.num_nodes // 2)
-        self.table = np.frombuffer(memory, np.float32, count * dataset.dim).reshape(count, dataset.dim)
+        self.table = np.frombuffer(memory, np.float32, count * dataset.dim).reshape(
+            count, dataset.dim
+        )
         for first in range(0, count, 4096):
             last = min(first + 4096, count)
             self.table[first:last] = self.system.read(2 * np.arange(first, last))
@@ -182,7 +202,8 @@ class HalfBesideTheDataset(_HalfOfAFile):
 
 @cheat("")
 class HalfOfTheCalibration(_HalfOfAFile):
-    """Reads a file that the run's calibration made, when no clock ran (`CopiesInLibraries`)."""
+    """Reads a file that the run's calibration made, when no clock ran
+    (`CopiesInLibraries`)."""
 
     def prepare(self) -> None:
         """Open the file."""
@@ -191,7 +212,8 @@ class HalfOfTheCalibration(_HalfOfAFile):
 
 @cheat("", wall=MISSING)
 class HalfWithoutAName(_HalfOfAFile):
-    """Reads a file of an earlier run whose name it removes, so that no path leads to it."""
+    """Reads a file of an earlier run whose name it removes, so that no path leads to
+    it."""
 
     def prepare(self) -> None:
         """Open the file by a link of its own and remove that."""
@@ -214,7 +236,8 @@ class HalfMovedIn(_HalfOfAFile):
 
 @cheat(BEFORE)
 class HalfOfAnArtefactUntold(_HalfOfAFile):
-    """Opens an artefact of an earlier run past the store, so that the seconds of its making are not counted."""
+    """Opens an artefact of an earlier run past the store, so that the seconds of its
+    making are not counted."""
 
     def prepare(self) -> None:
         """Open the artefact's file."""
@@ -224,21 +247,27 @@ class HalfOfAnArtefactUntold(_HalfOfAFile):
 
 @cheat("")
 class HalfOfAnArtefactTold(_HalfOfAFile):
-    """Takes an artefact of an earlier run from the store, which counts the seconds of its making: no cheat."""
+    """Takes an artefact of an earlier run from the store, which counts the seconds of
+    its making: no cheat."""
 
     def prepare(self) -> None:
         """Open the artefact's file."""
-        found = artefacts.prepare(self.system.runtime.artefacts, "half", KEY, lambda folder: {})
+        found = artefacts.prepare(
+            self.system.runtime.artefacts, "half", KEY, lambda folder: {}
+        )
         self.open(found.path / "half.npy")
 
 
 @cheat("")
 class HalfOfAnArtefactOfAnotherSetting(_HalfOfAFile):
-    """Takes an artefact that an earlier run made without a cap from the store, which lets it make its own: no cheat."""
+    """Takes an artefact that an earlier run made without a cap from the store, which
+    lets it make its own: no cheat."""
 
     def prepare(self) -> None:
         """Open the artefact's file."""
-        found = artefacts.prepare(self.system.runtime.artefacts, "half", KEY, self._make)
+        found = artefacts.prepare(
+            self.system.runtime.artefacts, "half", KEY, self._make
+        )
         self.open(found.path / "half.npy")
 
     def _make(self, folder: Path) -> None:
@@ -249,7 +278,8 @@ class HalfOfAnArtefactOfAnotherSetting(_HalfOfAFile):
 
 @cheat("")
 class LoadsByName(Act):
-    """Loads code from a folder by names that no import statement has, so that it may be other code tomorrow."""
+    """Loads code from a folder by names that no import statement has, so that it may be
+    other code tomorrow."""
 
     def prepare(self) -> None:
         """Load a module and a library."""
@@ -261,7 +291,8 @@ class LoadsByName(Act):
 
 @cheat("", wall=MISSING)
 class HalfOpenedInEpochs(_HalfOfAFile):
-    """Has a file of an earlier run open while an epoch's clock runs, and never at a gate."""
+    """Has a file of an earlier run open while an epoch's clock runs, and never at a
+    gate."""
 
     def seeds(self, epoch: int) -> list[tuple[int, Ids]]:
         """Open the file."""
@@ -269,7 +300,8 @@ class HalfOpenedInEpochs(_HalfOfAFile):
         return super().seeds(epoch)
 
     def rows(self, epoch: int, index: int, nodes: Ids) -> npt.NDArray[Any]:
-        """Read slowly, so that an epoch lasts two seconds, and close the file after the last mini-batch."""
+        """Read slowly, so that an epoch lasts two seconds, and close the file after the
+        last mini-batch."""
         time.sleep(0.06)
         rows = super().rows(epoch, index, nodes)
         if index == self.system.seed_plan.num_batches - 1:

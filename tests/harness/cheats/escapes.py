@@ -1,4 +1,5 @@
-"""Cheats that leave the cap (worker, thread or helper process) or raise it, or take more of the device than planned."""
+"""Cheats that leave the cap (worker, thread or helper process) or raise it, or take
+more of the device than planned."""
 
 from __future__ import annotations
 
@@ -30,17 +31,22 @@ KEPT = "Operation not permitted"
 
 
 def groups() -> dict[str, Path]:
-    """Return this process's cgroups for memory and block I/O by controller (v2: under the empty name)."""
+    """Return this process's cgroups for memory and block I/O by controller (v2: under
+    the empty name)."""
     found = {}
     for line in Path("/proc/self/cgroup").read_text().splitlines():
         _, controllers, path = line.split(":", 2)
         for mount in Path("/proc/self/mounts").read_text().splitlines():
             _, where, kind, options = mount.split()[:4]
             named = controllers.split(",")
-            if (kind == "cgroup" and controllers and set(named) & {"memory", "blkio"} & set(options.split(","))) or (
-                kind == "cgroup2" and not controllers
-            ):
-                found[next((name for name in named if name in ("memory", "blkio")), "")] = Path(where + path)
+            if (
+                kind == "cgroup"
+                and controllers
+                and set(named) & {"memory", "blkio"} & set(options.split(","))
+            ) or (kind == "cgroup2" and not controllers):
+                found[
+                    next((name for name in named if name in ("memory", "blkio")), "")
+                ] = Path(where + path)
     return found
 
 
@@ -68,7 +74,9 @@ class EscapeForAWhile(Act):
         """Read one mini-batch outside the cap."""
         if (epoch, index) != (1, 1):
             return self.system.read(nodes)
-        mine = {name: group for name, group in groups().items() if "outcore" in group.parts}
+        mine = {
+            name: group for name, group in groups().items() if "outcore" in group.parts
+        }
         for group in mine.values():
             (above(group) / "cgroup.procs").write_text(str(os.getpid()))
         time.sleep(0.4)
@@ -80,7 +88,8 @@ class EscapeForAWhile(Act):
 
 @cheat("", wall=HIDDEN)
 class ThreadEscape(Act):
-    """Moves a thread into a group where its reads are not counted (cgroup v1 moves single threads)."""
+    """Moves a thread into a group where its reads are not counted (cgroup v1 moves
+    single threads)."""
 
     def prepare(self) -> None:
         """Start the thread."""
@@ -119,18 +128,24 @@ class HelperOutside(Act):
         """Start the helper as a daemon."""
         capped = [group for group in groups().values() if "outcore" in group.parts]
         # Opened here, so that a wall fails the run: nobody waits for the daemon.
-        outside = [os.open(above(group) / "cgroup.procs", os.O_WRONLY) for group in capped]
+        outside = [
+            os.open(above(group) / "cgroup.procs", os.O_WRONLY) for group in capped
+        ]
         command = [sys.executable, "-S", "-E", "-c", _DAEMON, *map(str, outside)]
         subprocess.run(command, check=True, start_new_session=True, pass_fds=outside)
 
 
 @cheat("")
 class OpensWhatJudgesIt(Act):
-    """Opens files for writing by which its numbers are judged; the run fails if one can be opened."""
+    """Opens files for writing by which its numbers are judged; the run fails if one can
+    be opened."""
 
     def prepare(self) -> None:
         """Try the dataset, the sources and the environment."""
-        sources = [Path(module.__file__ or "") for module in (harness.judge.registry, workloads, systems.interface)]
+        sources = [
+            Path(module.__file__ or "")
+            for module in (harness.judge.registry, workloads, systems.interface)
+        ]
         features = self.system.workload.dataset.file("features")
         for path in (
             features,
@@ -165,7 +180,8 @@ class RaisedCap(Act):
 
 
 def take_every_processor() -> None:
-    """Undo the affinity; where the cap keeps its processes on their processors, that has no effect and is an error."""
+    """Undo the affinity; where the cap keeps its processes on their processors, that
+    has no effect and is an error."""
     os.sched_setaffinity(0, range(os.cpu_count() or 1))
     if len(os.sched_getaffinity(0)) == 1:
         raise PermissionError(errno.EPERM, os.strerror(errno.EPERM))
@@ -185,7 +201,12 @@ class TakesEveryProcessor(Act):
     def rows(self, epoch: int, index: int, nodes: Ids) -> npt.NDArray[Any]:
         """Read beside work that releases the interpreter lock."""
         processors = range(os.cpu_count() or 1)
-        wait([self._threads.submit(hashlib.pbkdf2_hmac, "sha256", b"", b"", 1_000_000) for _ in processors])
+        wait(
+            [
+                self._threads.submit(hashlib.pbkdf2_hmac, "sha256", b"", b"", 1_000_000)
+                for _ in processors
+            ]
+        )
         return self.system.read(nodes)
 
     def close(self) -> None:
@@ -196,7 +217,8 @@ class TakesEveryProcessor(Act):
 
 @cheat("processors_are_what_was_asked_for", wall=KEPT)
 class ComputesInUnseenChildren(Act):
-    """Computes on every processor in children that nobody waits for: their time is in no process's counters."""
+    """Computes on every processor in children that nobody waits for: their time is in
+    no process's counters."""
 
     settings: ClassVar[dict[str, Any]] = {"cores": 1, "max_batches": 5}
 
@@ -214,8 +236,8 @@ class ComputesInUnseenChildren(Act):
         return self.system.read(nodes)
 
     def _child(self) -> int:
-        """Start a child that computes for long beside the time of a fork; return the end of a pipe that closes with
-        it."""
+        """Start a child that computes for long beside the time of a fork; return the
+        end of a pipe that closes with it."""
         reader, writer = os.pipe()
         if os.fork() == 0:
             hashlib.pbkdf2_hmac("sha256", b"", b"", 1_000_000)
@@ -231,7 +253,9 @@ class UnplannedDeviceCache(Act):
     def prepare(self) -> None:
         """Take more device memory than was planned."""
         dataset = self.system.workload.dataset
-        self.cache = self.system.runtime.accelerator.allocate(1000, dataset.dim, torch.float32)
+        self.cache = self.system.runtime.accelerator.allocate(
+            1000, dataset.dim, torch.float32
+        )
 
     def close(self) -> None:
         """Give the memory back, too late."""

@@ -26,18 +26,23 @@ class ReadsNothing(Act):
 
     def rows(self, epoch: int, index: int, nodes: Ids) -> npt.NDArray[Any]:
         """Return zeros."""
-        return np.zeros((len(nodes), self.system.workload.dataset.dim), dtype=np.float32)
+        return np.zeros(
+            (len(nodes), self.system.workload.dataset.dim), dtype=np.float32
+        )
 
 
 @cheat(RULE)
 class HonestWhileWarmingUp(Act):
-    """Reads in the warm-up epoch, where everything is checked, and nothing afterwards."""
+    """Reads in the warm-up epoch, where everything is checked, and nothing
+    afterwards."""
 
     def rows(self, epoch: int, index: int, nodes: Ids) -> npt.NDArray[Any]:
         """Return zeros from epoch 1 on."""
         if epoch == 0:
             return self.system.read(nodes)
-        return np.zeros((len(nodes), self.system.workload.dataset.dim), dtype=np.float32)
+        return np.zeros(
+            (len(nodes), self.system.workload.dataset.dim), dtype=np.float32
+        )
 
 
 @cheat(RULE)
@@ -51,7 +56,8 @@ class WrongRows(Act):
 
 @cheat(RULE)
 class StaleRows(Act):
-    """Uses slots before their new rows have arrived: they still hold rows of the previous mini-batch."""
+    """Uses slots before their new rows have arrived: they still hold rows of the
+    previous mini-batch."""
 
     def rows(self, epoch: int, index: int, nodes: Ids) -> npt.NDArray[Any]:
         """Return the previous mini-batch's row for one row in ten."""
@@ -78,7 +84,8 @@ class OneRowInFifty(Act):
 
 @cheat(RULE)
 class ComputesRows(Act):
-    """Computes rows by the generator, from the manifest's recipe, and reads as many bytes in one sequential pass.
+    """Computes rows by the generator, from the manifest's recipe, and reads as many
+    bytes in one sequential pass.
 
     It needs a generated dataset, of class centres plus noise.
     """
@@ -86,9 +93,14 @@ class ComputesRows(Act):
     def prepare(self) -> None:
         """Make the generator as the maker of the dataset did, but for a salt."""
         dataset = self.system.workload.dataset
-        labels, seed = dataset.load("labels"), int(dataset.manifest.recipe["seed"])
+        labels = dataset.load("labels")
+        seed = int(dataset.manifest.recipe["seed"])
         self._table = FeatureSource.of_classes(
-            labels, dataset.num_classes, dataset.dim, dtype=dataset.feature_dtype, seed=seed
+            labels,
+            dataset.num_classes,
+            dataset.dim,
+            dtype=dataset.feature_dtype,
+            seed=seed,
         )
         self._read = 0
 
@@ -111,20 +123,26 @@ class HalfPrecision(Act):
 
 @cheat(RULE)
 class DeviceMemoryAsCache(Act):
-    """Keeps rows in device memory, which is for mini-batches only and outside the cap."""
+    """Keeps rows in device memory, which is for mini-batches only and outside the
+    cap."""
 
     def prepare(self) -> None:
         """Fill device memory with the first rows."""
-        dataset, accelerator = self.system.workload.dataset, self.system.runtime.accelerator
+        dataset = self.system.workload.dataset
+        accelerator = self.system.runtime.accelerator
         self._count = (8 << 20) // self.system.row_bytes
         self._table = accelerator.allocate(self._count, dataset.dim, torch.float32)
-        accelerator.copy(self._table, torch.from_numpy(self.system.read(np.arange(self._count)))).wait()
+        accelerator.copy(
+            self._table, torch.from_numpy(self.system.read(np.arange(self._count)))
+        ).wait()
 
     def rows(self, epoch: int, index: int, nodes: Ids) -> npt.NDArray[Any]:
         """Take rows from device memory where they are there and read the others."""
         kept = nodes < self._count
         out = np.empty((len(nodes), self._table.shape[1]), dtype=np.float32)
-        out[kept] = self.system.runtime.accelerator.gather(self._table, torch.from_numpy(nodes[kept])).numpy()
+        out[kept] = self.system.runtime.accelerator.gather(
+            self._table, torch.from_numpy(nodes[kept])
+        ).numpy()
         out[~kept] = self.system.read(nodes[~kept])
         return out
 
@@ -138,15 +156,22 @@ class MiniBatchesWithoutRows(Act):
     def rows(self, epoch: int, index: int, nodes: Ids) -> npt.NDArray[Any]:
         """Return zeros for every third mini-batch."""
         if epoch and index % 3 == 2:
-            return np.zeros((len(nodes), self.system.workload.dataset.dim), dtype=np.float32)
+            return np.zeros(
+                (len(nodes), self.system.workload.dataset.dim), dtype=np.float32
+            )
         return self.system.read(nodes)
 
 
 @cheat(RULE)
 class OneTable(Act):
-    """Overlaps reading and training with a single table, into which the next rows arrive during the training step."""
+    """Overlaps reading and training with a single table, into which the next rows
+    arrive during the training step."""
 
-    settings: ClassVar[dict[str, Any]] = {"device": "cpu", "device_memory": None, "hidden": 256}
+    settings: ClassVar[dict[str, Any]] = {
+        "device": "cpu",
+        "device_memory": None,
+        "hidden": 256,
+    }
 
     def rows(self, epoch: int, index: int, nodes: Ids) -> npt.NDArray[Any]:
         """Wait for the rows read ahead, and read the mini-batch's own."""
@@ -181,12 +206,15 @@ class _Lazy(torch.Tensor):
 
 @cheat("")
 class RowsOnDemand(Act):
-    """Reads the rows that are checked, and as many bytes as must be read in one sequential pass."""
+    """Reads the rows that are checked, and as many bytes as must be read in one
+    sequential pass."""
 
     def rows(self, epoch: int, index: int, nodes: Ids) -> npt.NDArray[Any]:
         """Read a stretch of the table instead."""
         self._rows = self.system.read(np.arange(len(nodes) // 2) + index * 512)
-        return np.zeros((len(nodes), self.system.workload.dataset.dim), dtype=np.float32)
+        return np.zeros(
+            (len(nodes), self.system.workload.dataset.dim), dtype=np.float32
+        )
 
     def batch(self, sampled: SampledBatch, rows: npt.NDArray[Any]) -> Batch:
         """Return a table without rows."""
@@ -197,16 +225,20 @@ class RowsOnDemand(Act):
 
 @cheat("")
 class NoTable(Act):
-    """Gives the emulated device no table in measured epochs: it computes nothing, so it misses none."""
+    """Gives the emulated device no table in measured epochs: it computes nothing, so it
+    misses none."""
 
     def batch(self, sampled: SampledBatch, rows: npt.NDArray[Any]) -> Batch:
         """Return a batch without rows."""
-        return super().batch(sampled, rows) if sampled.epoch == 0 else Batch(sampled, None)
+        return (
+            super().batch(sampled, rows) if sampled.epoch == 0 else Batch(sampled, None)
+        )
 
 
 @cheat("")
 class HandsOutTheMap(Act):
-    """Gives the emulated device the mapped file as its table, of which it computes nothing and so reads no row."""
+    """Gives the emulated device the mapped file as its table, of which it computes
+    nothing and so reads no row."""
 
     def prepare(self) -> None:
         """Map the features."""

@@ -19,7 +19,8 @@ from tests.harness.cheats.elsewhere import KEY
 
 @cheat("measured_epochs_are_alike")
 class PacksInOneEpoch(Act):
-    """Packs the rows of the next two epochs in the first measured one, which the median leaves out."""
+    """Packs the rows of the next two epochs in the first measured one, which the median
+    leaves out."""
 
     settings: ClassVar[dict[str, Any]] = {"epochs": 4, "max_batches": 12}
 
@@ -32,15 +33,19 @@ class PacksInOneEpoch(Act):
 
     def _pack(self, epoch: int) -> None:
         counters = self.system._counters
-        misses, useful = counters.misses, counters.bytes_useful
-        sampled = [self.sample(epoch, index, seeds) for index, seeds in Act.seeds(self, epoch)]
+        misses = counters.misses
+        useful = counters.bytes_useful
+        sampled = [
+            self.sample(epoch, index, seeds) for index, seeds in Act.seeds(self, epoch)
+        ]
         with self._file(epoch).open("wb") as file:
             for batch in sampled:
                 file.write(self.system.read(batch.nodes).tobytes())
             file.flush()
             os.fsync(file.fileno())
             os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
-        counters.misses, counters.bytes_useful = misses, useful
+        counters.misses = misses
+        counters.bytes_useful = useful
 
     def _file(self, epoch: int) -> Path:
         return self.system.runtime.scratch / f"packed-{epoch}"
@@ -66,11 +71,14 @@ class PacksInOneEpoch(Act):
 
 @cheat("")
 class PacksWhileClosing(Act):
-    """Keeps prepared work for the next run in a finished artefact, once its last epoch is over."""
+    """Keeps prepared work for the next run in a finished artefact, once its last epoch
+    is over."""
 
     def prepare(self) -> None:
         """Make an artefact, and work unless an earlier run left its work there."""
-        made = artefacts.prepare(self.system.runtime.artefacts, "kept", KEY, lambda folder: {})
+        made = artefacts.prepare(
+            self.system.runtime.artefacts, "kept", KEY, lambda folder: {}
+        )
         self._extra = made.path / "extra.bin"
         if not self._extra.exists():
             time.sleep(1.5)
@@ -91,7 +99,8 @@ class WorksWhileClosing(Act):
 
 @cheat("")
 class FinishesWhileClosing(Act):
-    """Makes an artefact for the next run once its last epoch is over, and says that it took no time."""
+    """Makes an artefact for the next run once its last epoch is over, and says that it
+    took no time."""
 
     def prepare(self) -> None:
         """Work unless an earlier run did."""
@@ -102,7 +111,9 @@ class FinishesWhileClosing(Act):
     def close(self) -> None:
         """Make the artefact, at no cost."""
         if not self._made:
-            artefacts.prepare(self.system.runtime.artefacts, "late", KEY, lambda folder: {})
+            artefacts.prepare(
+                self.system.runtime.artefacts, "late", KEY, lambda folder: {}
+            )
 
 
 @cheat("counters_add_up")

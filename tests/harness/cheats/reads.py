@@ -1,4 +1,5 @@
-"""Cheats that get rows elsewhere: page cache or memory of other processes, uncharged memory, reads between epochs."""
+"""Cheats that get rows elsewhere: page cache or memory of other processes, uncharged
+memory, reads between epochs."""
 
 from __future__ import annotations
 
@@ -19,7 +20,11 @@ class _Mapped(Act):
     def _map(self, path: Path, offset: int) -> None:
         dataset = self.system.workload.dataset
         self._table = np.memmap(
-            path, dtype=dataset.feature_dtype, mode="r", offset=offset, shape=(dataset.num_nodes, dataset.dim)
+            path,
+            dtype=dataset.feature_dtype,
+            mode="r",
+            offset=offset,
+            shape=(dataset.num_nodes, dataset.dim),
         )
         self._table._mmap.madvise(mmap.MADV_RANDOM)  # type: ignore[attr-defined]
 
@@ -30,7 +35,8 @@ class _Mapped(Act):
 
 @cheat("files_stayed_cold")
 class WarmCache(_Mapped):
-    """Uses the page cache that another process fills with the features, at no cost to the run."""
+    """Uses the page cache that another process fills with the features, at no cost to
+    the run."""
 
     def prepare(self) -> None:
         """Map the features."""
@@ -40,20 +46,28 @@ class WarmCache(_Mapped):
 
 @cheat("", wall="No such file or directory")
 class WarmArtefact(_Mapped):
-    """Reads an unreported copy of the features that another process keeps in the page cache."""
+    """Reads an unreported copy of the features that another process keeps in the page
+    cache."""
 
     def prepare(self) -> None:
         """Map the copy without reporting it."""
-        self._map(Path(self.system.options.place), self.system.workload.dataset.data_offset("features"))
+        self._map(
+            Path(self.system.options.place),
+            self.system.workload.dataset.data_offset("features"),
+        )
 
 
 @cheat("", wall="No such file or directory")
 class MemoryOfAnEarlierRun(_Mapped):
-    """Reads a copy of the features in shared memory that is charged to a process that has ended."""
+    """Reads a copy of the features in shared memory that is charged to a process that
+    has ended."""
 
     def prepare(self) -> None:
         """Map the copy."""
-        self._map(Path(self.system.options.place), self.system.workload.dataset.data_offset("features"))
+        self._map(
+            Path(self.system.options.place),
+            self.system.workload.dataset.data_offset("features"),
+        )
 
 
 @cheat("", wall="Operation not permitted")
@@ -67,7 +81,9 @@ class AnotherProcessesMemory(Act):
 
     def rows(self, epoch: int, index: int, nodes: Ids) -> npt.NDArray[Any]:
         """Request the rows from the server."""
-        self._server.sendall(len(nodes).to_bytes(8, "little") + nodes.astype("<i8").tobytes())
+        self._server.sendall(
+            len(nodes).to_bytes(8, "little") + nodes.astype("<i8").tobytes()
+        )
         out = np.empty((len(nodes), self.system.workload.dataset.dim), dtype=np.float32)
         view = memoryview(out.reshape(-1).view(np.uint8))  # type: ignore[arg-type]
         while view:
@@ -76,7 +92,8 @@ class AnotherProcessesMemory(Act):
 
 
 class _ReadsTheCopy(Act):
-    """Base of cheats that read a copy of the features at `place`, as they would the dataset's file."""
+    """Base of cheats that read a copy of the features at `place`, as they would the
+    dataset's file."""
 
     def prepare(self) -> None:
         """Open the copy instead of the dataset's file."""
@@ -91,19 +108,25 @@ class DiskInMemory(_ReadsTheCopy):
 
 @cheat("", wall="No such file or directory")
 class PreparedBefore(_ReadsTheCopy):
-    """Reads a copy of the features that was made before the run and is reported by no run."""
+    """Reads a copy of the features that was made before the run and is reported by no
+    run."""
 
 
 @cheat("", wall="Operation not permitted")
 class HugePages(Act):
-    """Keeps the features in reserved huge pages, which a memory cgroup does not charge."""
+    """Keeps the features in reserved huge pages, which a memory cgroup does not
+    charge."""
 
     def prepare(self) -> None:
         """Copy the features there in small pieces."""
         dataset = self.system.workload.dataset
         pages = -(-dataset.feature_bytes // (2 << 20)) * (2 << 20)
-        self._memory = mmap.mmap(-1, pages, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | 0x40000)  # MAP_HUGETLB
-        table = np.frombuffer(self._memory, dtype=np.float32, count=dataset.num_nodes * dataset.dim)
+        self._memory = mmap.mmap(
+            -1, pages, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | 0x40000
+        )  # MAP_HUGETLB
+        table = np.frombuffer(
+            self._memory, dtype=np.float32, count=dataset.num_nodes * dataset.dim
+        )
         self._table = table.reshape(dataset.num_nodes, dataset.dim)
         for first in range(0, dataset.num_nodes, 4096):
             nodes = np.arange(first, min(first + 4096, dataset.num_nodes))
@@ -120,5 +143,7 @@ class PrefetchBetweenGates(Act):
 
     def between(self) -> None:
         """Read too little for a clock to notice."""
-        self.system.read(np.arange(0, self.system.workload.dataset.num_nodes, 16)[:6000])
+        self.system.read(
+            np.arange(0, self.system.workload.dataset.num_nodes, 16)[:6000]
+        )
         self._kept = True

@@ -1,4 +1,5 @@
-"""Cheats that a worker's sandbox makes impossible: each tries to break one wall before the first epoch."""
+"""Cheats that a worker's sandbox makes impossible: each tries to break one wall before
+the first epoch."""
 
 from __future__ import annotations
 
@@ -11,7 +12,9 @@ from pathlib import Path
 from tests.harness.cheats.act import CHEATS, Act, cheat
 from workloads.making.salt import FOLDER
 
-DENIED, READ_ONLY, MISSING = "Operation not permitted", "Read-only file system", "No such file or directory"
+DENIED = "Operation not permitted"
+READ_ONLY = "Read-only file system"
+MISSING = "No such file or directory"
 _PROCESS = "No such process"
 _LIBC = ctypes.CDLL(None, use_errno=True)
 _PTRACE_ATTACH = 16
@@ -40,7 +43,8 @@ def _done(result: int) -> None:
 
 @cheat("", wall=DENIED)
 class RowsInTcpQueues(_Attempt):
-    """Keeps rows in the receive queues of its own connections over the loopback device."""
+    """Keeps rows in the receive queues of its own connections over the loopback
+    device."""
 
     def attempt(self) -> None:
         """Open a connection to itself."""
@@ -82,7 +86,16 @@ class RowsInKeys(_Attempt):
     def attempt(self) -> None:
         """Add a key."""
         number = 248 if os.uname().machine == "x86_64" else 217
-        _done(_LIBC.syscall(ctypes.c_long(number), b"user", b"rows", b"1", ctypes.c_size_t(1), ctypes.c_int(-2)))
+        _done(
+            _LIBC.syscall(
+                ctypes.c_long(number),
+                b"user",
+                b"rows",
+                b"1",
+                ctypes.c_size_t(1),
+                ctypes.c_int(-2),
+            )
+        )
 
 
 @cheat("", wall=DENIED)
@@ -136,7 +149,11 @@ class TakesADescriptor(_Attempt):
 
     def attempt(self) -> None:
         """Take the standard input of the first process."""
-        _done(_LIBC.syscall(ctypes.c_long(438), os.pidfd_open(1), ctypes.c_int(0), ctypes.c_uint(0)))
+        _done(
+            _LIBC.syscall(
+                ctypes.c_long(438), os.pidfd_open(1), ctypes.c_int(0), ctypes.c_uint(0)
+            )
+        )
 
 
 @cheat("", wall=_PROCESS)
@@ -169,7 +186,8 @@ class ReadsOtherRuns(_Attempt):
 
 @cheat("", wall=MISSING)
 class ReadsTheSalt(_Attempt):
-    """Reads the salt of the generated features, with which it could compute each row."""
+    """Reads the salt of the generated features, with which it could compute each
+    row."""
 
     def attempt(self) -> None:
         """Read it."""
@@ -206,7 +224,8 @@ class DropsCaches(_Attempt):
 
 @cheat("")
 class TriesEveryWall(Act):
-    """Tries everything that the cheats of this module try; the run fails if one of them is possible."""
+    """Tries everything that the cheats of this module try; the run fails if one of them
+    is possible."""
 
     def prepare(self) -> None:
         """Try all."""

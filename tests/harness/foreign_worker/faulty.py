@@ -1,4 +1,5 @@
-"""The template's worker with one fault of `-o fault=NAME`, which `outcore check` has to find."""
+"""The template's worker with one fault of `-o fault=NAME`, which `outcore check` has to
+find."""
 
 from __future__ import annotations
 
@@ -17,7 +18,9 @@ import outcore_worker
 from outcore_worker import Log, Refused, main, rows_digest
 
 ROOT = Path(__file__).resolve().parents[3]
-_SPEC = importlib.util.spec_from_file_location("template", ROOT / "outcore" / "template" / "foreign" / "worker.py")
+_SPEC = importlib.util.spec_from_file_location(
+    "template", ROOT / "outcore" / "template" / "foreign" / "worker.py"
+)
 _TEMPLATE = importlib.util.module_from_spec(_SPEC)
 _SPEC.loader.exec_module(_TEMPLATE)
 
@@ -31,7 +34,9 @@ class Faulty(_TEMPLATE.NewSystem):
         super().__init__(run)
         if run.options.fault == "clock":
             began = time.monotonic()
-            slow = SimpleNamespace(monotonic=lambda: began + (time.monotonic() - began) / 2)
+            slow = SimpleNamespace(
+                monotonic=lambda: began + (time.monotonic() - began) / 2
+            )
             outcore_worker.time = slow  # type: ignore[assignment]
         if run.options.fault == "leaves":
             os._exit(3)
@@ -64,18 +69,29 @@ class Faulty(_TEMPLATE.NewSystem):
         return super().prepare()
 
     def epoch(self, number: int, log: Log) -> None:
-        self.log, self.last, self.left_out = log, log.batch, False
+        self.log = log
+        self.last = log.batch
+        self.left_out = False
         log.batch = self.told  # type: ignore[method-assign]
         if self.fault == "same mini-batches":
-            size, order = self.run.config.batch_size, self.run.seeds(0)
+            size = self.run.config.batch_size
+            order = self.run.seeds(0)
             whole = len(order) // size * size
             again = np.roll(order[:whole].reshape(-1, size), number, 0).reshape(-1)
             self.run.seeds = lambda _: np.concatenate([again, order[whole:]])
-        super().epoch({"order": 0, "two epochs": number % 2}.get(self.fault, number), log)
+        super().epoch(
+            {"order": 0, "two epochs": number % 2}.get(self.fault, number), log
+        )
         if self.fault == "spots":
-            log.spots = [(spot[0], [], rows_digest(np.zeros(0, np.int64), rows), []) for spot, rows in self.none(log)]
+            log.spots = [
+                (spot[0], [], rows_digest(np.zeros(0, np.int64), rows), [])
+                for spot, rows in self.none(log)
+            ]
         if self.fault == "process":
-            subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"], start_new_session=True)
+            subprocess.Popen(
+                [sys.executable, "-c", "import time; time.sleep(60)"],
+                start_new_session=True,
+            )
         if self.fault == "file":
             Path(tempfile.gettempdir(), "forgotten").write_text("x")
 
@@ -83,7 +99,9 @@ class Faulty(_TEMPLATE.NewSystem):
         rows = np.zeros((0, self.run.data.dim), np.float32)
         return [(spot, rows) for spot in log.spots]
 
-    def told(self, nodes: Any, rows: Any, edges: int, seeds: Any, loss: float, correct: int) -> None:
+    def told(
+        self, nodes: Any, rows: Any, edges: int, seeds: Any, loss: float, correct: int
+    ) -> None:
         index = len(self.log.rows)
         if self.fault == "one mini-batch less" and not self.left_out:
             self.left_out = True
@@ -95,7 +113,14 @@ class Faulty(_TEMPLATE.NewSystem):
         if self.fault == "number":
             self.last(nodes, rows, edges, seeds, loss, correct, index=0)
             return
-        self.last(nodes, rows, edges, seeds, float("nan") if self.fault == "loss" and index == 5 else loss, correct)
+        self.last(
+            nodes,
+            rows,
+            edges,
+            seeds,
+            float("nan") if self.fault == "loss" and index == 5 else loss,
+            correct,
+        )
 
     def sample(self, seeds: Any) -> Any:
         if self.fault == "two epochs":
@@ -115,32 +140,47 @@ class Faulty(_TEMPLATE.NewSystem):
             sources = np.repeat(np.arange(len(self.indptr) - 1), np.diff(self.indptr))
             self.ranks = order = np.argsort(self.indices, kind="stable")
             degrees = np.bincount(self.indices, minlength=len(self.indptr) - 1)
-            self.indptr, self.indices = np.concatenate([[0], np.cumsum(degrees)]), sources[order]
+            self.indptr = np.concatenate([[0], np.cumsum(degrees)])
+            self.indices = sources[order]
         if self.fault in ("window", "one draw a node"):
             degrees = self.indptr[nodes + 1] - self.indptr[nodes]
             take = np.minimum(degrees, fanout)
             # The same place in a node's list each time, or another.
-            start = self.random.random(len(nodes)) if self.fault == "window" else self.ranks[nodes]
+            start = (
+                self.random.random(len(nodes))
+                if self.fault == "window"
+                else self.ranks[nodes]
+            )
             start = (start * np.maximum(degrees, 1)).astype(np.int64)
             owner = np.repeat(np.arange(len(nodes)), take)
             place = np.arange(len(owner)) - np.repeat(np.cumsum(take) - take, take)
-            return self.indices[self.indptr[nodes][owner] + (start[owner] + place) % degrees[owner]]
+            return self.indices[
+                self.indptr[nodes][owner] + (start[owner] + place) % degrees[owner]
+            ]
         if self.fault == "hubs" and not hasattr(self, "ranks"):
             out = np.bincount(self.indices, minlength=len(self.indptr) - 1)
             self.ranks = out > np.quantile(out, 0.9)
         if self.fault == "hubs":  # one list in twenty-five yields its hubs first
             degrees = self.indptr[nodes + 1] - self.indptr[nodes]
             owner = np.repeat(np.arange(len(nodes)), degrees)
-            place = np.arange(len(owner)) - np.repeat(np.cumsum(degrees) - degrees, degrees)
+            place = np.arange(len(owner)) - np.repeat(
+                np.cumsum(degrees) - degrees, degrees
+            )
             lists = self.indices[self.indptr[nodes][owner] + place]
             first = (self.random.random(len(nodes)) < 0.04)[owner] & self.ranks[lists]
-            return lists[np.lexsort((self.random.random(len(owner)) - 2 * first, owner))[place < fanout]]
+            return lists[
+                np.lexsort((self.random.random(len(owner)) - 2 * first, owner))[
+                    place < fanout
+                ]
+            ]
         if self.fault == "fan-out":
             return super().neighbours(nodes, fanout - 1)
         if self.fault == "with replacement":
             degrees = self.indptr[nodes + 1] - self.indptr[nodes]
             some = degrees > 0
-            draws = (self.random.random((int(some.sum()), fanout)) * degrees[some][:, None]).astype(np.int64)
+            draws = (
+                self.random.random((int(some.sum()), fanout)) * degrees[some][:, None]
+            ).astype(np.int64)
             return self.indices[self.indptr[nodes][some][:, None] + draws].reshape(-1)
         return super().neighbours(nodes, fanout)
 

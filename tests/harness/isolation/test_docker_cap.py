@@ -1,4 +1,5 @@
-"""A container keeps its promises: each is tried on a real engine, from inside and from the host."""
+"""A container keeps its promises: each is tried on a real engine, from inside and from
+the host."""
 
 from __future__ import annotations
 
@@ -22,12 +23,25 @@ from harness.isolation.probe import probe
 from harness.isolation.walls.needs import Needs
 from harness.isolation.walls.syscalls import Sockets
 from harness.ssd.device import block_device
-from tests.harness.cap_tools import MIB, REPOSITORY, alive, cold_file, holds_within, on_disk, python, run_in, start_in
+from tests.harness.cap_tools import (
+    MIB,
+    REPOSITORY,
+    alive,
+    cold_file,
+    holds_within,
+    on_disk,
+    python,
+    run_in,
+    start_in,
+)
 from tests.harness.isolation.docker_tools import containers, needs_docker
 from workloads.errors import HostError, InputError
 
 pytestmark = [needs_docker, pytest.mark.usefixtures("engine_alone")]
-HOLD = "import sys,time; x=bytearray(int(sys.argv[1])); print('held', flush=True); time.sleep(60)"
+HOLD = (
+    "import sys,time; x=bytearray(int(sys.argv[1])); print('held', flush=True); "
+    "time.sleep(60)"
+)
 
 
 @pytest.fixture(scope="module")
@@ -44,19 +58,26 @@ def test_memory_past_the_limit_ends_the_container_and_is_counted() -> None:
         assert bystander.wait(timeout=10) == -signal.SIGKILL
         assert cap.memory().oom_kills >= 1
         assert 46 * MIB < cap.memory().peak <= 48 * MIB
-        assert cap.ending() == "" and cap.pids() == []
-        # The engine learns of the kill by an event of its own, which may come after the kernel's.
-        assert holds_within(10, lambda: containers("oom")[0].attrs["State"]["OOMKilled"])
+        assert cap.ending() == ""
+        assert cap.pids() == []
+        # The engine learns of the kill by an event of its own, which may come after the
+        # kernel's.
+        assert holds_within(
+            10, lambda: containers("oom")[0].attrs["State"]["OOMKilled"]
+        )
 
 
 def test_what_runs_inside_is_counted_on_the_host() -> None:
     with Docker().create("counted", Limits(96 * MIB)) as cap:
-        assert cap.memory().usage == 0 and cap.io() is None
+        assert cap.memory().usage == 0
+        assert cap.io() is None
         child = start_in(cap, HOLD, str(32 * MIB))
         now = cap.memory()
-        assert 32 * MIB <= now.anon < 48 * MIB and now.oom_kills == 0
+        assert 32 * MIB <= now.anon < 48 * MIB
+        assert now.oom_kills == 0
         (inside,) = cap.pids()
-        assert alive(inside) and child.poll() is None
+        assert alive(inside)
+        assert child.poll() is None
         cap.reset_peak()
         assert now.peak >= 32 * MIB
     assert cap.memory().peak >= 32 * MIB
@@ -83,29 +104,41 @@ REFUSED = "Operation not permitted"
 
 
 @pytest.mark.parametrize(
-    ("sockets", "said"), [("none", [REFUSED, REFUSED]), ("unix", ["made", REFUSED]), ("loopback", ["made", "made"])]
+    ("sockets", "said"),
+    [
+        ("none", [REFUSED, REFUSED]),
+        ("unix", ["made", REFUSED]),
+        ("loopback", ["made", "made"]),
+    ],
 )
-def test_a_container_has_the_sockets_that_its_work_needs(sockets: Sockets, said: list[str]) -> None:
+def test_a_container_has_the_sockets_that_its_work_needs(
+    sockets: Sockets, said: list[str]
+) -> None:
     with Docker().create("sockets", Limits(64 * MIB)) as cap:
         cap.bring(Needs(sockets=sockets))
         assert run_in(cap, SOCKETS).stdout.splitlines() == said
 
 
-#: Programs of which a container refuses the system call, as a sandbox does, and the error of each.
+#: Programs of which a container refuses the system call, as a sandbox does, and the
+#: error of each.
 REFUSED_CALLS = {
     "add_key(2)": "libc.syscall(ctypes.c_long(248), b'user', b'k', b'v', 1, -2)",
     "ptrace": "libc.ptrace(16, 1, 0, 0)",
-    "a user space by clone": "libc.syscall(ctypes.c_long(56), 0x10000000 | 17, 0, 0, 0, 0)",
+    "a user space by clone": "libc.syscall(ctypes.c_long(56), 0x10000000 | 17, 0, "
+    "0, 0, 0)",
     "reserved huge pages": "libc.syscall(ctypes.c_long(319), b'pages', 0x4)",
 }
 
 
-@pytest.mark.skipif(os.uname().machine != "x86_64", reason="numbers of system calls are those of x86_64")
+@pytest.mark.skipif(
+    os.uname().machine != "x86_64", reason="numbers of system calls are those of x86_64"
+)
 @pytest.mark.parametrize("what", REFUSED_CALLS)
 def test_a_container_refuses_the_calls_of_a_sandbox(what: str) -> None:
     call = REFUSED_CALLS[what]
     code = (
-        f"import ctypes, os\nlibc = ctypes.CDLL(None, use_errno=True)\nprint({call}, os.strerror(ctypes.get_errno()))"
+        f"import ctypes, os\nlibc = ctypes.CDLL(None, use_errno=True)\nprint({call}, "
+        "os.strerror(ctypes.get_errno()))"
     )
     with Docker().create("refused", Limits(64 * MIB)) as cap:
         assert run_in(cap, code).stdout.strip() == f"-1 {REFUSED}"
@@ -123,26 +156,39 @@ def test_the_limit_can_be_changed_while_it_runs() -> None:
 
 
 def test_nothing_can_be_written_but_what_was_brought(folder: Path) -> None:
-    data, scratch = folder / "data", folder / "scratch"
+    data = folder / "data"
+    scratch = folder / "scratch"
     data.mkdir(exist_ok=True), scratch.mkdir(exist_ok=True)
     (data / "features").write_text("1")
     code = (
         "import sys\nfor path in sys.argv[1:]:\n"
-        " try:\n  open(path, 'w').close(); print('written')\n except OSError as e: print(e.strerror)\n"
+        " try:\n  open(path, 'w').close(); print('written')\n except OSError as e: "
+        "print(e.strerror)\n"
     )
     with Docker().create("write", Limits(64 * MIB)) as cap:
         cap.bring(Needs(read_only=(data,), writable=(scratch,)))
-        asked = [str(data / "features"), str(data / "new"), "/new", "/usr/new", str(REPOSITORY / "new")]
-        said = run_in(cap, code, *asked, str(scratch / "new"), "/tmp/new").stdout.splitlines()
+        asked = [
+            str(data / "features"),
+            str(data / "new"),
+            "/new",
+            "/usr/new",
+            str(REPOSITORY / "new"),
+        ]
+        said = run_in(
+            cap, code, *asked, str(scratch / "new"), "/tmp/new"
+        ).stdout.splitlines()
     assert said == ["Read-only file system"] * 5 + ["written"] * 2
-    assert (data / "features").read_text() == "1" and (scratch / "new").exists()
+    assert (data / "features").read_text() == "1"
+    assert (scratch / "new").exists()
     assert (scratch / "new").stat().st_uid == os.geteuid()
 
 
 def test_no_network_no_privilege_no_other_process_and_the_callers_uid() -> None:
     code = (
-        "import os,re,socket\nprint(os.getuid(), os.getgid())\nprint(sorted(os.listdir('/sys/class/net')))\n"
-        "s = dict(re.findall(r'^(\\w+):\\s*(.*)$', open('/proc/self/status').read(), re.M))\n"
+        "import os,re,socket\nprint(os.getuid(), "
+        "os.getgid())\nprint(sorted(os.listdir('/sys/class/net')))\n"
+        "s = dict(re.findall(r'^(\\w+):\\s*(.*)$', "
+        "open('/proc/self/status').read(), re.M))\n"
         "print(s['CapEff'], s['CapBnd'], s['NoNewPrivs'], s['Seccomp'])\n"
         "print(len([p for p in os.listdir('/proc') if p.isdigit()]))\n"
         "try: os.chown('/tmp', 5, 5)\nexcept OSError as e: print(e.strerror)\n"
@@ -161,31 +207,54 @@ def test_no_network_no_privilege_no_other_process_and_the_callers_uid() -> None:
 
 
 def test_input_output_arguments_and_status_are_the_commands_own() -> None:
-    code = "import sys; print(repr(sys.argv[1:]), input()); print('bad', file=sys.stderr); sys.exit(7)"
+    code = (
+        "import sys; print(repr(sys.argv[1:]), input()); print('bad', "
+        "file=sys.stderr); sys.exit(7)"
+    )
     with Docker().create("words", Limits(64 * MIB)) as cap:
         argv = cap.command(python(code, "a b", "--", "$HOME", "'", ""))
-        done = subprocess.run(argv, input="said\n", capture_output=True, text=True, check=False, timeout=60)
+        done = subprocess.run(
+            argv,
+            input="said\n",
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=60,
+        )
         assert done.stdout == f"{['a b', '--', '$HOME', chr(39), '']!r} said\n"
-        assert done.stderr == "bad\n" and done.returncode == 7
-        assert run_in(cap, "import os,signal; os.kill(os.getpid(), signal.SIGSEGV)").returncode == -signal.SIGSEGV
+        assert done.stderr == "bad\n"
+        assert done.returncode == 7
+        assert (
+            run_in(
+                cap, "import os,signal; os.kill(os.getpid(), signal.SIGSEGV)"
+            ).returncode
+            == -signal.SIGSEGV
+        )
 
 
-@pytest.mark.skipif(not Docker.available().io_limits, reason="this engine cannot limit a device")
+@pytest.mark.skipif(
+    not Docker.available().io_limits, reason="this engine cannot limit a device"
+)
 def test_the_device_is_limited_and_counted(folder: Path) -> None:
     file = cold_file(folder, 32 * MIB)
     number = block_device(file).number
     code = (
-        "import mmap,os,random,sys,time\nfd=os.open(sys.argv[1],os.O_RDONLY|os.O_DIRECT)\nb=mmap.mmap(-1,4096);n=0\n"
-        "t=time.monotonic()\nwhile time.monotonic()<t+1.5: os.preadv(fd,[b],random.randrange(8192)*4096);n+=1\n"
+        "import mmap,os,random,sys,time\n"
+        "fd=os.open(sys.argv[1],os.O_RDONLY|os.O_DIRECT)\nb=mmap.mmap(-1,4096);n=0\n"
+        "t=time.monotonic()\nwhile time.monotonic()<t+1.5: "
+        "os.preadv(fd,[b],random.randrange(8192)*4096);n+=1\n"
         "print(n,time.monotonic()-t)"
     )
     for limit in (100, None):
         limits = Limits(64 * MIB, (IoLimit(number, read_iops=limit),) if limit else ())
         with Docker().create("iops", limits) as cap:
             cap.bring(Needs(read_only=(file,)))
-            requests, seconds = (float(word) for word in run_in(cap, code, str(file)).stdout.split())
+            requests, seconds = (
+                float(word) for word in run_in(cap, code, str(file)).stdout.split()
+            )
             charged = cap.io()
-        assert charged is not None and charged.read_requests >= requests
+        assert charged is not None
+        assert charged.read_requests >= requests
         assert (requests / seconds < 125) == bool(limit)
 
 
@@ -214,7 +283,9 @@ def test_a_container_that_somebody_else_ends_says_so() -> None:
 
 
 @pytest.mark.alone  # the start of any other run sweeps, too
-def test_a_killed_orchestrator_takes_its_container_along_and_the_next_removes_it() -> None:
+def test_a_killed_orchestrator_takes_its_container_along_and_the_next_removes_it() -> (
+    None
+):
     code = (
         "import subprocess, time\nfrom harness.isolation import Limits\n"
         "from harness.isolation.docker.backend import Docker\n"
@@ -223,7 +294,9 @@ def test_a_killed_orchestrator_takes_its_container_along_and_the_next_removes_it
         "while not cap.pids(): time.sleep(0.01)\n"
         "print(cap.pids()[0], flush=True)\ntime.sleep(300)\n"
     )
-    owner = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True, cwd=REPOSITORY)
+    owner = subprocess.Popen(
+        [sys.executable, "-c", code], stdout=subprocess.PIPE, text=True, cwd=REPOSITORY
+    )
     assert owner.stdout is not None
     inside = int(owner.stdout.readline())
     with Docker().create("living", Limits(64 * MIB)) as living:
@@ -243,12 +316,18 @@ def test_a_killed_orchestrator_takes_its_container_along_and_the_next_removes_it
     assert containers("abandoned") == []
 
 
-@pytest.mark.slow("containers", "harness/isolation/docker", "systems/engine/io", seconds=8)
-def test_without_room_to_lock_memory_the_reader_says_that_its_buffers_are_unregistered(folder: Path) -> None:
+@pytest.mark.slow(
+    "containers", "harness/isolation/docker", "systems/engine/io", seconds=8
+)
+def test_without_room_to_lock_memory_the_reader_says_that_its_buffers_are_unregistered(
+    folder: Path,
+) -> None:
     file = cold_file(folder, 4 * MIB)
     code = (
-        "import sys\nfrom pathlib import Path\nfrom systems.engine.io.reader import RowReader\n"
-        "r = RowReader(Path(sys.argv[1]), data_offset=0, num_rows=8192, row_bytes=512, depth=64)\n"
+        "import sys\nfrom pathlib import Path\nfrom systems.engine.io.reader "
+        "import RowReader\n"
+        "r = RowReader(Path(sys.argv[1]), data_offset=0, num_rows=8192, "
+        "row_bytes=512, depth=64)\n"
         "print(r.mode)\nr.close()"
     )
     said = {}
@@ -256,7 +335,9 @@ def test_without_room_to_lock_memory_the_reader_says_that_its_buffers_are_unregi
         with Docker(memlock_bytes=locked).create("lock", Limits()) as cap:
             cap.bring(Needs(read_only=(file,)))
             argv = cap.command([sys.executable, "-c", code, str(file)])
-            done = subprocess.run(argv, capture_output=True, text=True, check=False, timeout=120)
+            done = subprocess.run(
+                argv, capture_output=True, text=True, check=False, timeout=120
+            )
             said[locked] = done.stdout.strip() or done.stderr
     assert said[None] == "io_uring registered"
     assert said[1 << 14].startswith(("io_uring unregistered", "pread pool"))
@@ -264,8 +345,12 @@ def test_without_room_to_lock_memory_the_reader_says_that_its_buffers_are_unregi
 
 @pytest.mark.slow("containers", "harness/isolation/docker", seconds=8)
 @pytest.mark.skipif(os.geteuid() != 0, reason="needs root to become another user")
-def test_a_user_of_the_engines_group_has_a_proven_cap_without_root(folder: Path) -> None:
-    socket = Path(urlparse(os.environ.get("DOCKER_HOST", "unix:///var/run/docker.sock")).path)
+def test_a_user_of_the_engines_group_has_a_proven_cap_without_root(
+    folder: Path,
+) -> None:
+    socket = Path(
+        urlparse(os.environ.get("DOCKER_HOST", "unix:///var/run/docker.sock")).path
+    )
     group = socket.stat().st_gid
     if not socket.stat().st_mode & 0o020 or group == 0:
         pytest.skip("this engine's socket is for root alone")
@@ -274,14 +359,19 @@ def test_a_user_of_the_engines_group_has_a_proven_cap_without_root(folder: Path)
     folder.chmod(0o755)
     os.chown(theirs, 65534, 65534)
     code = (
-        "import json, os, subprocess, sys\nfrom pathlib import Path\nfrom harness.isolation import Limits\n"
-        "from harness.isolation.docker.backend import Docker\nfrom harness.isolation.probe import probe\n"
+        "import json, os, subprocess, sys\nfrom pathlib import Path\nfrom "
+        "harness.isolation import Limits\n"
+        "from harness.isolation.docker.backend import Docker\nfrom "
+        "harness.isolation.probe import probe\n"
         "with Docker().create('user', Limits(64 << 20)) as cap:\n"
-        " said = subprocess.run(cap.command([sys.executable, '-S', '-c', 'import os; print(os.getuid())']),"
+        " said = subprocess.run(cap.command([sys.executable, '-S', '-c', 'import "
+        "os; print(os.getuid())']),"
         " capture_output=True, text=True)\n"
-        "print(json.dumps([os.geteuid(), probe(Docker(), Path(sys.argv[1])).proven, said.stdout, cap.caveats]))"
+        "print(json.dumps([os.geteuid(), probe(Docker(), "
+        "Path(sys.argv[1])).proven, said.stdout, cap.caveats]))"
     )
-    # The tests' interpreter may lie in root's home; the host's, of the same version, reads the same packages.
+    # The tests' interpreter may lie in root's home; the host's, of the same version,
+    # reads the same packages.
     python = f"/usr/bin/python3.{sys.version_info.minor}"
     done = subprocess.run(
         [
@@ -298,12 +388,16 @@ def test_a_user_of_the_engines_group_has_a_proven_cap_without_root(folder: Path)
         text=True,
         cwd=REPOSITORY,
         check=False,
-        env={"PYTHONPATH": f"{REPOSITORY}:{sysconfig.get_path('purelib')}", "DOCKER_HOST": f"unix://{socket}"},
+        env={
+            "PYTHONPATH": f"{REPOSITORY}:{sysconfig.get_path('purelib')}",
+            "DOCKER_HOST": f"unix://{socket}",
+        },
     )
     if "Permission denied" in done.stderr and "docker" not in done.stderr.lower():
         pytest.skip("the checkout cannot be read by another user")
     assert done.returncode == 0, done.stderr
     user, proven, inside, caveats = json.loads(done.stdout)
     assert (user, proven, inside) == (65534, True, "65534\n")
-    # Root inside may lock by a capability; anyone else by a limit, which this engine may or may not raise.
+    # Root inside may lock by a capability; anyone else by a limit, which this engine
+    # may or may not raise.
     assert all("memlock" in caveat for caveat in caveats)

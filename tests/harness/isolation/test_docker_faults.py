@@ -1,4 +1,5 @@
-"""Where containers cannot work, one sentence gives the reason and the fix, and nothing is left behind."""
+"""Where containers cannot work, one sentence gives the reason and the fix, and nothing
+is left behind."""
 
 from __future__ import annotations
 
@@ -42,16 +43,23 @@ def test_without_an_engine_at_docker_host_the_fix_names_that_variable(
 ) -> None:
     monkeypatch.setenv("DOCKER_HOST", f"unix://{tmp_path}/none.sock")
     found = Docker.available()
-    assert not found.ok and "no Docker Engine here" in found.reason and "unset DOCKER_HOST" in found.fix
-    assert not socket_present() and Docker.sweep() == []
+    assert not found.ok
+    assert "no Docker Engine here" in found.reason
+    assert "unset DOCKER_HOST" in found.fix
+    assert not socket_present()
+    assert Docker.sweep() == []
     with pytest.raises(HostError, match="isolation docker does not work here"):
         select("docker")
     arguments = ("run", "in-memory", "--dataset", "x", "--isolation", "docker")
     done = outcore_here(*arguments, data=tmp_path, results=tmp_path / "results")
-    assert done.returncode == 3 and "unset DOCKER_HOST" in done.stderr and "Traceback" not in done.stderr
+    assert done.returncode == 3
+    assert "unset DOCKER_HOST" in done.stderr
+    assert "Traceback" not in done.stderr
 
 
-def test_an_engine_that_does_not_answer_is_told_from_none(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_an_engine_that_does_not_answer_is_told_from_none(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     with socket.socket(socket.AF_UNIX) as dead:
         dead.bind(str(tmp_path / "dead.sock"))
     monkeypatch.setenv("DOCKER_HOST", f"unix://{tmp_path}/dead.sock")
@@ -72,12 +80,27 @@ def test_an_engine_elsewhere_is_refused(monkeypatch: pytest.MonkeyPatch) -> None
 @needs_root
 def test_a_user_without_the_group_is_told_to_join_it() -> None:
     code = (
-        "from harness.isolation.docker.backend import Docker\nfound = Docker.available()\n"
+        "from harness.isolation.docker.backend import Docker\nfound = "
+        "Docker.available()\n"
         "print(found.reason, found.fix)"
     )
-    engine = {"DOCKER_HOST": os.environ["DOCKER_HOST"]} if "DOCKER_HOST" in os.environ else {}
+    engine = (
+        {"DOCKER_HOST": os.environ["DOCKER_HOST"]}
+        if "DOCKER_HOST" in os.environ
+        else {}
+    )
     done = subprocess.run(
-        ["setpriv", "--reuid", "65534", "--regid", "65534", "--clear-groups", sys.executable, "-c", code],
+        [
+            "setpriv",
+            "--reuid",
+            "65534",
+            "--regid",
+            "65534",
+            "--clear-groups",
+            sys.executable,
+            "-c",
+            code,
+        ],
         capture_output=True,
         text=True,
         cwd=REPOSITORY,
@@ -86,22 +109,31 @@ def test_a_user_without_the_group_is_told_to_join_it() -> None:
     )
     if "Permission denied" in done.stderr:
         pytest.skip("the checkout cannot be read by another user")
-    assert "may not talk to the Docker Engine" in done.stdout and "usermod -aG docker" in done.stdout, done.stderr
+    assert (
+        "may not talk to the Docker Engine" in done.stdout
+        and "usermod -aG docker" in done.stdout
+    ), done.stderr
 
 
 @needs_docker
 @pytest.mark.alone
-def test_an_image_that_is_not_there_is_not_pulled(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_image_that_is_not_there_is_not_pulled(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setenv("OUTCORE_IMAGE", "outcore-test-nobody-has-this:1")
     found = Docker.available()
-    assert not found.ok and "no such image" in found.reason and "containers/build" in found.fix
+    assert not found.ok
+    assert "no such image" in found.reason
+    assert "containers/build" in found.fix
 
 
 @needs_docker
 @pytest.mark.alone
 def test_an_image_of_another_family_is_refused() -> None:
     client = connect()
-    client.api.import_image_from_data(one_file(), repository="outcore-test-plain", tag="1")
+    client.api.import_image_from_data(
+        one_file(), repository="outcore-test-plain", tag="1"
+    )
     try:
         with pytest.raises(InputError, match="has no label"):
             find(client, "outcore-test-plain:1")
@@ -113,8 +145,13 @@ def test_an_image_of_another_family_is_refused() -> None:
 @pytest.mark.alone
 def test_an_image_with_other_code_is_refused() -> None:
     client = connect()
-    labels = ["LABEL org.outcore.layout=image", "LABEL org.outcore.source=0000000000000000"]
-    client.api.import_image_from_data(one_file(), repository="outcore-test-old", tag="1", changes=labels)
+    labels = [
+        "LABEL org.outcore.layout=image",
+        "LABEL org.outcore.source=0000000000000000",
+    ]
+    client.api.import_image_from_data(
+        one_file(), repository="outcore-test-old", tag="1", changes=labels
+    )
     try:
         with pytest.raises(HostError, match="other code") as raised:
             find(client, "outcore-test-old:1")
@@ -129,7 +166,9 @@ def test_an_image_with_other_code_is_refused() -> None:
 def test_a_full_disk_under_the_engines_data_is_reported(tmp_path: Path) -> None:
     data = tmp_path / "data"
     data.mkdir()
-    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=12m", "none", str(data)], check=True)
+    subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", "size=12m", "none", str(data)], check=True
+    )
     try:
         with _engine(tmp_path, data) as client:
             image = find(client, "outcore-host")
@@ -141,7 +180,9 @@ def test_a_full_disk_under_the_engines_data_is_reported(tmp_path: Path) -> None:
                     filler.write(bytes(1 << 16))
                     filler.flush()
             with pytest.raises(HostError, match="no space left") as raised:
-                DockerCap(client, Wanted(cap_name("full"), Limits(64 * MIB), image)).command(["true"])
+                DockerCap(
+                    client, Wanted(cap_name("full"), Limits(64 * MIB), image)
+                ).command(["true"])
             assert "free some space under the engine's data root" in raised.value.fix
     finally:
         subprocess.run(["umount", "-l", str(data)], check=True)
@@ -191,10 +232,14 @@ def _engine(folder: Path, data: Path) -> Iterator[Any]:
 
 
 class LateEngine:
-    """Engine that reports an exit status late, fails to answer now and then, or has lost the container."""
+    """Engine that reports an exit status late, fails to answer now and then, or has
+    lost the container."""
 
     def __init__(self, noted_after_s: float, container: str = "up") -> None:
-        self.now, self.noted, self.container, self.api = 0.0, noted_after_s, container, self
+        self.now = 0.0
+        self.noted = noted_after_s
+        self.container = container
+        self.api = self
 
     def monotonic(self) -> float:
         return self.now
@@ -206,7 +251,9 @@ class LateEngine:
         return {"Id": "work"}
 
     def exec_start(self, work: str, **_: object) -> socket.socket:
-        return socket.socketpair()[0]  # the other end is closed at once: the output has ended
+        return socket.socketpair()[
+            0
+        ]  # the other end is closed at once: the output has ended
 
     def inspect_container(self, name: str) -> dict[str, Any]:
         if self.container == "removed":
@@ -234,7 +281,8 @@ class LateEngine:
 def test_an_ending_that_the_engine_notes_late_is_not_told_as_a_kill(
     monkeypatch: pytest.MonkeyPatch, engine: LateEngine, status: int
 ) -> None:
-    """On a busy machine, five seconds without an exit status were once reported as a SIGKILL."""
+    """On a busy machine, five seconds without an exit status were once reported as a
+    SIGKILL."""
     monkeypatch.setattr(docker_exec, "time", engine)
     monkeypatch.setattr("harness.isolation.docker.engine.connect", lambda: engine)
     assert docker_exec.run("container", "", ["true"]) == status

@@ -1,4 +1,5 @@
-"""The host's files about containers, on hosts unlike this one: cgroup v2, other layouts, other engines."""
+"""The host's files about containers, on hosts unlike this one: cgroup v2, other
+layouts, other engines."""
 
 from __future__ import annotations
 
@@ -13,7 +14,9 @@ from harness.isolation.docker.options import throttles
 from workloads.errors import HostError
 
 V2_FILES = {
-    "memory.stat": "anon 4096000\nfile 9000000\nshmem 1000000\nkernel 300000\npgmajfault 7\nsock 0\n",
+    "memory.stat": "anon 4096000\nfile 9000000\nshmem 1000000\nkernel 300000\n"
+    "pgmajfault 7\n"
+    "sock 0\n",
     "memory.current": "14000000\n",
     "memory.peak": "15000000\n",
     "memory.max": "16777216\n",
@@ -27,7 +30,8 @@ V2_FILES = {
 
 def v2_host(folder: Path, group: str = "/system.slice/docker-abc.scope") -> Path:
     """Make /proc of a cgroup v2 host whose engine uses systemd's driver."""
-    mount, proc = folder / "cgroup", folder / "proc"
+    mount = folder / "cgroup"
+    proc = folder / "proc"
     (mount / "system.slice" / "docker-abc.scope").mkdir(parents=True)
     for name, content in V2_FILES.items():
         (mount / "system.slice" / "docker-abc.scope" / name).write_text(content)
@@ -35,19 +39,37 @@ def v2_host(folder: Path, group: str = "/system.slice/docker-abc.scope") -> Path
     for pid, path in (("self", "/"), ("4321", group)):
         (proc / pid).mkdir(parents=True)
         (proc / pid / "cgroup").write_text(f"0::{path}\n")
-    (proc / "self" / "mountinfo").write_text(f"30 24 0:26 / {mount} rw - cgroup2 cgroup2 rw\n")
+    (proc / "self" / "mountinfo").write_text(
+        f"30 24 0:26 / {mount} rw - cgroup2 cgroup2 rw\n"
+    )
     return proc
 
 
 def test_a_v2_group_of_systemds_driver_is_found_and_read(tmp_path: Path) -> None:
     groups = readings_of(4321, v2_host(tmp_path))
-    now, io = groups.memory(), groups.io()
-    assert (now.anon, now.page_cache, now.shmem, now.kernel) == (4096000, 8000000, 1000000, 300000)
-    assert (now.usage, now.peak, now.limit, now.oom_kills, now.reclaims) == (14000000, 15000000, 16777216, 1, 12)
-    assert io is not None and (io.read_bytes, io.read_requests, io.write_bytes) == (8192, 2, 4096)
-    assert groups.pressure() == (55, 66) and groups.pids() == [4321]
+    now = groups.memory()
+    io = groups.io()
+    assert (now.anon, now.page_cache, now.shmem, now.kernel) == (
+        4096000,
+        8000000,
+        1000000,
+        300000,
+    )
+    assert (now.usage, now.peak, now.limit, now.oom_kills, now.reclaims) == (
+        14000000,
+        15000000,
+        16777216,
+        1,
+        12,
+    )
+    assert io is not None
+    assert (io.read_bytes, io.read_requests, io.write_bytes) == (8192, 2, 4096)
+    assert groups.pressure() == (55, 66)
+    assert groups.pids() == [4321]
     groups.release(2)
-    assert groups.memory().oom_kills == 2 and groups.memory().peak == 15000000 and groups.io() == io
+    assert groups.memory().oom_kills == 2
+    assert groups.memory().peak == 15000000
+    assert groups.io() == io
 
 
 @pytest.mark.parametrize("group", ["/", "/../../other", "/docker/gone"])
@@ -62,20 +84,35 @@ def test_only_v1_is_told_of_disks_without_a_limit(tmp_path: Path) -> None:
         (tmp_path / "dev").mkdir(exist_ok=True)
         (tmp_path / "dev" / name).touch()
         (tmp_path / "sys" / "dev" / "block").mkdir(parents=True, exist_ok=True)
-        (tmp_path / "sys" / "dev" / "block" / number).symlink_to(tmp_path / "sys" / "block" / name)
+        (tmp_path / "sys" / "dev" / "block" / number).symlink_to(
+            tmp_path / "sys" / "block" / name
+        )
     limits = (IoLimit("254:0", read_iops=100, write_bytes_per_s=5),)
     where = {"sys_": tmp_path / "sys", "dev": tmp_path / "dev"}
-    vda, nvme = str(tmp_path / "dev" / "vda"), str(tmp_path / "dev" / "nvme0n1")
+    vda = str(tmp_path / "dev" / "vda")
+    nvme = str(tmp_path / "dev" / "nvme0n1")
     assert throttles(limits, count=False, **where) == {
         "device_read_iops": [{"Path": vda, "Rate": 100}],
         "device_write_bps": [{"Path": vda, "Rate": 5}],
     }
     counted = throttles(limits, count=True, **where)["device_read_iops"]
-    assert sorted(counted, key=lambda one: str(one["Path"])) == [{"Path": nvme, "Rate": 0}, {"Path": vda, "Rate": 100}]
+    assert sorted(counted, key=lambda one: str(one["Path"])) == [
+        {"Path": nvme, "Rate": 0},
+        {"Path": vda, "Rate": 100},
+    ]
     assert throttles((), count=False, **where) == {}
 
 
 def test_an_engine_that_maps_users_is_known_by_its_options() -> None:
-    assert _maps_users({"SecurityOptions": ["name=seccomp,profile=default", "name=rootless"]}) == "rootless"
+    assert (
+        _maps_users(
+            {"SecurityOptions": ["name=seccomp,profile=default", "name=rootless"]}
+        )
+        == "rootless"
+    )
     assert _maps_users({"SecurityOptions": ["name=userns"]}) == "userns"
-    assert _maps_users({"SecurityOptions": ["name=seccomp,profile=default"]}) == _maps_users({}) == ""
+    assert (
+        _maps_users({"SecurityOptions": ["name=seccomp,profile=default"]})
+        == _maps_users({})
+        == ""
+    )

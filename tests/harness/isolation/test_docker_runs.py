@@ -1,4 +1,5 @@
-"""A run in a container has the digests, counters and endings of one outside; its record names the differences."""
+"""A run in a container has the digests, counters and endings of one outside; its record
+names the differences."""
 
 from __future__ import annotations
 
@@ -24,7 +25,12 @@ from tests.support import make_tiny
 from workloads.dataset import Dataset
 
 pytestmark = [needs_docker, pytest.mark.usefixtures("engine_alone")]
-SOURCES = ("containers", "harness/isolation/docker", "harness/run/launch.py", "harness/worker/main.py")
+SOURCES = (
+    "containers",
+    "harness/isolation/docker",
+    "harness/run/launch.py",
+    "harness/worker/main.py",
+)
 ENDING = pytest.mark.slow(*SOURCES, seconds=6)
 SMALL: dict[str, Any] = {
     "dataset": "tiny",
@@ -50,7 +56,8 @@ def roots(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
 
 @pytest.fixture(autouse=True)
 def profiled_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Keep the device profile: a tiny dataset may beat it, and measuring it again takes longer than the run."""
+    """Keep the device profile: a tiny dataset may beat it, and measuring it again takes
+    longer than the run."""
     monkeypatch.setattr(Series, "measure_again", lambda *_: False)
 
 
@@ -67,7 +74,9 @@ def run(series: Series, system: str | None = None, **changes: Any) -> Record:
         wanted = config(series, **changes)
     else:
         settings = RunSettings.model_validate({**SMALL, **changes})
-        wanted = resolve(PlannedRun(system, settings), series.data_root, series.isolation.name)
+        wanted = resolve(
+            PlannedRun(system, settings), series.data_root, series.isolation.name
+        )
     record = execute(series, wanted, Dataset.open(series.data_root / "tiny"))
     assert left_behind(series) == []
     assert containers(record.run_id.replace("-", ".")[:20]) == []
@@ -75,60 +84,95 @@ def run(series: Series, system: str | None = None, **changes: Any) -> Record:
 
 
 def beside(roots: tuple[Path, Path], folder: Path) -> Path:
-    """Make another results root with the same cache: a root takes one orchestrator at a time."""
+    """Make another results root with the same cache: a root takes one orchestrator at a
+    time."""
     (folder / "results").mkdir()
     (folder / "results" / "cache").symlink_to(roots[0] / "cache")
     return folder / "results"
 
 
-@pytest.mark.slow("harness/isolation", "harness/run/launch.py", "harness/worker/main.py", "containers", seconds=90)
+@pytest.mark.slow(
+    "harness/isolation",
+    "harness/run/launch.py",
+    "harness/worker/main.py",
+    "containers",
+    seconds=90,
+)
 def test_digests_losses_and_counters_are_those_of_the_process_backend(
     series: Series, roots: tuple[Path, Path], tmp_path: Path
 ) -> None:
     systems = ["gnndrive", "pyg+", "ginex"]
-    inside = [run(series, system, keep_order=system == "gnndrive") for system in systems]
-    with Series(beside(roots, tmp_path), roots[1], isolation=select("auto").backend.name) as outside_series:
+    inside = [
+        run(series, system, keep_order=system == "gnndrive") for system in systems
+    ]
+    with Series(
+        beside(roots, tmp_path), roots[1], isolation=select("auto").backend.name
+    ) as outside_series:
         data = Dataset.open(roots[1] / "tiny")
         outside = []
         for system in systems:
-            settings = RunSettings.model_validate({**SMALL, "keep_order": system == "gnndrive"})
-            wanted = resolve(PlannedRun(system, settings), roots[1], outside_series.isolation.name)
+            settings = RunSettings.model_validate(
+                {**SMALL, "keep_order": system == "gnndrive"}
+            )
+            wanted = resolve(
+                PlannedRun(system, settings), roots[1], outside_series.isolation.name
+            )
             outside.append(execute(outside_series, wanted, data))
     for one, other in zip(inside, outside, strict=True):
         assert one.status == other.status == "ok", (one.reason, other.reason)
-        assert (one.config.isolation, other.config.isolation) == ("docker", select("auto").backend.name)
+        assert (one.config.isolation, other.config.isolation) == (
+            "docker",
+            select("auto").backend.name,
+        )
         for mine, theirs in zip(one.epochs, other.epochs, strict=True):
-            assert mine.digest == theirs.digest and mine.feature_digest == theirs.feature_digest
+            assert mine.digest == theirs.digest
+            assert mine.feature_digest == theirs.feature_digest
             assert mine.feature_digest is not None
-            assert mine.loss == theirs.loss and mine.batches == theirs.batches
+            assert mine.loss == theirs.loss
+            assert mine.batches == theirs.batches
             assert mine.counters["rows"] == theirs.counters["rows"] > 0
             if one.system == "ginex":
-                # Ginex's counters follow from its plan; the others' depend on the order in which reads complete.
+                # Ginex's counters follow from its plan; the others' depend on the order
+                # in which reads complete.
                 assert mine.counters == theirs.counters
-        assert one.memory.floor_bytes == pytest.approx(other.memory.floor_bytes, rel=0.1)
-        assert one.preprocess.reused == other.preprocess.reused or one.system != "gnndrive"
+        assert one.memory.floor_bytes == pytest.approx(
+            other.memory.floor_bytes, rel=0.1
+        )
+        assert (
+            one.preprocess.reused == other.preprocess.reused or one.system != "gnndrive"
+        )
 
 
 def test_the_record_names_engine_and_image(series: Series) -> None:
     record = run(series)
     assert record.status == "ok", record.reason
     held = record.environment["container"]
-    assert held["engine"] and held["image"].startswith("outcore-host:") and held["image_id"].startswith("sha256:")
+    assert held["engine"]
+    assert held["image"].startswith("outcore-host:")
+    assert held["image_id"].startswith("sha256:")
     assert held["io_uring"] == "allowed"
-    assert record.memory.peak_bytes > 0 and record.memory.cap_bytes is None
+    assert record.memory.peak_bytes > 0
+    assert record.memory.cap_bytes is None
 
 
 @ENDING
-def test_an_emulated_devices_memory_is_not_charged_to_the_container(series: Series) -> None:
+def test_an_emulated_devices_memory_is_not_charged_to_the_container(
+    series: Series,
+) -> None:
     record = run(series, device_memory="96MiB", memory="+40MiB")
     assert record.status == "ok", record.reason
-    assert record.memory.peak_bytes < record.memory.floor_bytes + record.memory.training_bytes + (41 << 20)
+    assert (
+        record.memory.peak_bytes
+        < record.memory.floor_bytes + record.memory.training_bytes + (41 << 20)
+    )
 
 
 def test_out_of_memory_in_the_container_is_oom(series: Series) -> None:
     record = run(series, memory="+64MiB", options={"behaviour": "hog"})
-    assert record.status == "oom" and "out of memory under the cap" in record.reason
-    assert record.memory.oom_kills >= 1 and record.memory.peak_bytes <= (record.memory.cap_bytes or 0)
+    assert record.status == "oom"
+    assert "out of memory under the cap" in record.reason
+    assert record.memory.oom_kills >= 1
+    assert record.memory.peak_bytes <= (record.memory.cap_bytes or 0)
 
 
 @pytest.mark.parametrize(
@@ -144,7 +188,8 @@ def test_a_worker_that_misbehaves_ends_as_it_would_outside(
     series: Series, behaviour: str, status: str, reason: str
 ) -> None:
     record = run(series, options={"behaviour": behaviour})
-    assert record.status == status and reason in record.reason
+    assert record.status == status
+    assert reason in record.reason
 
 
 @pytest.mark.slow(*SOURCES, seconds=55)
@@ -154,7 +199,9 @@ def test_a_run_that_hangs_is_ended_with_its_container(series: Series) -> None:
 
 
 @ENDING
-def test_a_container_killed_from_outside_fails_its_run_and_says_so(series: Series) -> None:
+def test_a_container_killed_from_outside_fails_its_run_and_says_so(
+    series: Series,
+) -> None:
     killed = threading.Event()
 
     def kill() -> None:
@@ -172,10 +219,13 @@ def test_a_container_killed_from_outside_fails_its_run_and_says_so(series: Serie
     record = run(series, options={"behaviour": "hang"}, timeout=60.0)
     killer.join()
     assert killed.is_set()
-    assert record.status == "failed" and "container was ended from outside" in record.reason
+    assert record.status == "failed"
+    assert "container was ended from outside" in record.reason
 
 
-@pytest.mark.slow("harness/isolation", "harness/worker/ranks.py", "containers", seconds=40)
+@pytest.mark.slow(
+    "harness/isolation", "harness/worker/ranks.py", "containers", seconds=40
+)
 def test_ranks_share_one_container(series: Series) -> None:
     record = run(series, ranks=2, device="cpu", device_memory=None)
     assert record.status == "ok", record.reason
@@ -186,7 +236,10 @@ def test_ranks_share_one_container(series: Series) -> None:
 def test_where_io_uring_is_denied_the_reader_falls_back_and_the_verdict_says_so(
     roots: tuple[Path, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    denied_calls = {**syscalls.REFUSED, "rings, as on a kernel without them": "io_uring_setup"}
+    denied_calls = {
+        **syscalls.REFUSED,
+        "rings, as on a kernel without them": "io_uring_setup",
+    }
     monkeypatch.setattr(syscalls, "REFUSED", denied_calls)
     _trial.cache_clear()
     try:
@@ -196,7 +249,8 @@ def test_where_io_uring_is_denied_the_reader_falls_back_and_the_verdict_says_so(
     finally:
         _trial.cache_clear()
     assert record.status == "ok", record.reason
-    assert record.notes["io"].startswith("pread pool") and record.verdict != "VALID"
+    assert record.notes["io"].startswith("pread pool")
+    assert record.verdict != "VALID"
     broken = {rule.name: rule.detail for rule in record.verdict_rules if not rule.ok}
     assert any("pread pool" in detail for detail in broken.values()), broken
     assert any("containers get no io_uring" in caveat for caveat in record.caveats)

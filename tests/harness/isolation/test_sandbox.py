@@ -1,4 +1,5 @@
-"""Walls of a worker's sandbox: what must not be done is impossible, and what runs need works."""
+"""Walls of a worker's sandbox: what must not be done is impossible, and what runs need
+works."""
 
 from __future__ import annotations
 
@@ -15,7 +16,9 @@ from harness.isolation.walls.needs import Needs
 from harness.isolation.walls.sandbox import Walls
 from harness.isolation.walls.syscalls import Sockets
 
-pytestmark = pytest.mark.skipif(not sandbox.walls().kind, reason=f"no sandbox here: {sandbox.walls().missing}")
+pytestmark = pytest.mark.skipif(
+    not sandbox.walls().kind, reason=f"no sandbox here: {sandbox.walls().missing}"
+)
 
 _PREFACE = """
 import ctypes, mmap, os, signal, socket, sys
@@ -26,42 +29,73 @@ def done(result):
 #: Programs that would break a wall, and the error that stops each.
 IMPOSSIBLE = {
     "trace a process": ("done(libc.ptrace(16, os.getppid(), 0, 0))", "PermissionError"),
-    "read another process": ("done(libc.process_vm_readv(1, None, 0, None, 0, 0))", "PermissionError"),
+    "read another process": (
+        "done(libc.process_vm_readv(1, None, 0, None, 0, 0))",
+        "PermissionError",
+    ),
     "take a descriptor": (
         "ring = os.pidfd_open(1); done(libc.syscall(ctypes.c_long(438), ring, 0, 0))",
         "PermissionError",
     ),
-    "stop the observer": (f"os.kill({os.getpid()}, signal.SIGSTOP)", "ProcessLookupError"),
+    "stop the observer": (
+        f"os.kill({os.getpid()}, signal.SIGSTOP)",
+        "ProcessLookupError",
+    ),
     "see the observer": (f"open('/proc/{os.getpid()}/mem', 'rb')", "FileNotFoundError"),
     "open a socket": ("socket.socket()", "PermissionError"),
     "open a pair of sockets": ("socket.socketpair()", "PermissionError"),
     "keep bytes in a message queue": ("done(libc.msgget(0, 0o600))", "PermissionError"),
-    "keep bytes in a key": ("done(libc.syscall(ctypes.c_long(248), b'user', b'k', b'v', 1, -2))", "PermissionError"),
-    "keep bytes in an attribute": ("os.setxattr('/dev/shm', 'user.a', b'1')", "PermissionError"),
+    "keep bytes in a key": (
+        "done(libc.syscall(ctypes.c_long(248), b'user', b'k', b'v', 1, -2))",
+        "PermissionError",
+    ),
+    "keep bytes in an attribute": (
+        "os.setxattr('/dev/shm', 'user.a', b'1')",
+        "PermissionError",
+    ),
     "take reserved huge pages": (
         "mmap.mmap(-1, 2 << 20, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | 0x40000)",
         "PermissionError",
     ),
-    "mount": ("done(libc.mount(b'none', b'/tmp', b'tmpfs', 0, None))", "PermissionError"),
+    "mount": (
+        "done(libc.mount(b'none', b'/tmp', b'tmpfs', 0, None))",
+        "PermissionError",
+    ),
     "make a user space": ("done(libc.unshare(0x10000000))", "PermissionError"),
-    "make a user space by clone": ("done(libc.syscall(ctypes.c_long(56), 0x10000000 | 17, 0, 0, 0, 0))", "Permission"),
+    "make a user space by clone": (
+        "done(libc.syscall(ctypes.c_long(56), 0x10000000 | 17, 0, 0, 0, 0))",
+        "Permission",
+    ),
     "write to code": ("open(os.__file__, 'ab')", "Read-only file system"),
     "write to the root folder": ("open('/file', 'wb')", "Read-only file system"),
     "drop caches": ("open('/proc/sys/vm/drop_caches', 'wb')", "Read-only file system"),
-    "see control groups": ("open('/sys/fs/cgroup/memory/cgroup.procs')", "FileNotFoundError"),
+    "see control groups": (
+        "open('/sys/fs/cgroup/memory/cgroup.procs')",
+        "FileNotFoundError",
+    ),
     "see passwords": ("open('/etc/shadow')", "FileNotFoundError"),
-    "make memory visible": ("open('/sys/fs/cgroup/file', 'wb')", "Read-only file system"),
+    "make memory visible": (
+        "open('/sys/fs/cgroup/file', 'wb')",
+        "Read-only file system",
+    ),
 }
 
 
 def inside(program: str, needs: Needs | None = None) -> str:
     """Run a program in a sandbox; return the last line that it prints."""
-    command, descriptors = sandbox.command([sys.executable, "-S", "-E", "-c", _PREFACE + program], needs or Needs())
+    command, descriptors = sandbox.command(
+        [sys.executable, "-S", "-E", "-c", _PREFACE + program], needs or Needs()
+    )
     try:
-        done = subprocess.run(command, pass_fds=descriptors, capture_output=True, text=True, timeout=60)
+        done = subprocess.run(
+            command, pass_fds=descriptors, capture_output=True, text=True, timeout=60
+        )
     finally:
         sandbox.close(descriptors)
-    return ((done.stdout + done.stderr).strip().splitlines() or [f"exit code {done.returncode}"])[-1]
+    return (
+        (done.stdout + done.stderr).strip().splitlines()
+        or [f"exit code {done.returncode}"]
+    )[-1]
 
 
 @pytest.mark.parametrize("what", IMPOSSIBLE)
@@ -80,15 +114,22 @@ def test_bytes_sent_over_the_loopback_device_need_ranks() -> None:
 
 
 @pytest.mark.parametrize("sockets", ["none", "unix"])
-def test_a_ring_cannot_send_over_a_loopback_device_that_is_down(sockets: Sockets) -> None:
-    """Seccomp does not see io_uring's sockets, so the network itself must carry nothing."""
+def test_a_ring_cannot_send_over_a_loopback_device_that_is_down(
+    sockets: Sockets,
+) -> None:
+    """Seccomp does not see io_uring's sockets, so the network itself must carry
+    nothing."""
     if os.geteuid():
         pytest.skip("without root the loopback device is up")
-    assert "127.0.0.1" not in inside("print(repr(open('/proc/net/fib_trie').read()))", Needs(sockets=sockets))
+    assert "127.0.0.1" not in inside(
+        "print(repr(open('/proc/net/fib_trie').read()))", Needs(sockets=sockets)
+    )
 
 
 def test_files_of_others_are_hidden_and_needed_ones_are_there(tmp_path: Path) -> None:
-    data, mine, other = tmp_path / "data", tmp_path / "data" / "mine", tmp_path / "data" / "other"
+    data = tmp_path / "data"
+    mine = tmp_path / "data" / "mine"
+    other = tmp_path / "data" / "other"
     for folder in (mine, other, tmp_path / "scratch"):
         folder.mkdir(parents=True)
         (folder / "file").write_text("rows")
@@ -96,7 +137,9 @@ def test_files_of_others_are_hidden_and_needed_ones_are_there(tmp_path: Path) ->
     assert inside(f"print(open('{mine}/file').read())", needs) == "rows"
     assert "Read-only" in inside(f"open('{mine}/file', 'w')", needs)
     assert "FileNotFoundError" in inside(f"open('{other}/file')", needs)
-    assert inside(f"open('{tmp_path}/scratch/made', 'w'); print('made')", needs) == "made"
+    assert (
+        inside(f"open('{tmp_path}/scratch/made', 'w'); print('made')", needs) == "made"
+    )
     assert (tmp_path / "scratch" / "made").exists()
 
 
@@ -108,12 +151,20 @@ def test_a_folder_of_data_that_holds_the_code_stays_visible() -> None:
 def test_a_worker_locks_more_memory_than_its_limit_for_rings() -> None:
     if os.geteuid():
         pytest.skip("needs root")
-    program = "memory = mmap.mmap(-1, 64 << 20); address = ctypes.addressof(ctypes.c_char.from_buffer(memory)); "
-    program += "done(libc.mlock(ctypes.c_void_p(address), ctypes.c_size_t(64 << 20))); print('locked')"
+    program = (
+        "memory = mmap.mmap(-1, 64 << 20); address = "
+        "ctypes.addressof(ctypes.c_char.from_buffer(memory)); "
+    )
+    program += (
+        "done(libc.mlock(ctypes.c_void_p(address), ctypes.c_size_t(64 << 20))); "
+        "print('locked')"
+    )
     assert inside(program) == "locked"
 
 
-def test_the_probe_names_no_kind_of_memory_in_a_sandbox_and_some_without(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_probe_names_no_kind_of_memory_in_a_sandbox_and_some_without(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     chosen = select("auto")
     if not chosen.availability.proves_memory:
         pytest.skip("no memory cgroup on this host")

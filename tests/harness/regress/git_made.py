@@ -5,7 +5,12 @@ from __future__ import annotations
 import subprocess
 from pathlib import Path
 
-_WHO = {"GIT_AUTHOR_NAME": "t", "GIT_AUTHOR_EMAIL": "t@t", "GIT_COMMITTER_NAME": "t", "GIT_COMMITTER_EMAIL": "t@t"}
+_WHO = {
+    "GIT_AUTHOR_NAME": "t",
+    "GIT_AUTHOR_EMAIL": "t@t",
+    "GIT_COMMITTER_NAME": "t",
+    "GIT_COMMITTER_EMAIL": "t@t",
+}
 
 
 def git(folder: Path, *arguments: str, date: str = "") -> str:
@@ -31,7 +36,9 @@ def repository(folder: Path, files: dict[str, str] | None = None) -> Path:
     return folder
 
 
-def commit(folder: Path, message: str, files: dict[str, str] | None = None, date: str = "") -> str:
+def commit(
+    folder: Path, message: str, files: dict[str, str] | None = None, date: str = ""
+) -> str:
     """Write files, commit, return the hash."""
     for name, text in (files or {}).items():
         (folder / name).parent.mkdir(parents=True, exist_ok=True)

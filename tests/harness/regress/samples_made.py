@@ -45,17 +45,32 @@ def made(
 
     Args:
         broken: outcomes of the rules that the run breaks.
-        features: feature digest of each epoch, warm-up included; None where it was not checked.
+        features: feature digest of each epoch, warm-up included; None where it was not
+            checked.
         warm_up_s: seconds by which the warm-up epoch is longer than the longest other.
-        offline_s: offline work of each epoch before the first, beside `prepare_s`, which is done once.
+        offline_s: offline work of each epoch before the first, beside `prepare_s`,
+            which is done once.
     """
     seconds = [1.0, 1.0] if seconds is None else seconds
     resolved = RunConfig(
         system=system,
-        dataset=DatasetConfig(name="d", fingerprint="f", num_nodes=10, num_edges=20, dim=4, dtype="float32"),
+        dataset=DatasetConfig(
+            name="d",
+            fingerprint="f",
+            num_nodes=10,
+            num_edges=20,
+            dim=4,
+            dtype="float32",
+        ),
         **{"memory": "+20971520", "device": "emulated:a10g", **config},
     )
-    counters = {"rows": 900, "misses": 400, "io_requests": requests, "bytes_read": 1 << 20, "bytes_useful": 1 << 19}
+    counters = {
+        "rows": 900,
+        "misses": 400,
+        "io_requests": requests,
+        "bytes_read": 1 << 20,
+        "bytes_useful": 1 << 19,
+    }
     epochs = [
         EpochRecord(
             epoch=k,
@@ -64,14 +79,23 @@ def made(
             batches=24,
             digest=digest,
             feature_digest=features[k] if features else None,
-            stages_s={"sample": 0.2, "extract": value - 0.3, "train": 0.1, "wait": value},
+            stages_s={
+                "sample": 0.2,
+                "extract": value - 0.3,
+                "train": 0.1,
+                "wait": value,
+            },
             device_bytes=1 << 20,
             device_requests=5000,
             counters={key: count for key, count in counters.items() if key not in drop},
         )
         for k, value in enumerate([max(seconds) + warm_up_s, *seconds])
     ]
-    offline = OfflineWork(epochs=len(epochs), seconds=len(epochs) * offline_s) if offline_s else None
+    offline = (
+        OfflineWork(epochs=len(epochs), seconds=len(epochs) * offline_s)
+        if offline_s
+        else None
+    )
     environment = {**(host or HOST), "code": {"commit": commit or None, "dirty": False}}
     return Record(
         run_id=f"20260101-{number:06d}-000-{system}-r0",
@@ -83,12 +107,16 @@ def made(
         epochs=epochs if status == "ok" else [],
         environment=environment,
         memory=Memory(demand_peak_bytes=peak),
-        preprocess=Preprocess(seconds=prepare_s + len(epochs) * offline_s, offline=offline),
+        preprocess=Preprocess(
+            seconds=prepare_s + len(epochs) * offline_s, offline=offline
+        ),
         verdict_rules=broken or [],
     )
 
 
-def session(count: int, *, epoch: float = 1.0, noise: float = 0.004, seed: int = 0, **more: Any) -> list[Record]:
+def session(
+    count: int, *, epoch: float = 1.0, noise: float = 0.004, seed: int = 0, **more: Any
+) -> list[Record]:
     """Make `count` runs of one side, with a little noise on times and memory."""
     rng = np.random.default_rng(seed)
     return [

@@ -1,4 +1,5 @@
-"""The whole check: two commits of a clone of this repository are built, run in turns and compared."""
+"""The whole check: two commits of a clone of this repository are built, run in turns
+and compared."""
 
 from __future__ import annotations
 
@@ -27,13 +28,35 @@ systems: [gnndrive, in-memory]
 
 @pytest.fixture(scope="module")
 def clone(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Clone this repository, with a commit of this tree as it stands and one that adds a comment."""
+    """Clone this repository, with a commit of this tree as it stands and one that adds
+    a comment."""
     folder = tmp_path_factory.mktemp("clone") / "r"
-    subprocess.run(["git", "clone", "-q", "--no-hardlinks", "--depth", "1", HERE.as_uri(), str(folder)], check=True)
-    wanted = ("harness", "outcore", "systems", "workloads", "CMakeLists.txt", "requirements.lock")
+    subprocess.run(
+        [
+            "git",
+            "clone",
+            "-q",
+            "--no-hardlinks",
+            "--depth",
+            "1",
+            HERE.as_uri(),
+            str(folder),
+        ],
+        check=True,
+    )
+    wanted = (
+        "harness",
+        "outcore",
+        "systems",
+        "workloads",
+        "CMakeLists.txt",
+        "requirements.lock",
+    )
     # A file that has moved since the last commit must not be found at its old place.
     git(folder, "rm", "-rqf", *wanted)
-    listed = git(HERE, "ls-files", "-z", "--cached", "--others", "--exclude-standard", *wanted)
+    listed = git(
+        HERE, "ls-files", "-z", "--cached", "--others", "--exclude-standard", *wanted
+    )
     files = [name for name in listed.split("\0") if name and (HERE / name).is_file()]
     for name in files:
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
@@ -47,18 +70,28 @@ def clone(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def cache(clone: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Return a build cache that takes the installed modules for the clone's, so that nothing is compiled."""
+    """Return a build cache that takes the installed modules for the clone's, so that
+    nothing is compiled."""
     sources = tmp_path / "native-sources"
-    sources.write_text(git(clone, "rev-parse", *(f"HEAD:{path}" for path in SOURCES)) + "\n")
+    sources.write_text(
+        git(clone, "rev-parse", *(f"HEAD:{path}" for path in SOURCES)) + "\n"
+    )
     monkeypatch.setattr("harness.regress.measure.build.INSTALLED_SOURCES", sources)
     return tmp_path / "cache"
 
 
 @pytest.mark.parametrize("place", ["turns.py", "run/turns.py"])
-def test_old_and_new_commits_take_turns_and_those_before_them_do_not(tmp_path: Path, place: str):
+def test_old_and_new_commits_take_turns_and_those_before_them_do_not(
+    tmp_path: Path, place: str
+):
     """The file was in `harness/` before it moved to `harness/run/`."""
     tree = tmp_path / "tree"
-    side = Side("base", Built("a" * 40, tree, Path("python"), ""), tmp_path / "work", tmp_path / "data")
+    side = Side(
+        "base",
+        Built("a" * 40, tree, Path("python"), ""),
+        tmp_path / "work",
+        tmp_path / "data",
+    )
     (tree / "harness").mkdir(parents=True)
     assert not side.takes_turns
     (tree / "harness" / place).parent.mkdir(exist_ok=True)
@@ -67,7 +100,9 @@ def test_old_and_new_commits_take_turns_and_those_before_them_do_not(tmp_path: P
 
 
 @pytest.mark.slow("harness/regress", "scripts/build-native", seconds=320)
-def test_two_commits_are_built_run_in_turns_and_held_exactly(clone: Path, cache: Path, tmp_path: Path, capsys):
+def test_two_commits_are_built_run_in_turns_and_held_exactly(
+    clone: Path, cache: Path, tmp_path: Path, capsys
+):
     profile = tmp_path / "tiny.yaml"
     profile.write_text(PROFILE)
     with pytest.raises(SystemExit) as left:
@@ -101,17 +136,30 @@ def test_two_commits_are_built_run_in_turns_and_held_exactly(clone: Path, cache:
         *(metric["note"] for metric in found["metrics"]),
         *(log.read_text()[-2000:] for log in (tmp_path / "work").glob("*.log")),
     ]
-    decided = {metric["metric"]: metric["decision"] for metric in found["metrics"] if metric["gates"]}
-    assert decided["in-memory no cap / digest"] == decided["gnndrive no cap / rows"] == "same"
-    assert found["pairs"] == [2, 2] and len(found["runs"]["head"]) == 4
-    # From the second pair on, epochs alternate, each side on its own copy of the dataset.
+    decided = {
+        metric["metric"]: metric["decision"]
+        for metric in found["metrics"]
+        if metric["gates"]
+    }
+    assert (
+        decided["in-memory no cap / digest"]
+        == decided["gnndrive no cap / rows"]
+        == "same"
+    )
+    assert found["pairs"] == [2, 2]
+    assert len(found["runs"]["head"]) == 4
+    # From the second pair on, epochs alternate, each side on its own copy of the
+    # dataset.
     assert found["pairs_in_turns"] == [1, 1]
-    assert (tmp_path / "out.xml").is_file() and (tmp_path / "work" / "check.json").is_file()
+    assert (tmp_path / "out.xml").is_file()
+    assert (tmp_path / "work" / "check.json").is_file()
     # Nothing is left beside the datasets, and each side ran its own tree.
     assert not (tmp_path / "data" / ".outcore" / "regress").exists()
     for side, ref in (("base", "HEAD~1"), ("head", "HEAD")):
         (record, *_) = (tmp_path / "work" / side / "runs").glob("*/record.json")
-        assert json.loads(record.read_text())["environment"]["code"]["commit"] == git(clone, "rev-parse", ref)
+        assert json.loads(record.read_text())["environment"]["code"]["commit"] == git(
+            clone, "rev-parse", ref
+        )
 
 
 def test_a_commit_is_built_once(clone: Path, cache: Path):
@@ -121,14 +169,20 @@ def test_a_commit_is_built_once(clone: Path, cache: Path):
         built = build(found, found.commit("HEAD"), cache, "head", said.append)
     assert [line.split(": ")[1] for line in said] == ["worktree"]
     code = "import harness, systems._native; print(harness.__file__)"
-    where = subprocess.run([built.python, "-c", code], capture_output=True, text=True, cwd="/", check=True).stdout
+    where = subprocess.run(
+        [built.python, "-c", code], capture_output=True, text=True, cwd="/", check=True
+    ).stdout
     assert where.startswith(str(built.tree))
 
 
-def test_installed_modules_of_other_sources_are_not_taken(clone: Path, cache: Path, monkeypatch: pytest.MonkeyPatch):
+def test_installed_modules_of_other_sources_are_not_taken(
+    clone: Path, cache: Path, monkeypatch: pytest.MonkeyPatch
+):
     noted = cache.parent / "native-sources"
     noted.write_text(noted.read_text().replace("\n", "0\n", 1))
-    monkeypatch.setattr("harness.regress.measure.build.shutil.which", lambda name, path: None)
+    monkeypatch.setattr(
+        "harness.regress.measure.build.shutil.which", lambda name, path: None
+    )
     found = Repository(clone)
     with pytest.raises(BuildError, match="no cmake"):
         build(found, found.commit("HEAD"), cache, "head")

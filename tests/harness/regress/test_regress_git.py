@@ -30,7 +30,9 @@ def test_a_folder_outside_git_is_told(tmp_path: Path):
         Repository(tmp_path)
 
 
-@pytest.mark.skipif(os.getuid() != 0, reason="needs root, to give a checkout to another user")
+@pytest.mark.skipif(
+    os.getuid() != 0, reason="needs root, to give a checkout to another user"
+)
 def test_a_checkout_of_another_owner_has_gits_own_remedy(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -43,21 +45,29 @@ def test_a_checkout_of_another_owner_has_gits_own_remedy(
     with pytest.raises(HostError, match="which another user owns") as refused:
         Repository(folder)
     assert refused.value.fix == fix == git_refusal(folder)
-    code_, _, said = _run(capsys, "regress", "check", "--base", "HEAD", "--repository", folder)
-    assert code_ == 3 and fix in said
+    code_, _, said = _run(
+        capsys, "regress", "check", "--base", "HEAD", "--repository", folder
+    )
+    assert code_ == 3
+    assert fix in said
     found = code.__wrapped__(folder)
     assert found == {"commit": None, "dirty": None, "refused": True}
     record = read_record(next((GOLDEN / "runs").iterdir()))
     record.environment["code"] = found
     finding = code_is_committed(record, RunContext())
-    assert finding is not None and "safe.directory" in finding.detail and "no git checkout" not in finding.detail
+    assert finding is not None
+    assert "safe.directory" in finding.detail
+    assert "no git checkout" not in finding.detail
     monkeypatch.setenv("GIT_CONFIG_COUNT", "1")
     monkeypatch.setenv("GIT_CONFIG_KEY_0", "safe.directory")
     monkeypatch.setenv("GIT_CONFIG_VALUE_0", str(folder))
-    assert Repository(folder).path == folder and git_refusal(folder) == ""
+    assert Repository(folder).path == folder
+    assert git_refusal(folder) == ""
 
 
-def test_an_unknown_commit_is_told_and_a_shallow_clone_is_named_as_the_reason(tmp_path: Path):
+def test_an_unknown_commit_is_told_and_a_shallow_clone_is_named_as_the_reason(
+    tmp_path: Path,
+):
     origin = repository(tmp_path / "origin")
     first = git(origin, "rev-parse", "HEAD")
     commit(origin, "second", {"a.txt": "2\n"})
@@ -90,7 +100,8 @@ def test_a_dirty_tree_is_refused_with_its_file_named(tmp_path: Path, capsys):
     )
     assert code == 2
     assert "a.txt" in json.loads(out)["error"]["message"]
-    assert "commit" in err and "Traceback" not in err
+    assert "commit" in err
+    assert "Traceback" not in err
 
 
 @pytest.mark.parametrize(
@@ -101,7 +112,9 @@ def test_a_dirty_tree_is_refused_with_its_file_named(tmp_path: Path, capsys):
         ("x\n\nSays Outcore-Baseline: all in its text", set()),
     ],
 )
-def test_a_new_baseline_is_declared_by_a_trailer_after_the_base(tmp_path: Path, message, declared):
+def test_a_new_baseline_is_declared_by_a_trailer_after_the_base(
+    tmp_path: Path, message, declared
+):
     folder = repository(tmp_path / "r")
     base = git(folder, "rev-parse", "HEAD")
     head = commit(folder, message)
@@ -109,16 +122,26 @@ def test_a_new_baseline_is_declared_by_a_trailer_after_the_base(tmp_path: Path, 
     assert Repository(folder).declared(head, head) == set()
 
 
-def test_a_commit_that_does_not_compile_is_exit_3_with_the_compilers_word_and_the_log(tmp_path: Path):
+def test_a_commit_that_does_not_compile_is_exit_3_with_the_compilers_word_and_the_log(
+    tmp_path: Path,
+):
     lock = (Path(__file__).parents[3] / "requirements.lock").read_text()
     folder = repository(
         tmp_path / "r",
-        {"requirements.lock": lock, "CMakeLists.txt": 'cmake_minimum_required(VERSION 3.20)\nmessage(FATAL_ERROR "x")'},
+        {
+            "requirements.lock": lock,
+            "CMakeLists.txt": "cmake_minimum_required(VERSION 3.20)\n"
+            'message(FATAL_ERROR "x")',
+        },
     )
     found = Repository(folder)
-    with pytest.raises(BuildError, match=r"base .* cannot be built: its native modules cannot be configured") as error:
+    with pytest.raises(
+        BuildError,
+        match=r"base .* cannot be built: its native modules cannot be configured",
+    ) as error:
         build(found, found.commit("HEAD"), tmp_path / "cache", "base")
-    assert error.value.exit_code == 3 and isinstance(error.value, HostError)
+    assert error.value.exit_code == 3
+    assert isinstance(error.value, HostError)
     log = Path(error.value.fix.removeprefix("see "))
     assert "CMake Error" in log.read_text()
     remove(found, tmp_path / "cache")
@@ -149,13 +172,23 @@ def test_a_base_that_cannot_be_built_is_exit_3_of_the_command(tmp_path: Path, ca
         profile,
     )
     assert code == 3
-    assert "base" in err and "cannot be built: it has no requirements.lock" in err and "Traceback" not in err
+    assert "base" in err
+    assert "cannot be built: it has no requirements.lock" in err
+    assert "Traceback" not in err
 
 
-def test_links_lead_to_the_commits_only_where_the_origin_is_public(tmp_path: Path, monkeypatch):
+def test_links_lead_to_the_commits_only_where_the_origin_is_public(
+    tmp_path: Path, monkeypatch
+):
     from harness.regress.check import links
 
-    for name in ("GITHUB_SERVER_URL", "GITHUB_REPOSITORY", "GITHUB_RUN_ID", "CI_PROJECT_URL", "CI_JOB_URL"):
+    for name in (
+        "GITHUB_SERVER_URL",
+        "GITHUB_REPOSITORY",
+        "GITHUB_RUN_ID",
+        "CI_PROJECT_URL",
+        "CI_JOB_URL",
+    ):
         monkeypatch.delenv(name, raising=False)
     folder = repository(tmp_path / "r")
     assert links(Repository(folder), {"base": "a" * 40}) == {}
@@ -166,4 +199,7 @@ def test_links_lead_to_the_commits_only_where_the_origin_is_public(tmp_path: Pat
     git(folder, "remote", "set-url", "origin", "/srv/git/graphs.git")
     assert links(Repository(folder), {"base": "a" * 40}) == {}
     monkeypatch.setenv("CI_PROJECT_URL", "https://gitlab.example/g/p")
-    assert links(Repository(folder), {"head": "b"})["head"] == "https://gitlab.example/g/p/-/commit/b"
+    assert (
+        links(Repository(folder), {"head": "b"})["head"]
+        == "https://gitlab.example/g/p/-/commit/b"
+    )

@@ -37,10 +37,16 @@ def _commits(tmp_path: Path, count: int) -> list[str]:
 
 def _record(store, tmp_path: Path, hashes: list[str], **more) -> None:
     for number, hash_ in enumerate(hashes):
-        record(session(3, seed=number + 1, commit=hash_, **more), store, Repository(tmp_path / "r"))
+        record(
+            session(3, seed=number + 1, commit=hash_, **more),
+            store,
+            Repository(tmp_path / "r"),
+        )
 
 
-def test_baselines_come_back_as_they_were_kept_from_folder_and_branch(store, tmp_path: Path):
+def test_baselines_come_back_as_they_were_kept_from_folder_and_branch(
+    store, tmp_path: Path
+):
     hashes = _commits(tmp_path, 3)
     _record(store, tmp_path, hashes)
     history = load(store, Repository(tmp_path / "r"))
@@ -56,19 +62,32 @@ def test_a_run_is_held_against_history_of_its_own_machine_only(store, tmp_path: 
     _record(store, tmp_path, hashes[:6])
     _record(store, tmp_path, hashes[:6], host=OTHER, epoch=0.2)
     history = load(store, Repository(tmp_path / "r"))
-    same = compare_history(_save(tmp_path / "same", session(6, seed=90, commit=hashes[6])), history)
+    same = compare_history(
+        _save(tmp_path / "same", session(6, seed=90, commit=hashes[6])), history
+    )
     assert same.decision == "same"
-    slow = compare_history(_save(tmp_path / "slow", session(6, seed=91, epoch=1.2, commit=hashes[6])), history)
+    slow = compare_history(
+        _save(tmp_path / "slow", session(6, seed=91, epoch=1.2, commit=hashes[6])),
+        history,
+    )
     assert slow.decision == "regressed"
 
 
-def test_another_machines_baseline_gives_exact_facts_and_no_times(store, tmp_path: Path):
+def test_another_machines_baseline_gives_exact_facts_and_no_times(
+    store, tmp_path: Path
+):
     hashes = _commits(tmp_path, 7)
     _record(store, tmp_path, hashes[:6], host=OTHER)
     history = load(store)
-    found = compare_history(_save(tmp_path / "a", session(6, seed=90, epoch=9.0, commit=hashes[6])), history)
-    assert found.decision == "same" and any("no baseline of this machine" in note for note in found.notes)
-    more = compare_history(_save(tmp_path / "b", session(6, seed=91, requests=5001, commit=hashes[6])), history)
+    found = compare_history(
+        _save(tmp_path / "a", session(6, seed=90, epoch=9.0, commit=hashes[6])), history
+    )
+    assert found.decision == "same"
+    assert any("no baseline of this machine" in note for note in found.notes)
+    more = compare_history(
+        _save(tmp_path / "b", session(6, seed=91, requests=5001, commit=hashes[6])),
+        history,
+    )
     assert more.decision == "regressed"
 
 
@@ -100,7 +119,9 @@ def test_corrupt_entries_are_left_out_and_counted(tmp_path: Path):
         path = tmp_path / "b" / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text)
-    (tmp_path / "b" / host / f"{'4' * 16}-{'0' * 8}.json").symlink_to(tmp_path / "b" / names[0])
+    (tmp_path / "b" / host / f"{'4' * 16}-{'0' * 8}.json").symlink_to(
+        tmp_path / "b" / names[0]
+    )
     history = load(store, Repository(tmp_path / "r"))
     assert [entry.commit for entry in history.entries] == hashes
     assert history.notes[0].startswith("5 entries of the history cannot be read")
@@ -116,7 +137,11 @@ def test_order_is_of_the_commits_even_where_a_clock_was_wrong(tmp_path: Path):
 
 
 @pytest.mark.parametrize(
-    ("code", "said"), [({"commit": None}, "outside a git"), ({"commit": "a" * 40, "dirty": True}, "changed files")]
+    ("code", "said"),
+    [
+        ({"commit": None}, "outside a git"),
+        ({"commit": "a" * 40, "dirty": True}, "changed files"),
+    ],
 )
 def test_runs_that_no_commit_stands_for_are_not_kept(tmp_path: Path, code, said):
     repository(tmp_path / "r")
@@ -127,28 +152,44 @@ def test_runs_that_no_commit_stands_for_are_not_kept(tmp_path: Path, code, said)
     assert not (tmp_path / "b").exists()
 
 
-def test_a_session_between_entries_that_differ_is_not_called_a_regression(tmp_path: Path):
-    """Sessions differ by 5 % here, runs within a session by 0.4 %: only the former is the usual variation."""
+def test_a_session_between_entries_that_differ_is_not_called_a_regression(
+    tmp_path: Path,
+):
+    """Sessions differ by 5 % here, runs within a session by 0.4 %: only the former is
+    the usual variation."""
     repository(tmp_path / "r")
     store = FolderStore(tmp_path / "b")
     rng = np.random.default_rng(3)
     for number, hash_ in enumerate(_commits(tmp_path, 12)):
         record(
-            session(3, seed=number + 1, commit=hash_, epoch=float(np.exp(rng.normal(0, 0.05)))),
+            session(
+                3,
+                seed=number + 1,
+                commit=hash_,
+                epoch=float(np.exp(rng.normal(0, 0.05))),
+            ),
             store,
             Repository(tmp_path / "r"),
         )
     history = load(store, Repository(tmp_path / "r"))
-    found = compare_history(_save(tmp_path / "a", session(6, seed=90, epoch=1.05)), history)
-    assert next(metric for metric in found.metrics if metric.name == "epoch").decision == "undecided"
+    found = compare_history(
+        _save(tmp_path / "a", session(6, seed=90, epoch=1.05)), history
+    )
+    assert (
+        next(metric for metric in found.metrics if metric.name == "epoch").decision
+        == "undecided"
+    )
 
 
-def test_two_folders_are_compared_without_pairs_and_across_machines_without_times(tmp_path: Path):
+def test_two_folders_are_compared_without_pairs_and_across_machines_without_times(
+    tmp_path: Path,
+):
     one = _save(tmp_path / "one", session(8, seed=1))
     two = _save(tmp_path / "two", session(8, seed=2, epoch=1.2))
     assert compare_folders(one, two).decision == "regressed"
     far = _save(tmp_path / "far", session(8, seed=3, epoch=3.0, host=OTHER))
     found = compare_folders(one, far)
-    assert found.decision == "same" and "another machine" in found.notes[0]
+    assert found.decision == "same"
+    assert "another machine" in found.notes[0]
     with pytest.raises(InputError, match="no runs"):
         compare_folders(one, tmp_path / "empty")

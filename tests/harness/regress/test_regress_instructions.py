@@ -18,8 +18,20 @@ def test_instructions_of_every_native_part_are_counted_and_repeat():
 
 
 def test_a_percent_more_regresses_a_percent_less_improves_and_a_missing_part_is_undecided():
-    base = {"sampler": 1_000_000, "reader": 1_000_000, "gather": 1_000_000, "packing": 5}
-    head = {"sampler": 1_011_000, "reader": 980_000, "gather": 1_009_000, "changeset": 5}
-    found = {metric.name.split()[0]: metric.decision for metric in compare_counts(base, head)}
+    base = {
+        "sampler": 1_000_000,
+        "reader": 1_000_000,
+        "gather": 1_000_000,
+        "packing": 5,
+    }
+    head = {
+        "sampler": 1_011_000,
+        "reader": 980_000,
+        "gather": 1_009_000,
+        "changeset": 5,
+    }
+    found = {
+        metric.name.split()[0]: metric.decision for metric in compare_counts(base, head)
+    }
     assert found.pop("packing") == found.pop("changeset") == "undecided"
     assert found == {"sampler": "regressed", "reader": "improved", "gather": "same"}

@@ -28,15 +28,24 @@ DETAILS = {
 
 @pytest.fixture
 def found() -> Comparison:
-    """Compare runs in which diskgnn is slower with more requests, ginex the same, and gnndrive fails."""
-    base = cells(session(10, seed=1), session(10, seed=3, system="ginex"), [made("gnndrive")])
+    """Compare runs in which diskgnn is slower with more requests, ginex the same, and
+    gnndrive fails."""
+    base = cells(
+        session(10, seed=1), session(10, seed=3, system="ginex"), [made("gnndrive")]
+    )
     head = cells(
         session(10, epoch=1.1, seed=2, requests=5001),
         session(10, seed=4, system="ginex"),
         [made("gnndrive", status="failed", reason="a | b <script> @everyone `x`")],
     )
     compared = compare(base, head, paired=True)
-    return replace(compared, base="aaaaaaa first", head="bbbbbbb second | <b>", notes=["a note"], details=DETAILS)
+    return replace(
+        compared,
+        base="aaaaaaa first",
+        head="bbbbbbb second | <b>",
+        notes=["a note"],
+        details=DETAILS,
+    )
 
 
 def _written(found: Comparison, kind: str, tmp_path: Path) -> str:
@@ -44,33 +53,62 @@ def _written(found: Comparison, kind: str, tmp_path: Path) -> str:
     return (tmp_path / "out").read_text()
 
 
-def test_markdown_names_the_regressions_first_with_their_stage_and_links(found, tmp_path: Path):
+def test_markdown_names_the_regressions_first_with_their_stage_and_links(
+    found, tmp_path: Path
+):
     text = _written(found, "markdown", tmp_path)
     assert text.startswith(MARKER) and "### Outcore: ✗ regressed" in text
     before_fold = text.split("<details>")[0]
-    assert "diskgnn +20MiB / epoch" in before_fold and "most of it in extract" in before_fold
-    assert "io\\_requests" in before_fold and "ginex" not in before_fold
-    assert DETAILS["links"]["head"] in text and "a note" in text
+    assert "diskgnn +20MiB / epoch" in before_fold
+    assert "most of it in extract" in before_fold
+    assert "io\\_requests" in before_fold
+    assert "ginex" not in before_fold
+    assert DETAILS["links"]["head"] in text
+    assert "a note" in text
 
 
-def test_markdown_of_hostile_text_holds_no_markup_no_mention_and_no_extra_cell(found, tmp_path: Path):
+def test_markdown_of_hostile_text_holds_no_markup_no_mention_and_no_extra_cell(
+    found, tmp_path: Path
+):
     text = _written(found, "markdown", tmp_path)
-    assert "<script>" not in text and "<b>" not in text and "@everyone" not in text
-    rows = [line for line in text.splitlines() if line.startswith("| ") and "---" not in line]
+    assert "<script>" not in text
+    assert "<b>" not in text
+    assert "@everyone" not in text
+    rows = [
+        line
+        for line in text.splitlines()
+        if line.startswith("| ") and "---" not in line
+    ]
     assert {line.replace("\\|", "").count("|") for line in rows} == {7}
 
 
 def test_junit_fails_what_regressed_and_nothing_else(found, tmp_path: Path):
     root = ET.fromstring(_written(found, "junit", tmp_path))
     (suite,) = root.findall("testsuite")
-    regressed = sorted(metric.name for metric in found.metrics if metric.decision == "regressed")
-    assert sorted(case.get("name") for case in suite.iter("testcase") if case.find("failure") is not None) == regressed
-    assert int(suite.get("failures")) == len(regressed) and int(suite.get("tests")) == len(found.metrics)
-    assert int(suite.get("skipped")) == sum(case.find("skipped") is not None for case in suite.iter("testcase"))
+    regressed = sorted(
+        metric.name for metric in found.metrics if metric.decision == "regressed"
+    )
+    assert (
+        sorted(
+            case.get("name")
+            for case in suite.iter("testcase")
+            if case.find("failure") is not None
+        )
+        == regressed
+    )
+    assert int(suite.get("failures")) == len(regressed)
+    assert int(suite.get("tests")) == len(found.metrics)
+    assert int(suite.get("skipped")) == sum(
+        case.find("skipped") is not None for case in suite.iter("testcase")
+    )
 
 
 def test_junit_of_a_reason_with_control_characters_is_still_xml(tmp_path: Path):
-    bad = compare(cells([made()]), cells([made(status="failed", reason="\x00\x1b[31m & <")]), paired=True)
+    bad = compare(
+        cells([made()]),
+        cells([made(status="failed", reason="\x00\x1b[31m & <")]),
+        paired=True,
+    )
     assert ET.fromstring(_written(bad, "junit", tmp_path)) is not None
 
 
@@ -80,30 +118,47 @@ def test_plain_json_is_what_the_command_prints(found, tmp_path: Path):
     assert {"metric", "ratio", "interval", "decision"} <= content["metrics"][0].keys()
 
 
-def test_github_benchmark_has_heads_numbers_of_which_less_is_better(found, tmp_path: Path):
+def test_github_benchmark_has_heads_numbers_of_which_less_is_better(
+    found, tmp_path: Path
+):
     entries = json.loads(_written(found, "github-benchmark", tmp_path))
     assert all({"name", "unit", "value"} <= entry.keys() for entry in entries)
     by_name = {entry["name"]: entry for entry in entries}
     assert by_name["diskgnn +20MiB / io_requests"]["value"] == 5001 * 4
     assert by_name["diskgnn +20MiB / epoch"]["unit"] == "s"
-    assert not any(word in name for name in by_name for word in ("rows", "digest", "status"))
+    assert not any(
+        word in name for name in by_name for word in ("rows", "digest", "status")
+    )
 
 
 def test_bmf_maps_cell_and_measure_to_a_value(found, tmp_path: Path):
     content = json.loads(_written(found, "bmf", tmp_path))
-    assert content["diskgnn +20MiB"]["epoch-seconds"]["value"] == pytest.approx(1.1, rel=0.02)
+    assert content["diskgnn +20MiB"]["epoch-seconds"]["value"] == pytest.approx(
+        1.1, rel=0.02
+    )
     assert content["diskgnn +20MiB"]["peak-memory-bytes"] == {"value": float(200 << 20)}
 
 
 def test_asv_gets_a_file_a_commit_and_refuses_what_is_no_commit(found, tmp_path: Path):
     write("asv", tmp_path / "asv", found)
     for side, commit in COMMITS.items():
-        content = json.loads((tmp_path / "asv" / "0123456789ab" / f"{commit[:8]}-existing-outcore.json").read_text())
-        assert content["commit_hash"] == commit and content["version"] == 2
+        content = json.loads(
+            (
+                tmp_path
+                / "asv"
+                / "0123456789ab"
+                / f"{commit[:8]}-existing-outcore.json"
+            ).read_text()
+        )
+        assert content["commit_hash"] == commit
+        assert content["version"] == 2
         name = "outcore.track_diskgnn_plus_20MiB_io_requests"
         assert content["results"][name][0] == [20000 if side == "base" else 20004]
         assert len(content["results"][name]) == len(content["result_columns"])
-    assert json.loads((tmp_path / "asv" / "benchmarks.json").read_text())[name]["type"] == "track"
+    assert (
+        json.loads((tmp_path / "asv" / "benchmarks.json").read_text())[name]["type"]
+        == "track"
+    )
     with pytest.raises(InputError, match="by commit"):
         write("asv", tmp_path / "no", replace(found, details={}))
 
@@ -112,7 +167,8 @@ def test_asv_gets_a_file_a_commit_and_refuses_what_is_no_commit(found, tmp_path:
 def test_every_output_is_written_whole_or_not_at_all(found, tmp_path: Path, kind: str):
     write(kind, tmp_path / "folder" / "deep", found)
     left = [path.name for path in (tmp_path / "folder").rglob("*")]
-    assert left and not any(name.endswith(".tmp") for name in left)
+    assert left
+    assert not any(name.endswith(".tmp") for name in left)
 
 
 def test_an_unknown_output_is_told(found, tmp_path: Path):
@@ -126,5 +182,6 @@ def test_the_terminal_shows_what_changed_and_the_decision(
     monkeypatch.setenv("COLUMNS", "200")  # narrower, the reason is folded
     print_comparison(found)
     text = capsys.readouterr().out
-    assert "most of it in extract" in text and text.rstrip().endswith("decision: regressed")
+    assert "most of it in extract" in text
+    assert text.rstrip().endswith("decision: regressed")
     assert "digest" not in text

@@ -22,9 +22,15 @@ class _Clock:
 class _Host:
     """Host that runs cells by advancing a clock, and logs their order."""
 
-    def __init__(self, cells: list[str], noise: float, *, took: float = 5.0, fails: str = "") -> None:
-        self.clock, self.noise, self.took, self.fails = _Clock(), noise, took, fails
-        self.cells, self.log = cells, []
+    def __init__(
+        self, cells: list[str], noise: float, *, took: float = 5.0, fails: str = ""
+    ) -> None:
+        self.clock = _Clock()
+        self.noise = noise
+        self.took = took
+        self.fails = fails
+        self.cells = cells
+        self.log = []
         self._rng = np.random.default_rng(0)
 
     def run(self, side: str, part, pair: int) -> list[RunSample]:
@@ -40,7 +46,9 @@ class _Host:
         ]
 
     def go(self, seconds: float, **more):
-        return interleave(self.cells, self.run, Rules(), Budget(seconds, self.clock), **more)
+        return interleave(
+            self.cells, self.run, Rules(), Budget(seconds, self.clock), **more
+        )
 
 
 def test_sides_alternate_which_goes_first():
@@ -75,7 +83,9 @@ def test_time_goes_to_cells_that_are_still_open():
         host.noise = 0.3 if host.cells[part[0]] == "noisy" else 0.001
         return plain(side, part, pair)
 
-    quiet, noisy = interleave(host.cells, run, Rules(), Budget(400.0, host.clock), chunk=1)
+    quiet, noisy = interleave(
+        host.cells, run, Rules(), Budget(400.0, host.clock), chunk=1
+    )
     assert len(quiet.base) < len(noisy.base)
 
 
@@ -90,17 +100,25 @@ def test_a_chunk_never_holds_one_system_twice():
     host.go(1.0)
     chunks = []
     for side, index in host.log:
-        if not chunks or chunks[-1][0] != side or host.cells[index] in {host.cells[other] for other in chunks[-1][1]}:
+        if (
+            not chunks
+            or chunks[-1][0] != side
+            or host.cells[index] in {host.cells[other] for other in chunks[-1][1]}
+        ):
             chunks.append((side, []))
         chunks[-1][1].append(index)
-    assert all(len({host.cells[index] for index in part}) == len(part) for _, part in chunks)
+    assert all(
+        len({host.cells[index] for index in part}) == len(part) for _, part in chunks
+    )
     assert any(first[0] != second[0] for first, second in pairwise(chunks))
 
 
 def test_the_order_of_cells_is_shuffled_by_seed_alone():
     def order(seed: int) -> list[int]:
         host = _Host([f"s{k}" for k in range(8)], 0.3)
-        interleave(host.cells, host.run, Rules(seed=seed), Budget(1.0, host.clock), chunk=1)
+        interleave(
+            host.cells, host.run, Rules(seed=seed), Budget(1.0, host.clock), chunk=1
+        )
         return [index for _, index in host.log]
 
     assert order(1) == order(1) != order(2)

@@ -14,8 +14,15 @@ GIB = 1 << 30
 LATENCY = {"50": 80e-6, "90": 100e-6, "99": 150e-6, "99.9": 400e-6, "99.99": 900e-6}
 
 
-def make_drive(name: str = "fast", *, iops: float = 100_000.0, bandwidth: float = 2e9, **identity: Any) -> Drive:
-    """Make a drive that gives `iops` up to its bandwidth, and a tenth of that at queue depth 1."""
+def make_drive(
+    name: str = "fast",
+    *,
+    iops: float = 100_000.0,
+    bandwidth: float = 2e9,
+    **identity: Any,
+) -> Drive:
+    """Make a drive that gives `iops` up to its bandwidth, and a tenth of that at queue
+    depth 1."""
     points = [
         Point(
             pattern="random",
@@ -30,10 +37,24 @@ def make_drive(name: str = "fast", *, iops: float = 100_000.0, bandwidth: float 
         for depth, share in ((1, 0.1), (64, 1.0), (256, 1.0))
     ]
     points.append(
-        Point(pattern="sequential", block_bytes=1 << 20, depth=32, iops=bandwidth / (1 << 20), bytes_per_s=bandwidth)
+        Point(
+            pattern="sequential",
+            block_bytes=1 << 20,
+            depth=32,
+            iops=bandwidth / (1 << 20),
+            bytes_per_s=bandwidth,
+        )
     )
-    who = {"name": "sda", "model": f"MODEL {name}", "capacity_bytes": 100 * GIB, "file_system": "ext4", **identity}
-    steady = SteadyState(attained=True, within=0.1, deviation=0.02, seconds=5.0, iops=[1.0, 1.0])
+    who = {
+        "name": "sda",
+        "model": f"MODEL {name}",
+        "capacity_bytes": 100 * GIB,
+        "file_system": "ext4",
+        **identity,
+    }
+    steady = SteadyState(
+        attained=True, within=0.1, deviation=0.02, seconds=5.0, iops=[1.0, 1.0]
+    )
     condition = Condition(fill=0.25, file_bytes=GIB, steady=steady)
     return Drive(
         name=name,
@@ -68,4 +89,10 @@ def counted(
         counters={"requests_by_size": {str(size): reads}, "queue_depth": depth},
     )
     summary = record.summary.model_copy(update={"read_amplification": 1.5})
-    return record.model_copy(update={"epochs": [epoch], "compute": {"train_s": {"1": train_s}}, "summary": summary})
+    return record.model_copy(
+        update={
+            "epochs": [epoch],
+            "compute": {"train_s": {"1": train_s}},
+            "summary": summary,
+        }
+    )

@@ -1,4 +1,5 @@
-"""Drives compared from records and profiles alone, with predictions where there is no run; a page fetches nothing."""
+"""Drives compared from records and profiles alone, with predictions where there is no
+run; a page fetches nothing."""
 
 from __future__ import annotations
 
@@ -48,24 +49,38 @@ def found() -> DriveComparison:
 
 
 def cell_of(found: DriveComparison, device: str, system: str) -> DriveCell:
-    (cell,) = (cell for cell in found.cells if (cell.device, cell.system) == (device, system))
+    (cell,) = (
+        cell for cell in found.cells if (cell.device, cell.system) == (device, system)
+    )
     return cell
 
 
 def test_epochs_are_those_of_the_records(found: DriveComparison) -> None:
     cell = cell_of(found, "aws-gp3/16", "ginex")
     assert not cell.predicted
-    assert (cell.epoch_s, cell.read_amplification, cell.verdict) == (100.0, 1.5, "VALID")
-    assert cell.reads_per_s == pytest.approx(1000.0) and cell.bytes_per_s == pytest.approx(4096e3)
+    assert (cell.epoch_s, cell.read_amplification, cell.verdict) == (
+        100.0,
+        1.5,
+        "VALID",
+    )
+    assert cell.reads_per_s == pytest.approx(1000.0)
+    assert cell.bytes_per_s == pytest.approx(4096e3)
     assert cell.device_share == pytest.approx(1.0)
     changed = [
-        run.model_copy(update={"epochs": [run.epochs[0].model_copy(update={"seconds": 50.0})]}) for run in runs()
+        run.model_copy(
+            update={"epochs": [run.epochs[0].model_copy(update={"seconds": 50.0})]}
+        )
+        for run in runs()
     ]
-    again = cell_of(compare(classes("aws-nvme/16", "aws-gp3/16"), changed), "aws-gp3/16", "ginex")
+    again = cell_of(
+        compare(classes("aws-nvme/16", "aws-gp3/16"), changed), "aws-gp3/16", "ginex"
+    )
     assert again.epoch_s == 50.0
 
 
-def test_growth_from_drive_to_drive_is_told_for_each_system(found: DriveComparison) -> None:
+def test_growth_from_drive_to_drive_is_told_for_each_system(
+    found: DriveComparison,
+) -> None:
     assert [system for system, *_ in found.growth()] == ["diskgnn", "ginex"]
     assert sentences(found) == [
         "diskgnn: 1.17x as long on aws-gp3/16 as on aws-nvme/16.",
@@ -76,9 +91,13 @@ def test_growth_from_drive_to_drive_is_told_for_each_system(found: DriveComparis
 def test_what_was_not_run_on_a_drive_is_predicted_and_said_to_be() -> None:
     found = compare(classes("aws-nvme/16", "intel-s3510/4"), runs())
     cell = cell_of(found, "intel-s3510/4", "ginex")
-    assert cell.predicted and cell.reads_per_s is None
+    assert cell.predicted
+    assert cell.reads_per_s is None
     assert cell.epoch_s == pytest.approx(100_000 / 17_000)
-    assert any(note.startswith("PREDICTED, not measured, on intel-s3510/4") for note in found.notes)
+    assert any(
+        note.startswith("PREDICTED, not measured, on intel-s3510/4")
+        for note in found.notes
+    )
     assert "(predicted)" in " ".join(sentences(found))
     assert any("predicted" in value for row in tables(found)[1].rows for value in row)
 
@@ -89,47 +108,74 @@ def test_price_and_performance_go_by_the_users_file(found: DriveComparison) -> N
     assert any("April 2024" in note for note in found.notes)
 
 
-def test_a_share_of_a_class_has_no_price_of_the_whole_and_the_note_says_how_to_give_one() -> None:
+def test_a_share_of_a_class_has_no_price_of_the_whole_and_the_note_says_how_to_give_one() -> (
+    None
+):
     prices = load_prices(EXAMPLE)
     found = compare(classes("aws-nvme/16", "aws-nvme"), runs(), prices)
     share, whole = found.sides
-    assert share.price is None and whole.price == prices["aws-nvme"]
-    assert all(cell.per_price is None for cell in found.cells if cell.device == "aws-nvme/16")
+    assert share.price is None
+    assert whole.price == prices["aws-nvme"]
+    assert all(
+        cell.per_price is None for cell in found.cells if cell.device == "aws-nvme/16"
+    )
     (note,) = (note for note in found.notes if "has no price" in note)
-    assert note.startswith("aws-nvme/16 has no price: that of aws-nvme is of the whole drive")
+    assert note.startswith(
+        "aws-nvme/16 has no price: that of aws-nvme is of the whole drive"
+    )
     own = {**prices, "aws-nvme/16": Price(price_per_gb=0.01, source="a share")}
     priced = compare(classes("aws-nvme/16"), runs(), own)
-    assert priced.sides[0].price == own["aws-nvme/16"] and not any("has no price" in note for note in priced.notes)
-    named = compare([device_from(make_drive("lab/a"))], [], {"lab": Price(price_per_gb=1.0, source="x")})
+    assert priced.sides[0].price == own["aws-nvme/16"]
+    assert not any("has no price" in note for note in priced.notes)
+    named = compare(
+        [device_from(make_drive("lab/a"))],
+        [],
+        {"lab": Price(price_per_gb=1.0, source="x")},
+    )
     assert named.sides[0].price is None
 
 
 def test_only_what_fio_measured_is_headed_by_fio(found: DriveComparison) -> None:
     assert [table.title for table in tables(found)] == [CLASSES, CELLS]
     limited = make_drive("held").model_copy(update={"disk_class": "aws-nvme/16"})
-    mixed = compare([device_from(make_drive("a")), device_from(limited), *classes("aws-gp3/16")], [])
+    mixed = compare(
+        [device_from(make_drive("a")), device_from(limited), *classes("aws-gp3/16")], []
+    )
     by_fio, by_limits = tables(mixed)
-    assert by_fio.title == DRIVES and [row[0] for row in by_fio.rows] == ["a", "held"]
+    assert by_fio.title == DRIVES
+    assert [row[0] for row in by_fio.rows] == ["a", "held"]
     assert by_fio.rows[1][1].endswith("inside the limits of aws-nvme/16")
-    assert by_limits.title == CLASSES and [row[0] for row in by_limits.rows] == ["aws-gp3/16"]
+    assert by_limits.title == CLASSES
+    assert [row[0] for row in by_limits.rows] == ["aws-gp3/16"]
     assert not any("µs" in head for head in by_limits.heads)
     assert "by fio and the limits of classes alone" in mixed.notes[0]
-    assert "by the limits of classes alone" in compare(classes("aws-gp3/16"), []).notes[0]
+    assert (
+        "by the limits of classes alone" in compare(classes("aws-gp3/16"), []).notes[0]
+    )
 
 
 def test_more_than_the_whole_drive_is_explained() -> None:
     # 100,000 reads of 4 KiB take 2.56 s within the limits.
-    fast = [counted("ginex", 2.05, disk_class="aws-nvme/16"), counted("diskgnn", 2.6, disk_class="aws-nvme/16")]
+    fast = [
+        counted("ginex", 2.05, disk_class="aws-nvme/16"),
+        counted("diskgnn", 2.6, disk_class="aws-nvme/16"),
+    ]
     found = compare(classes("aws-nvme/16"), fast)
     shares = {cell.system: (cell.device_share, cell.above) for cell in found.cells}
-    assert shares["ginex"][0] == pytest.approx(1.25, abs=0.01) and shares["ginex"][1] == BURST
+    assert shares["ginex"][0] == pytest.approx(1.25, abs=0.01)
+    assert shares["ginex"][1] == BURST
     assert shares["diskgnn"][1] == ""
     (row,) = (row for row in tables(found)[1].rows if row[1] == "ginex")
     assert any(text.endswith(f"% ({BURST})") for text in row)
-    assert any(note.startswith("more than 100 % of the drive (burst), ginex on aws-nvme/16: ") for note in found.notes)
+    assert any(
+        note.startswith("more than 100 % of the drive (burst), ginex on aws-nvme/16: ")
+        for note in found.notes
+    )
     drive = make_drive(iops=10_000.0)
     disk = {"model": drive.identity.model, "size_bytes": drive.identity.capacity_bytes}
-    bare = counted("ginex", 5.0, disk_class="none").model_copy(update={"environment": {"disk": disk}})
+    bare = counted("ginex", 5.0, disk_class="none").model_copy(
+        update={"environment": {"disk": disk}}
+    )
     on_drive = compare([device_from(drive)], [bare])
     assert on_drive.cells[0].above == BEATEN
     assert any("profile the drive again" in note for note in on_drive.notes)
@@ -138,7 +184,9 @@ def test_more_than_the_whole_drive_is_explained() -> None:
 def test_a_bare_drive_has_the_runs_of_its_own_kind(tmp_path: Path) -> None:
     drive = make_drive()
     disk = {"model": drive.identity.model, "size_bytes": drive.identity.capacity_bytes}
-    mine = counted("ginex", 1.5, disk_class="none").model_copy(update={"environment": {"disk": disk}})
+    mine = counted("ginex", 1.5, disk_class="none").model_copy(
+        update={"environment": {"disk": disk}}
+    )
     other = counted("ginex", 9.0, disk_class="none").model_copy(
         update={"environment": {"disk": {**disk, "model": "ANOTHER"}}}
     )
@@ -149,16 +197,23 @@ def test_a_bare_drive_has_the_runs_of_its_own_kind(tmp_path: Path) -> None:
 
 
 def test_without_runs_drives_are_compared_by_fio_alone() -> None:
-    found = compare([device_from(make_drive("a")), device_from(make_drive("b", iops=5e4))], [])
-    assert [side.figures["randread_4k_iops"] for side in found.sides] == [100_000, 50_000]
+    found = compare(
+        [device_from(make_drive("a")), device_from(make_drive("b", iops=5e4))], []
+    )
+    assert [side.figures["randread_4k_iops"] for side in found.sides] == [
+        100_000,
+        50_000,
+    ]
     assert found.sides[0].figures["latency_64_p99_s"] == 150e-6
-    assert found.cells == () and "by fio alone" in found.notes[0]
+    assert found.cells == ()
+    assert "by fio alone" in found.notes[0]
 
 
 def test_workloads_are_never_mixed() -> None:
     small = [counted("ginex", 1.0, dim=64), counted("pyg+", 1.0, dim=64)]
     found = compare(classes("aws-nvme/16", "aws-gp3/16"), [*runs(), *small])
-    assert found.systems == ("ginex", "diskgnn") and "kron-d128" in found.workload
+    assert found.systems == ("ginex", "diskgnn")
+    assert "kron-d128" in found.workload
     assert any("1 other workloads" in note for note in found.notes)
     chosen = compare(classes("aws-nvme/16"), [*runs(), *small], dataset="kron-d128-d64")
     assert chosen.systems == ("pyg+", "ginex")
@@ -173,32 +228,49 @@ def test_a_drive_named_twice_is_refused() -> None:
 
 @pytest.fixture(scope="module")
 def drawn(tmp_path_factory: pytest.TempPathFactory) -> tuple[DriveComparison, Path]:
-    """Write the page of a comparison whose first drive has a hostile name; return both."""
-    folder, drive = tmp_path_factory.mktemp("page"), make_drive("evil <script>alert(1)</script>")
-    found = compare([device_from(drive), *classes("aws-nvme/16", "aws-gp3/16")], runs(), PRICES)
+    """Write the page of a comparison whose first drive has a hostile name; return
+    both."""
+    folder = tmp_path_factory.mktemp("page")
+    drive = make_drive("evil <script>alert(1)</script>")
+    found = compare(
+        [device_from(drive), *classes("aws-nvme/16", "aws-gp3/16")], runs(), PRICES
+    )
     written = write_page(found, folder)
-    assert sorted(path.name for path in folder.iterdir()) == sorted(path.name for path in written)
+    assert sorted(path.name for path in folder.iterdir()) == sorted(
+        path.name for path in written
+    )
     return found, folder
 
 
-def test_the_page_is_whole_and_fetches_nothing(drawn: tuple[DriveComparison, Path]) -> None:
+def test_the_page_is_whole_and_fetches_nothing(
+    drawn: tuple[DriveComparison, Path],
+) -> None:
     found, folder = drawn
     page = (folder / "ssd-report.html").read_text()
-    assert "<script>" not in page and "evil &lt;script&gt;" in page
+    assert "<script>" not in page
+    assert "evil &lt;script&gt;" in page
     assert not re.search(r"(?:src|href)=\"(?!data:)", page)
     assert page.count("data:image/png;base64,") == 4
     for value in ("aws-gp3/16", "100x as long", "PREDICTED", "MODEL evil"):
         assert value in page
     rows = (folder / "ssd-epochs.csv").read_text().splitlines()
     assert len(rows) == 1 + 3 * 2
-    assert json.loads((folder / "ssd-report.json").read_text())["workload"] == found.workload
+    assert (
+        json.loads((folder / "ssd-report.json").read_text())["workload"]
+        == found.workload
+    )
 
 
 @pytest.mark.skipif(browser() is None, reason="no Chromium here to print the page")
-def test_the_printed_page_is_tagged_titled_and_readable(drawn: tuple[DriveComparison, Path]) -> None:
+def test_the_printed_page_is_tagged_titled_and_readable(
+    drawn: tuple[DriveComparison, Path],
+) -> None:
     pdf = (drawn[1] / "ssd-report.pdf").read_bytes()
-    assert pdf.startswith(b"%PDF") and b"/StructTreeRoot" in pdf and b"/Marked true" in pdf
-    assert b"/Lang (en)" in pdf and re.search(rb"/Title (\(SSDs compared: evil|<FEFF)", pdf)
+    assert pdf.startswith(b"%PDF")
+    assert b"/StructTreeRoot" in pdf
+    assert b"/Marked true" in pdf
+    assert b"/Lang (en)" in pdf
+    assert re.search(rb"/Title (\(SSDs compared: evil|<FEFF)", pdf)
     assert not re.search(rb"/CreationDate|/ModDate", pdf)
 
 
@@ -207,13 +279,20 @@ def test_without_a_browser_there_is_no_pdf_and_the_rest_is_written(
 ) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     names = {path.name for path in write_page(drawn[0], tmp_path)}
-    assert "ssd-report.pdf" not in names and {"ssd-report.html", "ssd-report.json"} <= names
+    assert "ssd-report.pdf" not in names
+    assert {"ssd-report.html", "ssd-report.json"} <= names
 
 
 @pytest.mark.slow("harness/ssd", "harness/report", "harness/drives", seconds=8)
-def test_the_same_comparison_gives_the_same_page(tmp_path: Path, drawn: tuple[DriveComparison, Path]) -> None:
+def test_the_same_comparison_gives_the_same_page(
+    tmp_path: Path, drawn: tuple[DriveComparison, Path]
+) -> None:
     again = write_page(drawn[0], tmp_path)
-    assert [path.name for path in again if path.read_bytes() != (drawn[1] / path.name).read_bytes()] == []
+    assert [
+        path.name
+        for path in again
+        if path.read_bytes() != (drawn[1] / path.name).read_bytes()
+    ] == []
 
 
 def test_compare_takes_profiles_of_other_hosts_and_runs_of_other_roots(
@@ -221,13 +300,31 @@ def test_compare_takes_profiles_of_other_hosts_and_runs_of_other_roots(
 ) -> None:
     path = save_drive(tmp_path / "elsewhere", make_drive("theirs"))
     save(tmp_path / "runs", *runs())
-    arguments = ["ssd", "compare", str(path), "aws-gp3/16", "--from", str(tmp_path / "runs"), "--json"]
+    arguments = [
+        "ssd",
+        "compare",
+        str(path),
+        "aws-gp3/16",
+        "--from",
+        str(tmp_path / "runs"),
+        "--json",
+    ]
     with pytest.raises(SystemExit) as ended:
-        main([*arguments, "--results-root", str(tmp_path / "own"), "--prices", str(EXAMPLE)])
+        main(
+            [
+                *arguments,
+                "--results-root",
+                str(tmp_path / "own"),
+                "--prices",
+                str(EXAMPLE),
+            ]
+        )
     assert not ended.value.code
     found = json.loads(capsys.readouterr().out)
     assert [drive["name"] for drive in found["drives"]] == ["theirs", "aws-gp3/16"]
-    assert found["drives"][1]["price_per_tb"] is None, "the price is of the whole drive, not of a share"
+    assert found["drives"][1]["price_per_tb"] is None, (
+        "the price is of the whole drive, not of a share"
+    )
     assert {(e["device"], e["system"], e["predicted"]) for e in found["epochs"]} == {
         ("theirs", "ginex", True),
         ("theirs", "diskgnn", True),
@@ -244,7 +341,8 @@ def test_prices_come_as_yaml_or_csv_by_the_gb_or_by_the_drive(tmp_path: Path) ->
     )
     prices = load_prices(table)
     assert (prices["lab"].per_tb, prices["lab"].currency) == (125.0, "€")
-    assert price_of(prices, "aws-gp3") == prices["aws-gp3"] and price_of(prices, "aws-gp3/16") is None
+    assert price_of(prices, "aws-gp3") == prices["aws-gp3"]
+    assert price_of(prices, "aws-gp3/16") is None
     assert price_of(prices, "unknown", "") is None
     assert load_prices(EXAMPLE)["aws-nvme"].per_tb == pytest.approx(125.0)
 
@@ -264,7 +362,9 @@ def test_prices_come_as_yaml_or_csv_by_the_gb_or_by_the_drive(tmp_path: Path) ->
         ("p.csv", "device,price_per_gb,source\na,cheap,x\n", "price_per_gb"),
     ],
 )
-def test_a_wrong_price_list_is_refused_with_its_place(tmp_path: Path, name: str, text: str, said: str) -> None:
+def test_a_wrong_price_list_is_refused_with_its_place(
+    tmp_path: Path, name: str, text: str, said: str
+) -> None:
     path = tmp_path / name
     path.write_text(text)
     with pytest.raises(InputError, match=said):
@@ -272,6 +372,9 @@ def test_a_wrong_price_list_is_refused_with_its_place(tmp_path: Path, name: str,
 
 
 def test_the_workload_measured_on_the_most_drives_is_shown() -> None:
-    many = [counted(system, 1.0, dim=64) for system in ("pyg+", "ginex", "ginex-pg", "ali+pg", "gnndrive")]
+    many = [
+        counted(system, 1.0, dim=64)
+        for system in ("pyg+", "ginex", "ginex-pg", "ali+pg", "gnndrive")
+    ]
     found = compare(classes("aws-nvme/16", "aws-gp3/16"), [*runs(), *many])
     assert found.systems == ("ginex", "diskgnn")

@@ -1,4 +1,5 @@
-"""`outcore ssd emulate` with the kernel's real limiter: the class holds, the caller's user runs, nothing is left."""
+"""`outcore ssd emulate` with the kernel's real limiter: the class holds, the caller's
+user runs, nothing is left."""
 
 from __future__ import annotations
 
@@ -18,16 +19,35 @@ from harness.isolation.cgroup1 import throttle_lines
 from harness.isolation.cgroup2 import io_max_line
 from harness.ssd.classes import load_classes, parse_disk_class
 from harness.ssd.device import block_device
-from harness.ssd.emulate import Check, caller, fitting_factor, problem, rate, resolve_class, run_limited, verify
+from harness.ssd.emulate import (
+    Check,
+    caller,
+    fitting_factor,
+    problem,
+    rate,
+    resolve_class,
+    run_limited,
+    verify,
+)
 from harness.ssd.fio import fio_path
 from harness.ssd.measure import limiting
 from harness.ssd.profile import expected
-from tests.harness.cap_tools import MIB, alive, cold_file, groups_named, needs_cap, needs_io, needs_root, on_disk
+from tests.harness.cap_tools import (
+    MIB,
+    alive,
+    cold_file,
+    groups_named,
+    needs_cap,
+    needs_io,
+    needs_root,
+    on_disk,
+)
 from workloads.errors import InputError
 
 needs_fio = pytest.mark.skipif(fio_path() is None, reason="fio is not installed")
 NOBODY = 65534
-# Reads blocks at random places of a file, directly or through the page cache; prints the time and its user.
+# Reads blocks at random places of a file, directly or through the page cache; prints
+# the time and its user.
 READER = """
 import mmap, os, random, sys, time
 path, count, direct, block = sys.argv[1], int(sys.argv[2]), sys.argv[3] == "direct", 4096
@@ -52,14 +72,23 @@ def disk() -> Iterator[Path]:
 
 
 def outcore(*arguments: str) -> list[str]:
-    return [sys.executable, "-c", "from harness.cli import main; main()", "ssd", "emulate", *arguments]
+    return [
+        sys.executable,
+        "-c",
+        "from harness.cli import main; main()",
+        "ssd",
+        "emulate",
+        *arguments,
+    ]
 
 
 @pytest.fixture
 def slow(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     """Define a class of the user's own and return it divided: 500 reads a second."""
     own = tmp_path / "classes.yaml"
-    own.write_text("slow: {read_iops: 2000, read_bytes_per_s: 40000000, source: this test}\n")
+    own.write_text(
+        "slow: {read_iops: 2000, read_bytes_per_s: 40000000, source: this test}\n"
+    )
     monkeypatch.setenv("OUTCORE_DISK_CLASSES", str(own))
     return "slow/4"
 
@@ -70,11 +99,18 @@ def slow(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
 @pytest.mark.parametrize(
     "how",
     [
-        pytest.param("direct", marks=pytest.mark.slow("harness/ssd/emulate.py", "harness/isolation", seconds=6)),
+        pytest.param(
+            "direct",
+            marks=pytest.mark.slow(
+                "harness/ssd/emulate.py", "harness/isolation", seconds=6
+            ),
+        ),
         "buffered",
     ],
 )
-def test_a_command_is_held_to_the_class_and_root_is_dropped(disk: Path, slow: str, how: str) -> None:
+def test_a_command_is_held_to_the_class_and_root_is_dropped(
+    disk: Path, slow: str, how: str
+) -> None:
     file = cold_file(disk, 16 * MIB)
     file.chmod(0o644)
     # The interpreter may be under /root, where the user `nobody` has no access.
@@ -82,7 +118,17 @@ def test_a_command_is_held_to_the_class_and_root_is_dropped(disk: Path, slow: st
     if not Path(reader[0]).exists():
         pytest.skip("no system Python for another user to run")
     done = subprocess.run(
-        outcore(slow, "--no-check", "--path", str(disk), "--user", "nobody", "-q", "--", *reader),
+        outcore(
+            slow,
+            "--no-check",
+            "--path",
+            str(disk),
+            "--user",
+            "nobody",
+            "-q",
+            "--",
+            *reader,
+        ),
         capture_output=True,
         text=True,
         timeout=60,
@@ -100,10 +146,18 @@ def test_a_command_is_held_to_the_class_and_root_is_dropped(disk: Path, slow: st
 @needs_cap
 @needs_io
 @needs_root
-def test_plain_root_runs_the_command_as_root_without_a_user_option(disk: Path, slow: str) -> None:
-    plain = {name: value for name, value in os.environ.items() if name not in ("SUDO_UID", "PKEXEC_UID")}
+def test_plain_root_runs_the_command_as_root_without_a_user_option(
+    disk: Path, slow: str
+) -> None:
+    plain = {
+        name: value
+        for name, value in os.environ.items()
+        if name not in ("SUDO_UID", "PKEXEC_UID")
+    }
     command = outcore(slow, "--no-check", "--path", str(disk), "--", "id", "-u")
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False, env=plain)
+    done = subprocess.run(
+        command, capture_output=True, text=True, timeout=60, check=False, env=plain
+    )
     assert (done.returncode, done.stdout) == (0, "0\n"), done.stderr
     assert "runs as root: --user NAME gives it another user" in done.stderr
 
@@ -117,13 +171,24 @@ def test_streams_and_exit_status_are_the_commands_own(disk: Path, slow: str) -> 
     def run(*command: str, text: str = "") -> subprocess.CompletedProcess[str]:
         flags = [slow, "--no-check", "--path", str(disk), "--user", "root", "-q", "--"]
         return subprocess.run(
-            [*outcore(*flags), *command], input=text, capture_output=True, text=True, timeout=60, check=False
+            [*outcore(*flags), *command],
+            input=text,
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
         )
 
     done = run("sh", "-c", "cat; echo oops >&2; exit 7", text="hello")
     assert (done.returncode, done.stdout, done.stderr) == (7, "hello", "oops\n")
     found = subprocess.run(
-        [*outcore(slow, "--no-check", "--path", str(disk), "--user", "nobody", "-q", "--"), "id", "-u"],
+        [
+            *outcore(
+                slow, "--no-check", "--path", str(disk), "--user", "nobody", "-q", "--"
+            ),
+            "id",
+            "-u",
+        ],
         capture_output=True,
         text=True,
         timeout=60,
@@ -133,7 +198,8 @@ def test_streams_and_exit_status_are_the_commands_own(disk: Path, slow: str) -> 
     assert found.stdout.split() == [str(NOBODY)], found.stderr
     assert run("sh", "-c", "kill -TERM $$").returncode == 128 + signal.SIGTERM
     missing = run("no-such-program")
-    assert missing.returncode == 127 and "no-such-program: No such file" in missing.stderr
+    assert missing.returncode == 127
+    assert "no-such-program: No such file" in missing.stderr
     assert "Traceback" not in missing.stderr
     assert groups_named("ssd.emulate") == []
 
@@ -142,17 +208,21 @@ def test_streams_and_exit_status_are_the_commands_own(disk: Path, slow: str) -> 
 @needs_io
 @needs_root
 @pytest.mark.alone  # the start of any other run cleans up, too
-def test_what_a_killed_emulation_left_behind_is_cleaned_at_the_next_start(disk: Path, slow: str) -> None:
+def test_what_a_killed_emulation_left_behind_is_cleaned_at_the_next_start(
+    disk: Path, slow: str
+) -> None:
     flags = [slow, "--no-check", "--path", str(disk), "--user", "root", "-q", "--"]
     command = [*outcore(*flags), "sh", "-c", "echo $$; exec sleep 300"]
     child = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
     assert child.stdout is not None
     inside = int(child.stdout.readline())
     left = groups_named("ssd.emulate")
-    assert left and alive(inside)
+    assert left
+    assert alive(inside)
     os.kill(child.pid, signal.SIGKILL)
     child.wait()
-    assert alive(inside) and groups_named("ssd.emulate") == left
+    assert alive(inside)
+    assert groups_named("ssd.emulate") == left
     limiting()
     assert groups_named("ssd.emulate") == []
     deadline = time.monotonic() + 5
@@ -167,11 +237,15 @@ def test_what_a_killed_emulation_left_behind_is_cleaned_at_the_next_start(disk: 
 @needs_fio
 @pytest.mark.alone
 @pytest.mark.slow("harness/ssd", "harness/isolation")
-def test_fio_finds_the_limits_and_buffered_reads_are_limited_too(disk: Path, slow: str) -> None:
+def test_fio_finds_the_limits_and_buffered_reads_are_limited_too(
+    disk: Path, slow: str
+) -> None:
     chosen = resolve_class("slow", disk)
     limits = chosen.limits(block_device(disk))
     checks = verify(limiting(), limits, disk, seconds=1.5)
-    if any(check.error < -0.08 for check in checks):  # a busy machine may be slow; a limit is never exceeded
+    if any(
+        check.error < -0.08 for check in checks
+    ):  # a busy machine may be slow; a limit is never exceeded
         assert all(check.error < 0.08 for check in checks), checks
         checks = verify(limiting(), limits, disk, seconds=3.0)
     assert {check.name for check in checks} == {
@@ -190,10 +264,16 @@ def test_fio_finds_the_limits_and_buffered_reads_are_limited_too(disk: Path, slo
 @needs_fio
 @needs_root
 def test_a_class_that_the_device_cannot_play_is_refused_with_the_factor_that_fits(
-    disk: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    disk: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     own = tmp_path / "classes.yaml"
-    own.write_text("dream: {read_iops: 900000000, read_bytes_per_s: 900000000000, source: this test}\n")
+    own.write_text(
+        "dream: {read_iops: 900000000, read_bytes_per_s: 900000000000, source: "
+        "this test}\n"
+    )
     monkeypatch.setenv("OUTCORE_DISK_CLASSES", str(own))
     for name, value in (("_SECONDS", 0.3), ("_BARE_S", 0.3), ("_RAMP_S", 0.1)):
         monkeypatch.setattr(f"harness.ssd.emulate.{name}", value)
@@ -207,17 +287,23 @@ def test_a_class_that_the_device_cannot_play_is_refused_with_the_factor_that_fit
     assert not (tmp_path / "x").exists()
 
 
-def test_the_caller_is_who_called_sudo_unless_another_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_caller_is_who_called_sudo_unless_another_is_named(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(os, "geteuid", lambda: 0)
     for name in ("SUDO_UID", "SUDO_GID", "PKEXEC_UID"):
         monkeypatch.delenv(name, raising=False)
-    assert caller(None) is None  # root logged in directly: the command runs as whoever started it
+    assert (
+        caller(None) is None
+    )  # root logged in directly: the command runs as whoever started it
     monkeypatch.setenv("SUDO_UID", "12345")
     monkeypatch.setenv("SUDO_GID", "23456")
     found = caller(None)
-    assert found is not None and (found.pw_uid, found.pw_gid) == (12345, 23456)
+    assert found is not None
+    assert (found.pw_uid, found.pw_gid) == (12345, 23456)
     named = caller("nobody")
-    assert named is not None and named.pw_uid == NOBODY
+    assert named is not None
+    assert named.pw_uid == NOBODY
     assert caller("root") is None
     with pytest.raises(InputError, match="no user 'nobody-of-this-name'"):
         caller("nobody-of-this-name")
@@ -225,7 +311,9 @@ def test_the_caller_is_who_called_sudo_unless_another_is_named(monkeypatch: pyte
     assert caller(None) is None
 
 
-def test_without_a_command_or_a_class_there_is_a_sentence(capsys: pytest.CaptureFixture[str], disk: Path) -> None:
+def test_without_a_command_or_a_class_there_is_a_sentence(
+    capsys: pytest.CaptureFixture[str], disk: Path
+) -> None:
     for arguments, said in (
         (["aws-gp3"], "no command to run"),
         (["aws-gp33", "--verify", "--path", str(disk)], "did you mean aws-gp3"),
@@ -243,17 +331,29 @@ def test_every_class_becomes_lines_of_either_cgroup_version() -> None:
         (limit,) = disk_class.limits(block_device(Path("/var/tmp"))) or [IoLimit("8:0")]
         line = io_max_line(limit).split()
         assert line[0] == limit.device
-        assert f"rbps={disk_class.read_bytes_per_s}" in line and f"riops={disk_class.read_iops}" in line
-        # Of a budget shared with reads, the kernel enforces at least that writes alone do not exceed it.
+        assert f"rbps={disk_class.read_bytes_per_s}" in line
+        assert f"riops={disk_class.read_iops}" in line
+        # Of a budget shared with reads, the kernel enforces at least that writes alone
+        # do not exceed it.
         assert f"wiops={disk_class.write_iops or disk_class.read_iops}" in line
         files = dict(throttle_lines(limit))
-        assert files["blkio.throttle.read_iops_device"] == f"{limit.device} {disk_class.read_iops}"
-        assert files["blkio.throttle.write_bps_device"] == f"{limit.device} {limit.write_bytes_per_s}"
-        assert limit.write_bytes_per_s == disk_class.write_bytes_per_s or disk_class.read_bytes_per_s
-        apart = disk_class.model_copy(update={"mixed": "a budget each", "write_iops": None}).limits(
-            block_device(Path("/var/tmp"))
+        assert (
+            files["blkio.throttle.read_iops_device"]
+            == f"{limit.device} {disk_class.read_iops}"
         )
-        assert [entry.write_iops for entry in apart] == [None] and disk_class.mixed_source
+        assert (
+            files["blkio.throttle.write_bps_device"]
+            == f"{limit.device} {limit.write_bytes_per_s}"
+        )
+        assert (
+            limit.write_bytes_per_s == disk_class.write_bytes_per_s
+            or disk_class.read_bytes_per_s
+        )
+        apart = disk_class.model_copy(
+            update={"mixed": "a budget each", "write_iops": None}
+        ).limits(block_device(Path("/var/tmp")))
+        assert [entry.write_iops for entry in apart] == [None]
+        assert disk_class.mixed_source
 
 
 def test_what_limits_allow_is_the_lesser_of_count_and_bytes() -> None:
@@ -264,19 +364,34 @@ def test_what_limits_allow_is_the_lesser_of_count_and_bytes() -> None:
 
 
 def test_rates_three_percent_off_are_told_and_slower_buffered_reads_are_not() -> None:
-    assert problem([Check("randread_4k_iops", 1029.0, 1000.0), Check("buffered_reads_per_s", 500.0, 1000.0)]) == ""
-    assert "randread_4k_iops 960 of 1,000 (-4.0%)" in problem([Check("randread_4k_iops", 960.0, 1000.0)])
+    assert (
+        problem(
+            [
+                Check("randread_4k_iops", 1029.0, 1000.0),
+                Check("buffered_reads_per_s", 500.0, 1000.0),
+            ]
+        )
+        == ""
+    )
+    assert "randread_4k_iops 960 of 1,000 (-4.0%)" in problem(
+        [Check("randread_4k_iops", 960.0, 1000.0)]
+    )
     assert "buffered" in problem([Check("buffered_reads_per_s", 1100.0, 1000.0)])
 
 
 def test_a_class_is_divided_by_the_least_power_of_two_that_fits() -> None:
     nvme = parse_disk_class("aws-nvme")
     assert nvme is not None
-    bare = {"randread_4k_iops": 80_000.0, "randread_512_iops": 80_000.0, "seqread_bytes_per_s": 3.6e9}
+    bare = {
+        "randread_4k_iops": 80_000.0,
+        "randread_512_iops": 80_000.0,
+        "seqread_bytes_per_s": 3.6e9,
+    }
     assert fitting_factor(nvme, bare) == 16  # 625 / 80 = 7.8, and a tenth to spare
     assert fitting_factor(nvme, {key: value * 10 for key, value in bare.items()}) == 1
     gp3 = parse_disk_class("aws-gp3")
-    assert gp3 is not None and fitting_factor(gp3, bare) == 1
+    assert gp3 is not None
+    assert fitting_factor(gp3, bare) == 1
 
 
 @needs_cap
@@ -284,16 +399,24 @@ def test_a_class_is_divided_by_the_least_power_of_two_that_fits() -> None:
 @needs_root
 def test_what_a_command_starts_is_limited_with_it(disk: Path) -> None:
     limits = (IoLimit(block_device(disk).number, read_iops=1000),)
-    script = "for i in 1 2 3; do (cat /proc/self/cgroup | grep -c ssd.emulate) & done; wait"
+    script = (
+        "for i in 1 2 3; do (cat /proc/self/cgroup | grep -c ssd.emulate) & done; wait"
+    )
     out = disk / "groups"
-    assert run_limited(limiting(), limits, ["sh", "-c", f"({script}) > {out}"], None) == 0
+    assert (
+        run_limited(limiting(), limits, ["sh", "-c", f"({script}) > {out}"], None) == 0
+    )
     assert [int(line) > 0 for line in out.read_text().split()] == [True] * 3
 
 
 def test_a_rate_is_that_of_the_time_in_which_a_count_grew() -> None:
-    # A process starts (0.5 s), reads 1,000 a second in slices of 0.1 s (2 s), and ends (1 s).
+    # A process starts (0.5 s), reads 1,000 a second in slices of 0.1 s (2 s), and ends
+    # (1 s).
     looks = [at * 0.02 for at in range(175)]
-    counted = [(look, min(max(int((look - 0.5) / 0.1 + 1e-9) * 100, 0), 2000)) for look in looks]
+    counted = [
+        (look, min(max(int((look - 0.5) / 0.1 + 1e-9) * 100, 0), 2000))
+        for look in looks
+    ]
     found = rate(counted)
     assert found == pytest.approx(1000, rel=0.01)
     late = [*counted[:40], (counted[40][0] + 0.09, counted[44][1]), *counted[45:]]

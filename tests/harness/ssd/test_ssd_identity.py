@@ -1,4 +1,5 @@
-"""A drive's identity, from the kernel's own files: links, layers, queues; its serial number only on request."""
+"""A drive's identity, from the kernel's own files: links, layers, queues; its serial
+number only on request."""
 
 from __future__ import annotations
 
@@ -17,8 +18,15 @@ class Host:
     """Made-up /sys and /proc with one mount at /drive."""
 
     def __init__(self, root: Path) -> None:
-        self.sys, self.proc, self.mount = root / "sys", root / "proc", root / "drive"
-        for folder in (self.sys / "block", self.sys / "dev/block", self.proc / "self", self.mount):
+        self.sys = root / "sys"
+        self.proc = root / "proc"
+        self.mount = root / "drive"
+        for folder in (
+            self.sys / "block",
+            self.sys / "dev/block",
+            self.proc / "self",
+            self.mount,
+        ):
             folder.mkdir(parents=True)
 
     def disk(self, path: str, number: str, files: dict[str, str]) -> Path:
@@ -33,7 +41,9 @@ class Host:
             (self.sys / "block" / folder.name).symlink_to(folder)
         return folder
 
-    def mounted(self, number: str, kind: str = "ext4", options: str = "rw,discard") -> Path:
+    def mounted(
+        self, number: str, kind: str = "ext4", options: str = "rw,discard"
+    ) -> Path:
         line = f"40 20 {number} / {self.mount} rw,noatime - {kind} /dev/x {options}\n"
         (self.proc / "self/mountinfo").write_text(line)
         return self.mount
@@ -86,32 +96,61 @@ def test_the_serial_number_is_there_only_if_asked_for(host: Host) -> None:
     host.disk("pci0000:00/0000:01:00.0/nvme/nvme0/nvme0n1", "259:0", NVME)
     path = host.mounted("259:0")
     assert identify(path, sys=host.sys, proc=host.proc).serial is None
-    assert identify(path, serial=True, sys=host.sys, proc=host.proc).serial == "S3HDNX0K100001"
+    assert (
+        identify(path, serial=True, sys=host.sys, proc=host.proc).serial
+        == "S3HDNX0K100001"
+    )
 
 
 def test_a_sata_drive_tells_the_speed_of_its_link(host: Host) -> None:
     host.disk(
         "pci0000:00/0000:00:17.0/ata3/host2/target2:0:0/2:0:0:0/block/sda",
         "8:0",
-        {"device/model": "SAMSUNG MZ7LH960", "device/rev": "904Q", "device/vendor": "ATA", "device/queue_depth": "32"},
+        {
+            "device/model": "SAMSUNG MZ7LH960",
+            "device/rev": "904Q",
+            "device/vendor": "ATA",
+            "device/queue_depth": "32",
+        },
     )
     port = host.sys / "class/ata_link/link3"
     port.mkdir(parents=True)
     (port / "sata_spd").write_text("6.0 Gbps\n")
     who = identify(host.mounted("8:0"), sys=host.sys, proc=host.proc)
-    assert (who.bus, who.link, who.firmware, who.vendor) == ("sata", "SATA 6.0 Gbps", "904Q", "ATA")
+    assert (who.bus, who.link, who.firmware, who.vendor) == (
+        "sata",
+        "SATA 6.0 Gbps",
+        "904Q",
+        "ATA",
+    )
     assert who.queue["device_depth"] == "32"
 
 
-def test_a_crypted_volume_over_an_array_of_partitions_leads_to_every_disk(host: Host) -> None:
-    crypt = host.disk("virtual/block/dm-1", "253:1", {"dm/uuid": "CRYPT-LUKS2-0123456789-secret"})
+def test_a_crypted_volume_over_an_array_of_partitions_leads_to_every_disk(
+    host: Host,
+) -> None:
+    crypt = host.disk(
+        "virtual/block/dm-1", "253:1", {"dm/uuid": "CRYPT-LUKS2-0123456789-secret"}
+    )
     volume = host.disk("virtual/block/dm-0", "253:0", {"dm/uuid": "LVM-AbCdEf"})
     array = host.disk("virtual/block/md0", "9:0", {"md/level": "raid0"})
     disks = []
     for index, name in enumerate(("sda", "sdb")):
-        disks.append(host.disk(f"pci/host{index}/{name}", f"8:{16 * index}", {"device/model": f"DISK {name}"}))
-        host.disk(f"pci/host{index}/{name}/{name}1", f"8:{16 * index + 1}", {"partition": "1"})
-    for upper, lowers in ((crypt, [volume]), (volume, [array]), (array, [disks[0] / "sda1", disks[1] / "sdb1"])):
+        disks.append(
+            host.disk(
+                f"pci/host{index}/{name}",
+                f"8:{16 * index}",
+                {"device/model": f"DISK {name}"},
+            )
+        )
+        host.disk(
+            f"pci/host{index}/{name}/{name}1", f"8:{16 * index + 1}", {"partition": "1"}
+        )
+    for upper, lowers in (
+        (crypt, [volume]),
+        (volume, [array]),
+        (array, [disks[0] / "sda1", disks[1] / "sdb1"]),
+    ):
         (upper / "slaves").mkdir()
         for lower in lowers:
             (upper / "slaves" / lower.name).symlink_to(lower)
@@ -135,7 +174,8 @@ def test_an_overlay_leads_to_the_disk_of_its_upper_folder(host: Host) -> None:
     upper.mkdir()
     (host.proc / "self/mountinfo").write_text(
         f"30 20 8:0 / {upper} rw - xfs /dev/sda rw\n"
-        f"40 20 0:55 / {host.mount} rw - overlay overlay rw,lowerdir=/l,upperdir={upper},workdir=/w\n"
+        f"40 20 0:55 / {host.mount} rw - overlay overlay "
+        f"rw,lowerdir=/l,upperdir={upper},workdir=/w\n"
     )
     who = identify(host.mount, sys=host.sys, proc=host.proc)
     assert (who.name, who.file_system) == ("sda", "overlay on xfs")
@@ -144,14 +184,17 @@ def test_an_overlay_leads_to_the_disk_of_its_upper_folder(host: Host) -> None:
 
 def test_a_mount_point_with_a_space_leads_to_the_disk_of_its_source(host: Host) -> None:
     host.disk("pci/host0/sda", "8:0", {"device/model": "DISK"})
-    folder, node = host.mount / "my data", host.mount / "sda"
+    folder = host.mount / "my data"
+    node = host.mount / "sda"
     folder.mkdir()
     try:
         os.mknod(node, stat.S_IFBLK | 0o600, os.makedev(8, 0))
     except OSError:
         pytest.skip("device nodes need root")
     # Some file systems (btrfs) show an anonymous device.
-    line = f"40 20 0:50 / {folder} rw - btrfs {node} rw\n".replace("my data", "my\\040data")
+    line = f"40 20 0:50 / {folder} rw - btrfs {node} rw\n".replace(
+        "my data", "my\\040data"
+    )
     (host.proc / "self/mountinfo").write_text(line)
     assert identify(folder, sys=host.sys, proc=host.proc).name == "sda"
 
@@ -162,20 +205,34 @@ def test_a_btrfs_of_several_disks_is_on_all_of_them(host: Host) -> None:
         member = host.sys / "fs/btrfs/uuid/devices" / name
         member.parent.mkdir(parents=True, exist_ok=True)
         member.symlink_to(host.sys / "dev/block" / f"8:{16 * number}")
-    (host.proc / "self/mountinfo").write_text(f"40 20 0:50 / {host.mount} rw - btrfs /dev/sdb rw\n")
-    assert block_device(host.mount, sys=host.sys, proc=host.proc).numbers == ("8:0", "8:16")
+    (host.proc / "self/mountinfo").write_text(
+        f"40 20 0:50 / {host.mount} rw - btrfs /dev/sdb rw\n"
+    )
+    assert block_device(host.mount, sys=host.sys, proc=host.proc).numbers == (
+        "8:0",
+        "8:16",
+    )
 
 
 def test_a_mount_without_options_of_its_file_system_is_read(host: Host) -> None:
     host.disk("pci/host0/sda", "8:0", {})
-    (host.proc / "self/mountinfo").write_text(f"40 20 8:0 / {host.mount} rw,noatime - ext4 /dev/sda\n")
-    assert identify(host.mount, sys=host.sys, proc=host.proc).mount_options == "rw,noatime"
+    (host.proc / "self/mountinfo").write_text(
+        f"40 20 8:0 / {host.mount} rw,noatime - ext4 /dev/sda\n"
+    )
+    assert (
+        identify(host.mount, sys=host.sys, proc=host.proc).mount_options == "rw,noatime"
+    )
 
 
 def test_mount_options_that_name_users_or_hosts_are_left_out(host: Host) -> None:
     host.disk("pci/host0/sda", "8:0", {})
-    path = host.mounted("8:0", options="rw,uid=1000,username=jane,addr=10.0.0.1,discard")
-    assert identify(path, sys=host.sys, proc=host.proc).mount_options == "rw,noatime,discard"
+    path = host.mounted(
+        "8:0", options="rw,uid=1000,username=jane,addr=10.0.0.1,discard"
+    )
+    assert (
+        identify(path, sys=host.sys, proc=host.proc).mount_options
+        == "rw,noatime,discard"
+    )
 
 
 SMART_LOG = {
@@ -193,8 +250,15 @@ SMART_LOG = {
 def test_nvme_health_is_read_in_bytes_and_degrees() -> None:
     found = parse_nvme(json.dumps(SMART_LOG))
     assert found["temperature_c"] == 38
-    assert (found["data_read_bytes"], found["data_written_bytes"]) == (2000 * 512_000, 1000 * 512_000)
-    assert (found["percentage_used"], found["power_on_hours"], found["media_errors"]) == (3, 4321, 0)
+    assert (found["data_read_bytes"], found["data_written_bytes"]) == (
+        2000 * 512_000,
+        1000 * 512_000,
+    )
+    assert (
+        found["percentage_used"],
+        found["power_on_hours"],
+        found["media_errors"],
+    ) == (3, 4321, 0)
     assert parse_nvme("") == parse_nvme("no such device") == parse_nvme("{}") == {}
 
 
@@ -206,7 +270,10 @@ def test_sata_health_is_read_without_the_serial_number() -> None:
         "temperature": {"current": 31},
         "power_on_time": {"hours": 99},
         "ata_smart_attributes": {
-            "table": [{"id": 241, "value": 99, "raw": {"value": 1000}}, {"id": 231, "value": 97, "raw": {"value": 0}}]
+            "table": [
+                {"id": 241, "value": 99, "raw": {"value": 1000}},
+                {"id": 231, "value": 97, "raw": {"value": 0}},
+            ]
         },
     }
     found = parse_smartctl(json.dumps(report))

@@ -1,4 +1,5 @@
-"""fio's best settings, load of other processes meanwhile, and caches below the kernel, on real files and disks."""
+"""fio's best settings, load of other processes meanwhile, and caches below the kernel,
+on real files and disks."""
 
 from __future__ import annotations
 
@@ -21,7 +22,17 @@ from harness.ssd import profile as profiles
 from harness.ssd.device import block_device
 from harness.ssd.fio import FioJob, best_engine, fio_path, parse_fio, run_fio
 from harness.ssd.profile import better_of, quick_profile
-from harness.ssd.quiet import QUIET_CPU, SEEN, Meter, busiest, gain_of, is_quiet, quietly, reread_gain, slack
+from harness.ssd.quiet import (
+    QUIET_CPU,
+    SEEN,
+    Meter,
+    busiest,
+    gain_of,
+    is_quiet,
+    quietly,
+    reread_gain,
+    slack,
+)
 from harness.ssd.ways import Reads, Way, first_ways, search, shared_ways
 from systems.interface import DiskPoint, DiskProfile
 from tests.harness.cap_tools import MIB, cold_file, needs_root, on_disk
@@ -52,11 +63,15 @@ def file() -> Iterator[Path]:
 def beside(*code: str) -> Iterator[None]:
     """Run programs meanwhile; each prints a line once it is at work."""
     children = [
-        subprocess.Popen([sys.executable, "-S", "-c", text], stdout=subprocess.PIPE, text=True) for text in code
+        subprocess.Popen(
+            [sys.executable, "-S", "-c", text], stdout=subprocess.PIPE, text=True
+        )
+        for text in code
     ]
     try:
         for child in children:
-            assert child.stdout is not None and child.stdout.readline()
+            assert child.stdout is not None
+            assert child.stdout.readline()
         yield
     finally:
         for child in children:
@@ -74,7 +89,8 @@ def reader(file: Path) -> str:
         "import mmap, os, random\n"
         f"fd = os.open({str(file)!r}, os.O_RDONLY | os.O_DIRECT)\n"
         "buffer = mmap.mmap(-1, 1 << 20)\nprint('at it', flush=True)\n"
-        f"while True: os.preadv(fd, [buffer], random.randrange({file.stat().st_size >> 20}) << 20)"
+        "while True: os.preadv(fd, [buffer], "
+        f"random.randrange({file.stat().st_size >> 20}) << 20)"
     )
 
 
@@ -82,9 +98,12 @@ def reader(file: Path) -> str:
 @pytest.mark.skipif(best_engine() != "io_uring", reason="no io_uring here")
 def test_fio_registers_its_buffers_and_hands_in_batches(file: Path) -> None:
     job = FioJob(file=file, block_bytes=4096, depth=64, batch=16, seconds=0.2)
-    assert {"--fixedbufs", "--registerfiles", "--iodepth_batch_submit=16"} <= set(job.arguments("a"))
+    assert {"--fixedbufs", "--registerfiles", "--iodepth_batch_submit=16"} <= set(
+        job.arguments("a")
+    )
     (result,) = run_fio([job])
-    assert result.job.registered and result.requests > 0
+    assert result.job.registered
+    assert result.requests > 0
 
 
 @needs_fio
@@ -105,7 +124,14 @@ def test_where_no_buffers_can_be_registered_fio_reads_without(file: Path) -> Non
 
     def fio(job: FioJob) -> str:
         command = ["fio", "--output-format=json", *job.arguments("a")]
-        done = subprocess.run(command, capture_output=True, text=True, check=False, cwd="/", preexec_fn=lower)
+        done = subprocess.run(
+            command,
+            capture_output=True,
+            text=True,
+            check=False,
+            cwd="/",
+            preexec_fn=lower,
+        )
         return done.stdout if done.returncode == 0 else ""
 
     if parse_fio(fio(job), [job]):
@@ -114,26 +140,42 @@ def test_where_no_buffers_can_be_registered_fio_reads_without(file: Path) -> Non
 
 
 @needs_fio
-def test_a_refused_registration_is_done_without(file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_refused_registration_is_done_without(
+    file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A wrapper around fio fails as under a low limit of locked memory."""
     real = fio_path()
     (tmp_path / "fio").write_text(
-        f'#!/bin/sh\ncase "$*" in *--fixedbufs*) echo "fio: no memory to register" >&2; exit 1;; esac\n'
+        '#!/bin/sh\ncase "$*" in *--fixedbufs*) echo "fio: no memory to '
+        'register" >&2; exit 1;; esac\n'
         f'exec {real} "$@"\n'
     )
     (tmp_path / "fio").chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
-    (result,) = run_fio([FioJob(file=file, block_bytes=4096, depth=8, seconds=0.1, engine="io_uring")])
-    assert result.requests > 0 and not result.job.registered
+    (result,) = run_fio(
+        [FioJob(file=file, block_bytes=4096, depth=8, seconds=0.1, engine="io_uring")]
+    )
+    assert result.requests > 0
+    assert not result.job.registered
 
 
 @needs_fio
 def test_a_job_that_reads_once_reads_each_byte_once(file: Path) -> None:
-    job = FioJob(file=file, block_bytes=MIB, depth=4, pattern="sequential", once=True, seconds=20, engine=best_engine())
+    job = FioJob(
+        file=file,
+        block_bytes=MIB,
+        depth=4,
+        pattern="sequential",
+        once=True,
+        seconds=20,
+        engine=best_engine(),
+    )
     assert run_fio([job])[0].bytes_read == file.stat().st_size
 
 
-def test_ways_differ_in_depth_batch_and_threads(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_ways_differ_in_depth_batch_and_threads(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     ways = first_ways(4096)
     if best_engine() != "psync":
         assert {way.depth for way in ways} == {32, 128, 256, 512}
@@ -148,7 +190,8 @@ def test_ways_differ_in_depth_batch_and_threads(monkeypatch: pytest.MonkeyPatch)
 def test_the_search_has_the_best_first_and_the_profile_records_it(file: Path) -> None:
     found = search(Reads(file), 4096, (4, 16), 0.1)
     assert found == sorted(found, key=lambda point: -point.iops)
-    assert {point.batch for point in found} >= {0, 4} and {point.depth for point in found} >= {4, 16}
+    assert {point.batch for point in found} >= {0, 4}
+    assert {point.depth for point in found} >= {4, 16}
     assert len({point.jobs for point in found}) == min(2, len(os.sched_getaffinity(0)))
 
 
@@ -160,13 +203,25 @@ def test_a_profile_beside_others_says_so_and_is_kept_for_minutes_alone(
     monkeypatch.setattr(profiles, "WAITS_S", (0.0,))
     with beside(*[BURN] * (os.cpu_count() or 1)):
         found = quick_profile(file, depths=(8,), seconds=0.1, cache=tmp_path)
-    assert busiest(found)[1] > QUIET_CPU and slack(found) > 1.2
+    assert busiest(found)[1] > QUIET_CPU
+    assert slack(found) > 1.2
     (kept,) = tmp_path.iterdir()
     again = quick_profile(file, depths=(8,), seconds=0.1, cache=tmp_path)
-    assert again.points == found.points and busiest(again)[1] > QUIET_CPU
+    assert again.points == found.points
+    assert busiest(again)[1] > QUIET_CPU
     content = json.loads(kept.read_text())
-    kept.write_text(json.dumps({**content, "measured_at": content["measured_at"] - profiles.DISTURBED_AGE_S}))
-    assert quick_profile(file, depths=(8,), seconds=0.1, cache=tmp_path).points != found.points
+    kept.write_text(
+        json.dumps(
+            {
+                **content,
+                "measured_at": content["measured_at"] - profiles.DISTURBED_AGE_S,
+            }
+        )
+    )
+    assert (
+        quick_profile(file, depths=(8,), seconds=0.1, cache=tmp_path).points
+        != found.points
+    )
     assert {point.block_bytes for point in found.tried} == {4096, 65536}
     assert len({(point.depth, point.batch, point.jobs) for point in found.tried}) >= 3
     assert DiskProfile.from_plain(json.loads(json.dumps(asdict(found)))) == found
@@ -174,13 +229,23 @@ def test_a_profile_beside_others_says_so_and_is_kept_for_minutes_alone(
 
 def test_profiles_of_older_records_are_read() -> None:
     old = {
-        "points": [{"block_bytes": 512, "depth": 256, "iops": 9.0, "bytes_per_s": 4608.0, "pattern": "random"}],
+        "points": [
+            {
+                "block_bytes": 512,
+                "depth": 256,
+                "iops": 9.0,
+                "bytes_per_s": 4608.0,
+                "pattern": "random",
+            }
+        ],
         "logical_block_bytes": 512,
         "tool": "fio-3.33 io_uring",
         "limited": None,
     }
     found = DiskProfile.from_plain(old)
-    assert found.points[0].jobs == 1 and found.tried == () and slack(found) == 1.0
+    assert found.points[0].jobs == 1
+    assert found.tried == ()
+    assert slack(found) == 1.0
 
 
 def test_others_reads_are_told_from_ones_own(file: Path) -> None:
@@ -189,7 +254,9 @@ def test_others_reads_are_told_from_ones_own(file: Path) -> None:
         pytest.skip("no disk under the tests")
     once = reader(file).replace("while True", "for _ in range(64)")
     with Meter(disks) as alone:
-        subprocess.run([sys.executable, "-S", "-c", once], check=True, capture_output=True)
+        subprocess.run(
+            [sys.executable, "-S", "-c", once], check=True, capture_output=True
+        )
     _, _, all_bytes, own_bytes, *_ = alone.grew
     assert 64 * MIB <= own_bytes <= all_bytes
     with beside(reader(file)), Meter(disks) as shared:
@@ -202,11 +269,14 @@ def test_others_computing_is_seen() -> None:
     with beside(BURN), Meter(()) as meter:
         time.sleep(0.5)
     disk, processors = meter.shares(4096)
-    assert disk is None and processors > 0.5 / (os.cpu_count() or 1)
+    assert disk is None
+    assert processors > 0.5 / (os.cpu_count() or 1)
 
 
 @given(st.lists(POINTS, min_size=4, max_size=4), st.lists(st.just(1.0), max_size=3))
-def test_what_is_not_quiet_is_measured_again_while_there_are_waits(points: list[DiskPoint], waits: list[float]) -> None:
+def test_what_is_not_quiet_is_measured_again_while_there_are_waits(
+    points: list[DiskPoint], waits: list[float]
+) -> None:
     paused: list[float] = []
     given_waits = len(waits)
     coming = iter(points)
@@ -239,8 +309,11 @@ def test_a_faster_trial_of_the_same_size_shows_how_much_faster_the_device_may_be
 
 @needs_fio
 @pytest.mark.slow("harness/ssd")
-def test_a_cache_below_the_kernel_is_seen_and_the_profile_is_of_blocks_read_before() -> None:
-    """A loop device that reads through the page cache acts as a disk whose second reads come from memory."""
+def test_a_cache_below_the_kernel_is_seen_and_the_profile_is_of_blocks_read_before() -> (
+    None
+):
+    """A loop device that reads through the page cache acts as a disk whose second reads
+    come from memory."""
     with mounted_loop(96 * MIB, direct=False) as (folder, image):
         table = cold_file(folder, 64 * MIB)
         forget_pages(image)
@@ -248,10 +321,14 @@ def test_a_cache_below_the_kernel_is_seen_and_the_profile_is_of_blocks_read_befo
         forget_pages(image)
         found = quick_profile(table, depths=(8,), seconds=0.1)
     gain, first, again = gain_of(found)
-    assert first is not None and again is not None and gain > SEEN
+    assert first is not None
+    assert again is not None
+    assert gain > SEEN
     assert first.iops < again.iops
     kept = better_of(found, replace(found, first_read=()))
-    assert kept.first_read == found.first_read, "a cache that was seen once stays recorded"
+    assert kept.first_read == found.first_read, (
+        "a cache that was seen once stays recorded"
+    )
 
 
 def forget_pages(path: Path) -> None:

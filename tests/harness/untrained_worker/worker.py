@@ -1,4 +1,5 @@
-"""The worker of containers/example; with `-o trains=false` it digests every mini-batch and trains on none."""
+"""The worker of containers/example; with `-o trains=false` it digests every mini-batch
+and trains on none."""
 
 from __future__ import annotations
 
@@ -8,7 +9,9 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parents[3]
-_SPEC = importlib.util.spec_from_file_location("example", ROOT / "containers" / "example" / "worker.py")
+_SPEC = importlib.util.spec_from_file_location(
+    "example", ROOT / "containers" / "example" / "worker.py"
+)
 _EXAMPLE = importlib.util.module_from_spec(_SPEC)
 _SPEC.loader.exec_module(_EXAMPLE)
 
@@ -17,7 +20,9 @@ class Untrained(_EXAMPLE.Example):
     def train(self, batch: Any) -> tuple[float, int]:
         if self.run.options.trains:
             return super().train(batch)
-        self.told = 0.98 * getattr(self, "told", 2.0)  # a loss that falls as if it trained
+        self.told = 0.98 * getattr(
+            self, "told", 2.0
+        )  # a loss that falls as if it trained
         return self.told, batch.sampled.num_seeds // 2
 
 
