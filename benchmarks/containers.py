@@ -117,7 +117,7 @@ def measure(root: Path, arguments: argparse.Namespace) -> int:
         more = {name: str(root / folder) for name, folder in folders.items()} | (
             {VARIABLE: turns} if turns else {}
         )
-        said = _outcore(
+        message = _outcore(
             {**environment, **more},
             "run",
             system,
@@ -137,7 +137,7 @@ def measure(root: Path, arguments: argparse.Namespace) -> int:
             arguments.disk_class,
             "--json",
         )
-        found: dict[str, Any] = json.loads(said)
+        found: dict[str, Any] = json.loads(message)
         if found["status"] != "ok":
             sys.exit(
                 f"{system} under {isolation}: {found['status']}, {found['reason']}"
@@ -185,7 +185,7 @@ def _judge(
 ) -> bool:
     ratios = [_ratio(*pair) for pair in pairs]
     ratio = statistics.median(ratios)
-    said = {
+    message = {
         tuple(
             (epoch["digest"], epoch["feature_digest"], epoch["counters"]["rows"])
             for epoch in record["epochs"]
@@ -196,10 +196,12 @@ def _judge(
     print(
         f"{system}: container / {pairs[0][1]['config']['isolation']} = {ratio:.3f} "
         f"(rounds {min(ratios):.3f} to {max(ratios):.3f}); digests and rows "
-        f"{'equal' if len(said) == 1 else 'DIFFER'}; "
+        f"{'equal' if len(message) == 1 else 'DIFFER'}; "
         f"first batch {later:+.2f} s"
     )
-    return abs(ratio - 1) <= EPOCH_BOUND and later <= START_BOUND_S and len(said) == 1
+    return (
+        abs(ratio - 1) <= EPOCH_BOUND and later <= START_BOUND_S and len(message) == 1
+    )
 
 
 def _ratio(inside: dict[str, Any], outside: dict[str, Any]) -> float:

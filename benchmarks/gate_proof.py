@@ -134,7 +134,7 @@ def collect(
                     os.environ[TEST_CLOCK_VARIABLE] = slowed(wait_s)
                 record = execute(series, configs[system], Dataset.open(copy), turn=turn)
                 # A run slowed on purpose is INVALID for that; the proof is on what its
-                # times tell.
+                # times show.
                 return replace(sample_of(record, in_turns=in_turns), broken=None)
             finally:
                 os.environ.pop(TEST_CLOCK_VARIABLE, None)
@@ -338,18 +338,18 @@ def judge(root: Path, results: Path, budget_s: float, pairs: int) -> int:
         for level in LEVELS:
             with_level = _holding(blocks, level)
             rng = random.Random(f"{count}/{level}")
-            said = Counter[Decision]()
+            message = Counter[Decision]()
             for _ in range(TRIALS):
                 sides = ("0", "0b") if rng.random() < 0.5 else ("0b", "0")
                 sides = sides if level == 0 else (sides[0], _name(level))
-                said[decide(drawn(with_level, count, rng), sides, rules, count)] += 1
-            share = said["regressed"] / TRIALS
+                message[decide(drawn(with_level, count, rng), sides, rules, count)] += 1
+            share = message["regressed"] / TRIALS
             rows.append(
                 {
                     "pairs": count,
                     "slowed": level,
                     "regressed": share,
-                    **{k: v / TRIALS for k, v in said.items()},
+                    **{k: v / TRIALS for k, v in message.items()},
                 }
             )
     full = {row["slowed"]: row["regressed"] for row in rows if row["pairs"] == most}
@@ -403,7 +403,7 @@ def judge(root: Path, results: Path, budget_s: float, pairs: int) -> int:
 def _live(blocks: list[Block], rules: Rules) -> Promise:
     """Judge comparisons of consecutive runs of a system; no run is used twice."""
     systems = sorted({system for system, _ in blocks[0]})
-    said: Counter[Decision] = Counter()
+    message: Counter[Decision] = Counter()
     for start in range(0, len(blocks) - LEAST_SAMPLES + 1, LEAST_SAMPLES):
         window = blocks[start : start + LEAST_SAMPLES]
         for system in systems:
@@ -411,10 +411,10 @@ def _live(blocks: list[Block], rules: Rules) -> Promise:
                 {key: run for key, run in block.items() if key[0] == system}
                 for block in window
             ]
-            said[decide(only, ("0", "0b"), rules, LEAST_SAMPLES)] += 1
-    total = sum(said.values())
-    print(f"live A/A comparisons of {LEAST_SAMPLES} pairs: {dict(said)}")
-    false = said["regressed"] / max(1, total)
+            message[decide(only, ("0", "0b"), rules, LEAST_SAMPLES)] += 1
+    total = sum(message.values())
+    print(f"live A/A comparisons of {LEAST_SAMPLES} pairs: {dict(message)}")
+    false = message["regressed"] / max(1, total)
     made = _promise(
         f"A/A, {total} live (at least {LEAST_LIVE}), called regressed", false, 0.0
     )

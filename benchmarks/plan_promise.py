@@ -278,7 +278,7 @@ def main() -> int:
                     )
                     outcome = judged(record)
                     broken += outcome.startswith("BROKEN")
-                    told = {
+                    reported = {
                         "budget": budget,
                         "planned": planned,
                         "held": max(0, held),
@@ -286,7 +286,8 @@ def main() -> int:
                         "training": memory.training_bytes,
                     }
                     numbers = ", ".join(
-                        f"{word} {format_bytes(value)}" for word, value in told.items()
+                        f"{word} {format_bytes(value)}"
+                        for word, value in reported.items()
                     )
                     print(
                         f"{shape_name:22} {name:14} {numbers}, "

@@ -73,7 +73,7 @@ def compare(groups: dict[str, list[Record]]) -> int:
         )
     for system in sorted(times, key=lambda name: times[name]):
         group = groups[system]
-        said = [
+        message = [
             record.summary.predicted_s for record in group if record.summary.predicted_s
         ]
         engine = [
@@ -81,7 +81,7 @@ def compare(groups: dict[str, list[Record]]) -> int:
             for record in group
             if record.summary.engine_efficiency
         ]
-        predicted = statistics.median(said) if said else float("nan")
+        predicted = statistics.median(message) if message else float("nan")
         print(
             f"{system:<14}{times[system]:>9.2f}{predicted:>11.2f}"
             f"{times[system] / predicted:>20.2f}"

@@ -14,7 +14,7 @@ set up are left out and named. Exit 1 if a target is missed.
 
 `--quick` makes one round of one warm-up and one measured epoch, without DGL's loader
 and without read-ahead, which may read gigabytes for a mini-batch
-(`/sys/block/*/queue/read_ahead_kb`): no interval can be told of it.
+(`/sys/block/*/queue/read_ahead_kb`): it has no interval.
 """
 
 from __future__ import annotations

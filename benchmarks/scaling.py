@@ -409,7 +409,7 @@ def judge(rows: list[dict[str, Any]], largest: int) -> bool:
         good = rise <= STEEPEST or (
             step.startswith(EPOCH) and step != f"{EPOCH}outcore"
         )
-        said = ""
+        message = ""
         if step in NODE_BYTES:
             allowed = (
                 NODE_BYTES[step] * own[-1]["nodes"]
@@ -417,12 +417,12 @@ def judge(rows: list[dict[str, Any]], largest: int) -> bool:
                 + GIVEN_BYTES.get(step, 0)
             )
             good &= own[-1]["anonymous"] <= allowed
-            said = f", at most {format_bytes(allowed)} allowed"
+            message = f", at most {format_bytes(allowed)} allowed"
         kept &= good
         print(
             f"{step:24s} time ~ edges^{rise:5.2f}, memory ~ edges^{held:5.2f}; "
             f"largest {own[-1]['seconds']:9.2f} s, "
-            f"{format_bytes(own[-1]['anonymous'])}{said}{'' if good else '  MISSED'}"
+            f"{format_bytes(own[-1]['anonymous'])}{message}{'' if good else '  MISSED'}"
         )
     made = [
         row

@@ -28,10 +28,10 @@ def whole_file(out: Path, what: str) -> Iterator[Path]:
         yield partial
         partial.replace(out)
     except OSError as error:
-        said = f"{what} could not be written to {out}"
+        message = f"{what} could not be written to {out}"
         if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EIO):
-            raise DataIOError.of(error, said, out) from error
-        raise InputError.from_os(error, said, "choose another place") from error
+            raise DataIOError.of(error, message, out) from error
+        raise InputError.from_os(error, message, "choose another place") from error
     finally:
         with suppress(OSError):
             partial.unlink()

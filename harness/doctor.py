@@ -126,11 +126,11 @@ def _device_limits(_: Path) -> Found:
     chosen = select()
     if chosen.availability.io_limits:
         return "ok", f"{chosen.backend.name} can hold a run to an SSD class"
-    said = (
+    message = (
         f"no SSD class can be enforced ({chosen.availability.reason}); runs use the "
         "bare device, with a caveat"
     )
-    return "degraded", said, "run as root, or delegate the io controller"
+    return "degraded", message, "run as root, or delegate the io controller"
 
 
 def _swap(_: Path) -> Found:
@@ -252,15 +252,15 @@ def _gpu(_: Path) -> Found:
     detail = ", ".join(
         f"{gpu['model']} ({format_bytes(gpu['memory_bytes'])})" for gpu in gpus
     )
-    told = tried_out("cuda")
-    if told["failed"]:
+    reported = tried_out("cuda")
+    if reported["failed"]:
         fix = (
             "install torch for this driver's CUDA (README), or raise the memlock limit"
         )
-        return "missing", f"{detail}; {told['failed']}", fix
-    if told["notes"]:
+        return "missing", f"{detail}; {reported['failed']}", fix
+    if reported["notes"]:
         fix = "install a C compiler and Python's headers (python3-dev)"
-        return "degraded", f"{detail}; {'; '.join(told['notes'].values())}", fix
+        return "degraded", f"{detail}; {'; '.join(reported['notes'].values())}", fix
     return "ok", f"{detail}: allocates, pins, copies, reads host memory and compiles"
 
 
@@ -326,21 +326,21 @@ def _folders(root: Path, places: Places) -> Found:
         (places.artefacts, "--artefacts"),
     ):
         if not is_writable(existing(folder)):
-            said = f"runs cannot write to {folder}"
+            message = f"runs cannot write to {folder}"
             return (
                 "missing",
-                said,
+                message,
                 f"give a folder that can be written by {option} "
                 f"($OUTCORE_{option[2:].upper()})",
             )
         if block_device(existing(folder)).numbers != block_device(root).numbers:
-            said = (
+            message = (
                 f"{folder} is on another disk than the data: a run that reads data "
                 "there is INVALID"
             )
             return (
                 "degraded",
-                said,
+                message,
                 f"give a folder on the disk of the data by {option}",
             )
     return "ok", "scratch files and artefacts are on the disk of the datasets"
@@ -348,7 +348,7 @@ def _folders(root: Path, places: Places) -> Found:
 
 def _pressure(_: Path) -> Found:
     if Path("/proc/pressure/io").exists():
-        return "ok", "the kernel tells stalls (PSI)"
+        return "ok", "the kernel reports stalls (PSI)"
     return "degraded", "no PSI: telemetry has no stall columns", "boot with psi=1"
 
 

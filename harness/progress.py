@@ -175,7 +175,7 @@ class Progress:
 
     def __call__(self, text: str) -> None:
         """Show a step."""
-        self._tell(Reading(text))
+        self._report(Reading(text))
 
     def keep(self, text: str) -> None:
         """Print a line that is not renewed."""
@@ -187,7 +187,7 @@ class Progress:
         step."""
         reading = Reading(what, share, 1.0)
         if what != self._step.text:
-            self._tell(reading)
+            self._report(reading)
         self._step = reading
 
     @contextmanager
@@ -223,7 +223,7 @@ class Progress:
         for progress in list(cls._open_ones):
             progress.done()
 
-    def _tell(self, reading: Reading) -> None:
+    def _report(self, reading: Reading) -> None:
         self._step = reading
         self._begin()
         self._show(reading, keep=self.verbose)
@@ -357,12 +357,12 @@ def stages(progress: Callable[[str], None]) -> Callable[[str, float], None]:
         return progress.stage
     seen: set[str] = set()
 
-    def tell(what: str, share: float) -> None:
+    def report(what: str, share: float) -> None:
         if what not in seen:
             seen.add(what)
             progress(what)
 
-    return tell
+    return report
 
 
 def tracked(

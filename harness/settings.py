@@ -277,8 +277,8 @@ def strict(model: type[M], content: object, where: str) -> M:
             ) from error
         given = "" if first["type"] == "missing" else f", but is {first['input']!r}"
         message = first["msg"].removeprefix("Value error, ")
-        said = f"{path or model.__name__}: {message[0].lower()}{message[1:]}{given}"
-        raise InputError(said, "correct that key") from error
+        fault = f"{path or model.__name__}: {message[0].lower()}{message[1:]}{given}"
+        raise InputError(fault, "correct that key") from error
 
 
 def unknown_name(what: str, path: str, name: str, valid: Sequence[str]) -> InputError:
@@ -359,26 +359,26 @@ def check_settings(settings: RunSettings) -> None:
         and settings.layers != len(settings.fanout)
         and not sampler.one_subgraph
     ):
-        said = (
+        fault = (
             f"layers is {settings.layers}, and fanout has {len(settings.fanout)} hops"
         )
-        raise InputError(said, "give one fan-out a layer")
+        raise InputError(fault, "give one fan-out a layer")
     if settings.replace and not sampler.replacement:
-        said = (
+        fault = (
             f"replace is set, and the {settings.sampler} sampler draws without "
             "replacement"
         )
-        raise InputError(said, "leave replace out")
+        raise InputError(fault, "leave replace out")
     if settings.warmup >= settings.epochs:
-        said = (
+        fault = (
             f"warmup is {settings.warmup} of {settings.epochs} epochs, which leaves "
             "none to measure"
         )
-        raise InputError(said, "raise epochs or lower warmup")
+        raise InputError(fault, "raise epochs or lower warmup")
     emulated = settings.device.startswith("emulated:")
     if settings.test_nodes and (settings.stages != "all" or emulated):
-        said = f"test_nodes is {settings.test_nodes}, and nothing is really trained"
-        raise InputError(said, "use device cpu or cuda and stages all")
+        fault = f"test_nodes is {settings.test_nodes}, and nothing is really trained"
+        raise InputError(fault, "use device cpu or cuda and stages all")
     if settings.device_memory is not None:
         parse_memory_bytes(settings.device_memory, "device_memory")
         if settings.device == "cpu":
@@ -435,11 +435,11 @@ def check_options(system: str, options: Mapping[str, Any]) -> dict[str, Any]:
             raise unknown_name(
                 f"option of {system}", f"option {name}", name, known
             ) from error
-        said = (
+        fault = (
             f"{first['msg'].removeprefix('Value error, ')}, but is {first['input']!r}"
         )
         raise InputError(
-            f"{system}: option {name}: {said}", f"see `outcore systems {system}`"
+            f"{system}: option {name}: {fault}", f"see `outcore systems {system}`"
         ) from error
 
 

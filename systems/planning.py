@@ -149,13 +149,13 @@ class Planner:
         `error` itself where none would."""
         try:
             if host is not None and (found := self.least(device)) is not None:
-                said = self.written(found)
+                fault = self.written(found)
             elif (
                 device is not None
                 and (found := self.least_device()) is not None
                 and found > device
             ):
-                said = (
+                fault = (
                     f"{(found + self.runtime.accelerator.training_bytes) // MIB}MiB of "
                     "device memory"
                 )
@@ -167,7 +167,7 @@ class Planner:
             return error
         return BudgetError(
             error.message,
-            f"{said} is the least that fits with these settings: {error.fix}",
+            f"{fault} is the least that fits with these settings: {error.fix}",
         )
 
     def chosen(self, system: System) -> dict[str, int | str]:

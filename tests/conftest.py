@@ -89,11 +89,11 @@ def pytest_collection_modifyitems(
     left_out = set(above_budget(costs, 60 * minutes / (4 if half else 1), tree()))
     for item in items:
         if item.nodeid in left_out:
-            told = (
+            reported = (
                 f"not within {minutes:g} min of slow tests; run it: scripts/test "
                 f"--slow all '{item.nodeid}'"
             )
-            item.add_marker(pytest.mark.skip(reason=told))
+            item.add_marker(pytest.mark.skip(reason=reported))
     # Their files come first, so that none is left to one process at the end.
     first = {
         item.path

@@ -44,7 +44,7 @@ def phase(*arguments: str, **environment: str) -> subprocess.CompletedProcess[st
 
 @pytest.mark.slow("benchmarks", "scripts/gpu", seconds=6)
 @pytest.mark.skipif(torch.cuda.is_available(), reason="this host has CUDA")
-def test_without_a_gpu_a_phase_says_so_in_one_sentence(tmp_path: Path) -> None:
+def test_without_a_gpu_a_phase_states_so_in_one_sentence(tmp_path: Path) -> None:
     done = phase("check", "--out", str(tmp_path / "out"))
     assert done.returncode == 2
     assert done.stdout == ""
@@ -55,7 +55,7 @@ def test_without_a_gpu_a_phase_says_so_in_one_sentence(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "message"),
     [
         (("check", "--device", "tpu"), "'tpu' is no GPU"),
         pytest.param(
@@ -66,12 +66,12 @@ def test_without_a_gpu_a_phase_says_so_in_one_sentence(tmp_path: Path) -> None:
         (("cheque",), "invalid choice"),
     ],
 )
-def test_wrong_input_is_told(
-    tmp_path: Path, arguments: tuple[str, ...], said: str
+def test_wrong_input_is_reported(
+    tmp_path: Path, arguments: tuple[str, ...], message: str
 ) -> None:
     done = phase(*arguments, "--out", str(tmp_path))
     assert done.returncode == 2
-    assert said in done.stderr
+    assert message in done.stderr
     assert "Traceback" not in done.stderr
 
 

@@ -337,7 +337,7 @@ def training_step(setting: Setting) -> Result:
         if not models[name]["ok"]
     ]
     # A step of PyG that takes less time than ours is a fault of ours; sizes without a
-    # GPU are too small to tell.
+    # GPU are too small to judge.
     targets = [
         target(f"{name}: time of {side}, over ours", ratio, least=1.0)
         for name, one in models.items()

@@ -29,7 +29,7 @@ Result = dict[str, Any]
 DEAD_S = 10.0  # seconds that a step has to end after SIGTERM
 LEAST_S = 5.0  # a step is not started with less time left
 HOST_LACKS = 3  # exit code of a step that this host cannot do
-LIMIT = "OUTCORE_STEP_S"  # variable that tells a step its seconds
+LIMIT = "OUTCORE_STEP_S"  # variable that gives a step its seconds
 
 
 @dataclass(frozen=True)
@@ -186,9 +186,9 @@ def run_step(
         result: Result = json.loads(answer.read_text())
     except (OSError, ValueError):
         how = f"died of {signal.Signals(-code_).name}: " if code_ < 0 else ""
-        last = (
-            log.read_text(errors="replace").strip().splitlines() or ["nothing was said"]
-        )[-1]
+        last = (log.read_text(errors="replace").strip().splitlines() or ["no output"])[
+            -1
+        ]
         return entry | {
             "status": "left out" if code_ == HOST_LACKS else "failed",
             "error": how + last[:400],

@@ -157,9 +157,9 @@ def make_holes(folder: Path, graph: PublishedGraph, seeds: np.ndarray) -> Datase
                 xxh3=digest,
             )
     except OSError as error:
-        said = f"{folder} cannot hold the outlines of {graph.name}"
+        message = f"{folder} cannot hold the outlines of {graph.name}"
         raise DataIOError.of(
-            error, said, folder, "point TMPDIR at ext4 or xfs"
+            error, message, folder, "point TMPDIR at ext4 or xfs"
         ) from error
     Manifest(
         num_nodes=graph.num_nodes,
@@ -204,19 +204,19 @@ def advise_published(
             mini-batches.
     """
     if settings.sampler != "neighbor" or settings.replace:
-        said = (
+        message = (
             "only neighbour sampling without replacement is predicted from statistics"
         )
-        raise InputError(said, "use --sampler neighbor")
+        raise InputError(message, "use --sampler neighbor")
     budget = parse_memory(
         settings.memory, graph.num_nodes * graph.dim * np.dtype(graph.dtype).itemsize
     ).budget_bytes
     if budget is None:
-        said = (
+        message = (
             f"{settings.memory} is no budget for data, and nothing can be measured for "
             f"{graph.name}"
         )
-        raise InputError(said, "give --memory like +8GiB or 0.1x")
+        raise InputError(message, "give --memory like +8GiB or 0.1x")
     with tempfile.TemporaryDirectory(
         prefix="outcore-outlines-", ignore_cleanup_errors=True
     ) as temporary:

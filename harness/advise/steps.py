@@ -16,7 +16,7 @@ from workloads.training import Trainer
 from workloads.workload import Workload
 
 #: Range of measurements, as a share of their median, that counts as stable; no spread
-#: is told as less.
+#: is reported as less.
 STABLE = 0.1
 _LEAST_ROUNDS = 3
 _MOST_ROUNDS = 10

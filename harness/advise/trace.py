@@ -71,10 +71,10 @@ def take_trace(
     spent: list[float] = []
     held = 0
     busy = _Others()
-    told = stages(progress)
+    reported = stages(progress)
     for epoch in range(2):
         for index, seeds in enumerate(plan.batches(epoch)):
-            told("sampling mini-batches", (epoch * count + index) / (2 * count))
+            reported("sampling mini-batches", (epoch * count + index) / (2 * count))
             started = time.thread_time()
             batch = sampler.sample(epoch, index, seeds)
             spent.append(time.thread_time() - started)
@@ -102,12 +102,12 @@ def take_trace(
                 + sum(len(pages) for pages in trace.hop_pages[-1])
             )
         if epoch == 0 and held > MOST_ACCESSES // 2:
-            said = (
+            message = (
                 f"{count} mini-batches make {held:,} accesses an epoch, more than are "
                 "held"
             )
             raise InputError(
-                said, f"use --batches {max(1, count * MOST_ACCESSES // 2 // held)}"
+                message, f"use --batches {max(1, count * MOST_ACCESSES // 2 // held)}"
             )
     trace.sample_s = sum(spent) / max(1, len(trace.nodes))
     if accelerator.kind != "emulated":

@@ -92,7 +92,7 @@ _FIXES = {
 
 
 @dataclass
-class _Told:
+class _Report:
     """Events of all epochs, and what the worker left behind."""
 
     batches: dict[int, list[BatchRow]] = field(default_factory=dict)
@@ -114,7 +114,7 @@ class _Told:
         }
 
     def drawn(self, epoch: int) -> list[Drawn]:
-        """Return the mini-batches of an epoch whose nodes and seed nodes were told."""
+        """Return an epoch's mini-batches whose nodes and seed nodes were reported."""
         nodes = self.nodes.get(epoch, {})
         seeds = self.seeds.get(epoch, {})
         edges = {row[0]: row[2] for row in self.batches.get(epoch, [])}
@@ -175,12 +175,12 @@ def check_foreign(
                 raise HostError(reason)
             progress(f"running {config.epochs} epochs under a cap")
             try:
-                ending, told = _run(series, config, dataset, log)
+                ending, reported = _run(series, config, dataset, log)
             except OutcoreError as error:
                 ending = Ending("failed", str(error))
-                told = _Told()
+                reported = _Report()
             progress("comparing with the workload")
-            results = list(_judge(series, config, dataset, ending, told))
+            results = list(_judge(series, config, dataset, ending, reported))
         if (
             logs is not None
             and log.is_file()
@@ -197,8 +197,8 @@ def check_foreign(
 
 def _run(
     series: Series, config: RunConfig, dataset: Dataset, log: Path
-) -> tuple[Ending, _Told]:
-    told = _Told()
+) -> tuple[Ending, _Report]:
+    reported = _Report()
     with (
         series.scratch() as folder,
         worker_spec(series, config, dataset, folder, folder.name) as (spec, _),
@@ -209,34 +209,38 @@ def _run(
             with suppress(OSError):
                 log.write_bytes((folder / "calibrate.log").read_bytes())
             raise
-        told.feature_read_bytes = held.feature_read_bytes
+        reported.feature_read_bytes = held.feature_read_bytes
         cap_bytes, budget = calibrate.memory_of(config, dataset, held)
         spec = spec.model_copy(update={"budget_host": budget, "seeds": True})
 
         def hear(event: Event) -> bytes:
             if isinstance(event, Batches):
-                told.batches.setdefault(event.epoch, []).extend(event.rows)
+                reported.batches.setdefault(event.epoch, []).extend(event.rows)
             elif isinstance(event, Seeds):
-                told.seeds.setdefault(event.epoch, {}).update(event.rows)
+                reported.seeds.setdefault(event.epoch, {}).update(event.rows)
             elif isinstance(event, Nodes):
-                told.nodes.setdefault(event.epoch, {}).update(event.rows)
+                reported.nodes.setdefault(event.epoch, {}).update(event.rows)
             elif isinstance(event, Checks):
-                told.spots.setdefault(event.epoch, []).extend(event.rows)
+                reported.spots.setdefault(event.epoch, []).extend(event.rows)
             elif isinstance(event, EpochDone):
-                told.epochs.append(event)
+                reported.epochs.append(event)
             elif isinstance(event, Gate) and event.is_epoch_start and spec.challenge:
-                return told.nonces.setdefault(event.epoch, os.urandom(NONCE_BYTES))
+                return reported.nonces.setdefault(event.epoch, os.urandom(NONCE_BYTES))
             return b""
 
         with series.isolation.create("check", Limits(memory_bytes=cap_bytes)) as cap:
             with Worker(cap, spec, folder, log, series.hidden) as worker:
                 ending = worker.watch(config.timeout_s, hear)
-            told.left += [f"temporary file {name}" for name in worker.left_files]
-    return ending, told
+            reported.left += [f"temporary file {name}" for name in worker.left_files]
+    return ending, reported
 
 
 def _judge(
-    series: Series, config: RunConfig, dataset: Dataset, ending: Ending, told: _Told
+    series: Series,
+    config: RunConfig,
+    dataset: Dataset,
+    ending: Ending,
+    reported: _Report,
 ) -> Iterator[CheckResult]:
     def result(promise: str, faults: list[str], good: str) -> CheckResult:
         return CheckResult(
@@ -246,11 +250,11 @@ def _judge(
             _FIXES[promise] if faults else "",
         )
 
-    complete = len(told.epochs) == config.epochs
+    complete = len(reported.epochs) == config.epochs
     faults = (
         []
         if ending.status == "ok" and complete
-        else [ending.reason or f"it ran {len(told.epochs)} epochs"]
+        else [ending.reason or f"it ran {len(reported.epochs)} epochs"]
     )
     yield result(
         RUNS,
@@ -270,11 +274,11 @@ def _judge(
     workload = workload_of_run(series, config, dataset)
     wanted = make_seed_plan(workload).num_batches
     epochs = range(config.epochs)
-    rows = [told.batches.get(epoch, []) for epoch in epochs]
+    rows = [reported.batches.get(epoch, []) for epoch in epochs]
     yield result(COUNT, list(_count_faults(rows, wanted)), f"{wanted} an epoch")
     yield result(
         SEEDS,
-        list(_seed_faults(told, dataset, config)),
+        list(_seed_faults(reported, dataset, config)),
         f"{_CASE.train} seed nodes, shuffled each epoch",
     )
     sizes = [
@@ -291,7 +295,7 @@ def _judge(
         f"{FALSE_ALARMS:g}"
     )
     yield result(SIZES, draws.odd_sizes(sizes), bounds)
-    drawn = [told.drawn(epoch) for epoch in epochs]
+    drawn = [reported.drawn(epoch) for epoch in epochs]
     if any(drawn):
         bounds = f"every node of {sum(map(len, drawn))} mini-batches; at the same rate"
         yield result(DRAWS, list(_draw_faults(drawn, draws)), bounds)
@@ -303,12 +307,17 @@ def _judge(
     if foreign.faithful:
         other = [
             f"epoch {one.epoch} differs"
-            for one in told.epochs
+            for one in reported.epochs
             if one.digest != trace.epoch(one.epoch).digest
         ]
         yield result(DIGESTS, other, "of every epoch")
     checks, unchecked = check_features(
-        trace, foreign.faithful, told.epochs, told.spots, told.nonces, told.sizes
+        trace,
+        foreign.faithful,
+        reported.epochs,
+        reported.spots,
+        reported.nonces,
+        reported.sizes,
     )
     wrong = [
         f"epoch {one.epoch}, mini-batch {one.batch}: {one.detail}"
@@ -328,13 +337,13 @@ def _judge(
         if row[4] is None
     ]
     yield result(LOSSES, infinite, "of every mini-batch")
-    read = told.feature_read_bytes
+    read = reported.feature_read_bytes
     loaded = [
         f"{format_bytes(read)} of features are read while floor and training are "
         "measured"
     ]
     yield result(MEMORY, loaded if read > WARM_BYTES else [], "measured before the run")
-    yield result(LEFT, told.left, "no process, no temporary file")
+    yield result(LEFT, reported.left, "no process, no temporary file")
 
 
 def _count_faults(rows: Sequence[Sequence[BatchRow]], wanted: int) -> Iterator[str]:
@@ -362,7 +371,9 @@ def _draw_faults(epochs: Sequence[Sequence[Drawn]], draws: Draws) -> Iterator[st
     )
 
 
-def _seed_faults(told: _Told, dataset: Dataset, config: RunConfig) -> Iterator[str]:
+def _seed_faults(
+    reported: _Report, dataset: Dataset, config: RunConfig
+) -> Iterator[str]:
     stored = dataset.load("train").astype(np.int64)
     before = {
         "the stored order": np.split(
@@ -370,7 +381,7 @@ def _seed_faults(told: _Told, dataset: Dataset, config: RunConfig) -> Iterator[s
         )
     }
     for epoch in range(config.epochs):
-        by_batch = told.seeds.get(epoch, {})
+        by_batch = reported.seeds.get(epoch, {})
         if not by_batch:
             yield (
                 f"epoch {epoch}: seed nodes were not reported, though the spec's "
@@ -401,7 +412,7 @@ def _seed_faults(told: _Told, dataset: Dataset, config: RunConfig) -> Iterator[s
                 )
         short = [
             index
-            for index, row in enumerate(told.batches.get(epoch, []))
+            for index, row in enumerate(reported.batches.get(epoch, []))
             if row[3] != len(by_batch.get(index, ()))
         ]
         if short:

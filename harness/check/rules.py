@@ -168,12 +168,12 @@ def _runs(seen: Observation) -> Iterator[str]:
         yield f"{seen.error_type}: {seen.error}" if seen.error_type else seen.error
 
 
-def _equal(name: str, wanted: str, told: str = "expected") -> Finder:
+def _equal(name: str, wanted: str, reported: str = "expected") -> Finder:
     """Return a rule that one digest of every epoch equals another one."""
 
     def faults(seen: Observation, epoch: CheckedEpoch) -> Iterator[str]:
         if (found := getattr(epoch, name)) != (other := getattr(epoch, wanted)):
-            yield f" has digest {found}, {told} {other}"
+            yield f" has digest {found}, {reported} {other}"
 
     return _each_epoch(faults)
 
@@ -463,7 +463,7 @@ RULES = (
         after=(_CLOSE,),
     ),
     Promise(
-        "damaged feature file is told",
+        "damaged feature file is reported",
         _damaged,
         "raise `DataIOError(message, path=…, offset=…)` whose message names both, "
         "as `RowReader` does; before rows of "

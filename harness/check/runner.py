@@ -145,8 +145,8 @@ def check_system(
 def _check_device(name: str, device: str, supported: Sequence[str]) -> None:
     """Raise InputError where the device is unknown or the system does not support it,
     HostError where it is missing."""
-    said = f"{name} runs on {', '.join(supported)}, not on {device}"
-    require(device.partition(":")[0] in supported, said, "give another --device")
+    message = f"{name} runs on {', '.join(supported)}, not on {device}"
+    require(device.partition(":")[0] in supported, message, "give another --device")
     make_accelerator(device, memory_bytes=None if device == "cpu" else 1 << 20).close()
 
 

@@ -123,8 +123,8 @@ def _host(setting: Setting) -> list[object]:
 def _missing(side: Side, runs: Runs) -> str:
     """Return the reason why a side has no measured run; empty where another side may be
     the reason."""
-    told = [f"{name} {value}" for name, value in side.items()]
-    name = " with ".join(told).removeprefix("system ")
+    reported = [f"{name} {value}" for name, value in side.items()]
+    name = " with ".join(reported).removeprefix("system ")
     ended = sorted(set(runs["status"]))
     if not ended:
         return f"no run of {name}"

@@ -157,7 +157,7 @@ _READ = {
     "text": "as printed",
     "computed": "computed from printed numbers",
     "plot": "read off a plot",
-    "words": "said in words, not as a number",
+    "words": "stated in words, not as a number",
 }
 
 

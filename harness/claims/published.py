@@ -217,14 +217,14 @@ def check(claim: Claim) -> None:
         raise wrong(f"tolerance {claim.tolerance!r}", "`factor 2` or `10 points`")
     if claim.read == "computed" and not claim.computed:
         raise wrong(
-            "it is computed, and not said how",
+            "it is computed, and not stated how",
             "name the printed numbers in `computed`, as `205 / 76.3`",
         )
     for verdict in ("reproduced", "not reproduced"):
         if all(verdict_of(claim, number) != verdict for number in possible(claim.unit)):
             raise wrong(
                 f"no possible number is {verdict!r}",
-                "narrow its tolerance, or mend its value",
+                "narrow its tolerance, or correct its value",
             )
 
 

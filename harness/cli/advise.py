@@ -153,7 +153,7 @@ def advise(
             text: _forecast(entry, epochs) for text, entry in found.changes.items()
         },
     }
-    call.tell(
+    call.emit(
         content | more, lambda: _print(found, host, epochs, more, wide=table.wide)
     )
     if not found.ranked:
@@ -256,8 +256,10 @@ def _measurement(trace: Trace, slack: float) -> list[str]:
         if (low, high) != EXACT
     ]
     load = f"others took {100 * trace.others_cpu:.0f} % of the processors"
-    told = [f"spread of the measurements: {', '.join(found)}; {load}"] if found else []
-    return told + (
+    reported = (
+        [f"spread of the measurements: {', '.join(found)}; {load}"] if found else []
+    )
+    return reported + (
         [f"the disk was profiled beside others, and may be {slack:.1f} x as fast"]
         if slack > 1
         else []

@@ -127,7 +127,7 @@ def bench(
         labels = [
             label.strip() for label in (host_labels or "").split(",") if label.strip()
         ]
-        told = {
+        reported = {
             "experiments": [one.model_dump(mode="json") for one in everything],
             "isolation": sweep.isolation,
         }
@@ -135,7 +135,7 @@ def bench(
         with RayFleet(hosts) as fleet:
             spread = FleetSweep(
                 fleet,
-                told,
+                reported,
                 results_root,
                 progress.keep,
                 labels=labels,
@@ -190,7 +190,7 @@ def bench(
         for name, reason in studied.failed.items():
             print(f"study {name}: {reason}", file=sys.stderr)
 
-    call.tell(content, shown)
+    call.emit(content, shown)
     if (
         studied.failed
         or outcome.problems
@@ -309,8 +309,8 @@ def _line(record: Record) -> str:
     epoch_s = record.summary.fresh_epoch_s
     part = part_of_epoch(record.config.model_dump())
     time = "" if epoch_s is None else with_part(f", {epoch_s:.2f} s an epoch", part)
-    told = record.status not in ("ok", "oom") or record.broke_its_plan
-    reason = f" ({record.reason})" if told and record.reason else ""
+    reported = record.status not in ("ok", "oom") or record.broke_its_plan
+    reason = f" ({record.reason})" if reported and record.reason else ""
     return (
         f"{record.system} {record.config.memory}: {record.status}{reason}, "
         f"{record.verdict}{time}"
@@ -361,7 +361,7 @@ def _tell_estimate(sweep: Sweep, studies: StudySweep, call: OnRuns) -> None:
         f"{format_bytes(estimate.artefact_bytes)} of artefacts"
     )
     time = f"about {(estimate.seconds + wanted.seconds) / 60:.1f} min ({how})"
-    call.tell(
+    call.emit(
         content,
         [*lines, *studies.lines(), *plans.lines(), f"{counts}, {made} to make, {time}"],
     )

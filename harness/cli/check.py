@@ -92,6 +92,6 @@ def check(
             )
         )
 
-    call.tell(content, shown)
+    call.emit(content, shown)
     if not ok:
         raise typer.Exit(1)

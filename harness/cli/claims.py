@@ -55,7 +55,7 @@ def claims(
     say_bad(evidence.runs.attrs.get("bad", []))
     if explain is not None:
         judged = judge_one(explain, evidence, plain)
-        call.tell(
+        call.emit(
             {**judged.to_json(), "explanation": lines_of(judged)}, lines_of(judged)
         )
         return
@@ -71,7 +71,7 @@ def claims(
         for judged in judge_all(evidence, plain, progress)
         if paper in (None, judged.paper) and verdict in (None, judged.verdict)
     ]
-    call.tell(
+    call.emit(
         {"claims": [judged.to_json() for judged in found]},
         lambda: _print(found, wide=table.wide),
     )

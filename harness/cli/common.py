@@ -58,7 +58,7 @@ class Call(Options):
         with self.progress() as progress, progress.during(what):
             yield progress
 
-    def tell(self, content: Any, shown: Callable[[], None] | Iterable[str]) -> None:
+    def emit(self, content: Any, shown: Callable[[], None] | Iterable[str]) -> None:
         """End the progress display and print the result: `content` with `--json`, else
         what `shown` prints or holds."""
         Progress.end_all()

@@ -270,7 +270,7 @@ def export(
         "bytes": made.nbytes,
         "notes": made.notes,
     }
-    call.tell({"export": content}, [] if call.quiet else lines)
+    call.emit({"export": content}, [] if call.quiet else lines)
 
 
 @app.verb
@@ -285,7 +285,7 @@ def list_(call: OnData) -> None:
     how = "outcore data make NAME --kind kronecker --nodes 2M --edges 40M"
     none = [f"no datasets under {call.data_root}; make one: {how}"]
     content = {"datasets": [_dataset_as_dict(dataset) for dataset in datasets]}
-    call.tell(content, (lambda: _print_list(datasets)) if datasets else none)
+    call.emit(content, (lambda: _print_list(datasets)) if datasets else none)
 
 
 @app.verb
@@ -298,7 +298,7 @@ def info(name: Name, call: OnData) -> None:
     """
     dataset = find_dataset(name, call.data_root)
     content = {"dataset": _dataset_as_dict(dataset, full=True)}
-    call.tell(content, lambda: _print_dataset(dataset, verbose=call.verbose))
+    call.emit(content, lambda: _print_dataset(dataset, verbose=call.verbose))
 
 
 @app.verb
@@ -348,7 +348,7 @@ def verify(
         lines += result["faults"]
         if result["ok"] and not call.quiet:
             lines.append(f"{result['dataset']}: every file is as it was written")
-    call.tell({"ok": good, "datasets": results}, lines)
+    call.emit({"ok": good, "datasets": results}, lines)
     if not good:
         raise typer.Exit(1)
 
@@ -381,7 +381,7 @@ def rm(
         folder.rename(doomed)
         shutil.rmtree(doomed, ignore_errors=True)
     gone = [folder.name for folder in folders]
-    call.tell({"removed": gone}, [] if call.quiet else [f"removed {', '.join(gone)}"])
+    call.emit({"removed": gone}, [] if call.quiet else [f"removed {', '.join(gone)}"])
 
 
 def _target(name: str, root: Path) -> Path:
@@ -432,7 +432,7 @@ def _tell_made(
         if not call.quiet:
             _print_dataset(dataset)
 
-    call.tell(
+    call.emit(
         {"dataset": _dataset_as_dict(dataset, full=True), "reused": same is not None},
         shown,
     )

@@ -166,7 +166,7 @@ def trace(
         heads = ("cache", "rows", *(entry.policy for entry in found))
         print_table(heads, texts, title, hidden=() if table.wide else ("rows",))
 
-    call.tell(content, shown)
+    call.emit(content, shown)
 
 
 def _rows(text: str, num_nodes: int, row_bytes: int) -> list[int]:

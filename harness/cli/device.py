@@ -69,7 +69,7 @@ def list_(call: Call) -> None:
         {"name": name, "kind": name, "present": there}
         for name, there in (("cpu", True), ("cuda", bool(cuda)))
     ]
-    call.tell({"devices": [*real, *map(_emulated, profiles)]}, shown)
+    call.emit({"devices": [*real, *map(_emulated, profiles)]}, shown)
 
 
 @app.verb
@@ -105,7 +105,7 @@ def calibrate(
         profile = measure(accelerator, name)
     target.write_text(to_toml(profile))
     content = {"path": str(target), **_emulated(profile)}
-    call.tell(content, [f"{target}: use it as --device emulated:{target}"])
+    call.emit(content, [f"{target}: use it as --device emulated:{target}"])
 
 
 def _emulated(profile: Any) -> dict[str, Any]:

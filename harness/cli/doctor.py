@@ -32,6 +32,6 @@ def doctor(call: OnPlaces) -> None:
         for found in findings
     ]
     heads = ("check", "state", "what", "fix")
-    call.tell(report, lambda: print_table(heads, rows, prose=("what", "fix")))
+    call.emit(report, lambda: print_table(heads, rows, prose=("what", "fix")))
     if report["status"] == "missing":
         raise typer.Exit(3)

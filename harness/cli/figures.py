@@ -87,7 +87,7 @@ def figures(
                 )
             )
         heads = ("figure", "status", "runs", "title", "why not")
-        call.tell(
+        call.emit(
             {"figures": listed},
             lambda: print_table(heads, rows, prose=("title", "why not")),
         )
@@ -100,4 +100,4 @@ def figures(
             else:
                 print(f"{result.id}: not drawn: {result.reason}", file=sys.stderr)
 
-    call.tell({"figures": [drawn_as_dict(entry) for entry in rendered.values()]}, shown)
+    call.emit({"figures": [drawn_as_dict(entry) for entry in rendered.values()]}, shown)

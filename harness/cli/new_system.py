@@ -100,7 +100,7 @@ def new_system(
             f"outcore check env:{target}",
             f"outcore run env:{target} --dataset DATASET",
         ]
-    call.tell(
+    call.emit(
         {"system": name, "files": written, "next": then},
         [*written, "", "next:", *(f"  {line}" for line in then)],
     )

@@ -67,7 +67,7 @@ def plan(
     unwind_on_signals()
     if loader:
         content = _of_loader(system, settings, call.data_root, call.progress())
-        call.tell(content, lambda: _print(content, system_info(system).options))
+        call.emit(content, lambda: _print(content, system_info(system).options))
         return
     with Series(
         call.results_root,
@@ -121,7 +121,7 @@ def plan(
             for name, (value, wanted) in planned.lowered.items()
         },
     }
-    call.tell(content, lambda: _print(content, type(planner.options)))
+    call.emit(content, lambda: _print(content, type(planner.options)))
 
 
 def _of_loader(

@@ -210,7 +210,7 @@ def check(
             allow_dirty=allow_dirty,
             progress=progress,
         )
-    _tell(found, outputs, call)
+    _report(found, outputs, call)
 
 
 @app.verb
@@ -236,7 +236,7 @@ def compare(
             found = compare_folders(base, call.results_root, rules)
         else:
             found = compare_history(call.results_root, call.history(), rules)
-    _tell(found, outputs, call)
+    _report(found, outputs, call)
 
 
 @app.verb
@@ -251,7 +251,7 @@ def record(call: OnBaselines) -> None:
     with call.working("keeping the runs"):
         records = read_runs(call.results_root, notes)
         kept = keep_runs(records, call.store(), Repository(call.repository))
-    call.tell(
+    call.emit(
         {"kept": kept, "runs": len(records), "notes": notes},
         [*notes, *(f"kept {place}" for place in kept)],
     )
@@ -315,7 +315,7 @@ def trend(
             f"figure outcore-trend: {drawn.files[0] if drawn.files else drawn.reason}"
         )
 
-    call.tell(
+    call.emit(
         {
             "series": [one.to_json() for one in series],
             "notes": kept.notes,
@@ -351,10 +351,10 @@ def _only(experiment: Experiment, systems: str) -> Experiment:
     return experiment.model_copy(update={"systems": kept})
 
 
-def _tell(found: Comparison, outputs: list[tuple[str, Path]], call: Call) -> None:
+def _report(found: Comparison, outputs: list[tuple[str, Path]], call: Call) -> None:
     for kind, path in outputs:
         write(kind, path, found)
-    call.tell(found.to_json(), lambda: print_comparison(found))
+    call.emit(found.to_json(), lambda: print_comparison(found))
     if found.exit_code:
         raise typer.Exit(found.exit_code)
 

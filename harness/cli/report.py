@@ -58,7 +58,7 @@ def report(
         written = write_report(
             call.results_root, out, draw=figures == "all", progress=progress
         )
-    call.tell(_content(written, begin), [f"report: {written.path}"])
+    call.emit(_content(written, begin), [f"report: {written.path}"])
 
 
 def _report_reference(place: Path, call: OnResults) -> None:
@@ -77,10 +77,13 @@ def _report_reference(place: Path, call: OnResults) -> None:
         for folder in folders:
             begin = time.perf_counter()
             progress(f"unpacking {folder}")
-            told = unpacked(folder)
+            reported = unpacked(folder)
             written = write_report(folder, progress=progress)
             contents.append(
-                {"reference": told.model_dump(mode="json"), **_content(written, begin)}
+                {
+                    "reference": reported.model_dump(mode="json"),
+                    **_content(written, begin),
+                }
             )
             drawn = (
                 f"{written.figures} figures and tables drawn, {written.not_drawn} not"
@@ -89,8 +92,8 @@ def _report_reference(place: Path, call: OnResults) -> None:
                 f"{written.judged} of {written.claims} claims judged, from "
                 f"{written.runs} runs"
             )
-            lines += [told.label, f"{drawn}; {judged}", f"report: {written.path}"]
-    call.tell({"references": contents}, lambda: print_lines(*lines))
+            lines += [reported.label, f"{drawn}; {judged}", f"report: {written.path}"]
+    call.emit({"references": contents}, lambda: print_lines(*lines))
 
 
 def _content(written: Written, begin: float) -> dict[str, Any]:

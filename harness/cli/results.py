@@ -188,12 +188,16 @@ def list_(wanted: Wanted, table: Wide, call: OnResults) -> None:
             _print_foreign(foreign)
         say_bad(bad)
 
-    told = [
+    reported = [
         {"key": record.key, "verdict": "FOREIGN", **record.model_dump(mode="json")}
         for record in foreign
     ]
-    call.tell(
-        {"runs": runs, "foreign": told, "not_read": [entry._asdict() for entry in bad]},
+    call.emit(
+        {
+            "runs": runs,
+            "foreign": reported,
+            "not_read": [entry._asdict() for entry in bad],
+        },
         shown,
     )
 
@@ -315,12 +319,12 @@ def add(
     content["counters"] = counters
     record = strict(ForeignRecord, content, "")
     path, fresh = write_foreign(call.results_root, record)
-    said = (
+    message = (
         f"{record.label}: {'added' if fresh else 'there already'}, {path} (remove the "
         "file to take it back)"
     )
-    told = {"key": record.key, "path": str(path), "added": fresh}
-    call.tell({"foreign": told}, [] if call.quiet else [printable(said)])
+    reported = {"key": record.key, "path": str(path), "added": fresh}
+    call.emit({"foreign": reported}, [] if call.quiet else [printable(message)])
 
 
 def _number(text: str, option: str, given: str, like: str) -> float:
@@ -387,8 +391,8 @@ def compare(
             else number(row["epoch_s"], ".3g")
         )
         numbers = (epoch, number(row["speedup"]), _ANSWERS[row["same_batches"]])
-        told = (short[row["run_id"]], row["system"], row["verdict"])
-        shown.append((*told, *numbers, ", ".join(row["differs_in"])))
+        reported = (short[row["run_id"]], row["system"], row["verdict"])
+        shown.append((*reported, *numbers, ", ".join(row["differs_in"])))
     heads = (
         "run",
         "system",
@@ -398,7 +402,7 @@ def compare(
         "same batches",
         "differs in",
     )
-    call.tell({"runs": rows}, lambda: print_table(heads, shown, prose=("differs in",)))
+    call.emit({"runs": rows}, lambda: print_table(heads, shown, prose=("differs in",)))
 
 
 _ANSWERS = {True: "yes", False: "no", None: "–"}
@@ -457,7 +461,7 @@ def show(
         lines += [f"{name}: {text}" for name, text in record.notes.items()]
         print_lines(*map(printable, [*lines, f"folder {folder}"]))
 
-    call.tell(record.to_json(), shown)
+    call.emit(record.to_json(), shown)
 
 
 def _print_plan(record: Record) -> None:
@@ -566,7 +570,7 @@ def export(
         studies = [path for path in found if STUDY_NAME.fullmatch(path.name)]
         with call.working("writing the archive"):
             pack(call.results_root, folders, studies, out)
-        said = {"file": str(out), "runs": len(folders), "studies": len(studies)}
+        message = {"file": str(out), "runs": len(folders), "studies": len(studies)}
     else:
         with call.progress() as progress:
             from harness.results.table import every_part, load
@@ -577,7 +581,7 @@ def export(
         for column, value in wanted.given().items():
             frame = frame[frame[column] == value] if len(frame) else frame
         if out is None:
-            call.tell(
+            call.emit(
                 {"runs": _contents(frame)},
                 lambda: _texts(frame).to_csv(sys.stdout, index=False),
             )
@@ -585,12 +589,12 @@ def export(
             return
         with call.working("writing the table"):
             _write(frame, out)
-        said = {"file": str(out), "runs": len(frame)}
+        message = {"file": str(out), "runs": len(frame)}
     counts = ", ".join(
-        f"{key}: {value}" for key, value in said.items() if key != "file"
+        f"{key}: {value}" for key, value in message.items() if key != "file"
     )
-    lines = [] if call.quiet else [f"{said['file']} ({counts})"]
-    call.tell({**said, "not_read": [entry._asdict() for entry in bad]}, lines)
+    lines = [] if call.quiet else [f"{message['file']} ({counts})"]
+    call.emit({**message, "not_read": [entry._asdict() for entry in bad]}, lines)
     say_bad([] if call.json else bad)
 
 
@@ -654,7 +658,7 @@ def import_(
             for name in merged.kept
         ),
     ]
-    call.tell(asdict(merged), [] if call.quiet else lines)
+    call.emit(asdict(merged), [] if call.quiet else lines)
 
 
 @app.verb
@@ -697,7 +701,7 @@ def archive(
             f"{len(written.missing)} of {planned} planned are missing, the first "
             f"is {written.missing[0]}"
         )
-    call.tell(
+    call.emit(
         written.model_dump(mode="json"),
         lambda: print_lines(*([] if call.quiet else lines)),
     )
@@ -773,7 +777,7 @@ def gc(
         ],
         "dry_run": dry_run,
     }
-    call.tell(content, [] if call.quiet else lines)
+    call.emit(content, [] if call.quiet else lines)
 
 
 def _artefacts(

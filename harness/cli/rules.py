@@ -66,7 +66,7 @@ def rules(
         ]
         print_table(("rule", "name", "broken", "why"), rows, prose=("name", "why"))
 
-    call.tell({"rules": content}, shown)
+    call.emit({"rules": content}, shown)
 
 
 def read_on(record: Record) -> list[str]:

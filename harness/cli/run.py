@@ -69,7 +69,7 @@ def run(
         print_epochs(record, wide=table.wide)
         print_lines(*summary_lines(record), *read_on(record))
 
-    call.tell(record.to_json(), shown)
+    call.emit(record.to_json(), shown)
     # `oom` and `timeout` are results; `failed` and `unsupported` are not.
     if code := {"failed": 1, "unsupported": 3}.get(record.status, 0):
         raise typer.Exit(code)

@@ -219,14 +219,14 @@ def print_runs(
     settings_shown = differing(
         [settings_of(group[0]) for group in groups], [*axes, *repeats]
     )
-    told = {
+    reported = {
         axis: [str(config.axes.get(axis, "")) for config in configs] for axis in axes
     }
-    told["dataset"] = [config.dataset.name for config in configs]
-    told["memory"] = [config.memory for config in configs]
+    reported["dataset"] = [config.dataset.name for config in configs]
+    reported["memory"] = [config.memory for config in configs]
     parts = [part_of_epoch(config.model_dump()) for config in configs]
     if any(parts):
-        told["epoch of"] = [f"the {part}" if part else WHOLE for part in parts]
+        reported["epoch of"] = [f"the {part}" if part else WHOLE for part in parts]
     columns: dict[str, Sequence[str]] = {"run": names} if names else {}
     systems = zip(_with_options(configs), settings_shown.texts, strict=True)
     columns["system"] = ["; ".join(filter(None, parts)) for parts in systems]
@@ -234,7 +234,9 @@ def print_runs(
     columns["system"] = [
         text + mark for text, mark in zip(columns["system"], reused, strict=True)
     ]
-    columns |= {head: values for head, values in told.items() if len(set(values)) > 1}
+    columns |= {
+        head: values for head, values in reported.items() if len(set(values)) > 1
+    }
     if len(best) > 1:
         title = f"{title} (× fastest: within the setting whose number is in brackets)"
         for setting, row in zip(settings, rows, strict=True):
@@ -250,7 +252,9 @@ def print_runs(
         ]
     hidden = [] if wide else [*list(rows[0])[_FIRST:], *(["range"] if names else [])]
     shared = [
-        f"{head} {values[0]}" for head, values in told.items() if len(set(values)) == 1
+        f"{head} {values[0]}"
+        for head, values in reported.items()
+        if len(set(values)) == 1
     ]
     if settings_shown.usual:
         shared.append(f"mostly {settings_shown.mostly}")
@@ -281,7 +285,7 @@ def _row(group: Sequence[Record], best: Sequence[Record]) -> dict[str, str]:
         for one in group
     )
     status, verdict, storage = (
-        "/".join(dict.fromkeys(told)) for told in zip(*labels, strict=True)
+        "/".join(dict.fromkeys(reported)) for reported in zip(*labels, strict=True)
     )
     if any(epoch.losses_not_finite for record in group for epoch in record.epochs):
         verdict += ", loss nan"

@@ -107,7 +107,7 @@ def profile(
     unwind_on_signals()
     with call.progress() as progress:
         drive, where = measure(wanted, call.results_root, progress)
-    call.tell(drive.to_json(), lambda: _print_drive(drive, where, wide=table.wide))
+    call.emit(drive.to_json(), lambda: _print_drive(drive, where, wide=table.wide))
 
 
 @app.verb
@@ -132,7 +132,7 @@ def list_(call: OnResults) -> None:
         "profiles": [drive.to_json() for drive in drives],
         "unreadable": bad,
     }
-    call.tell(content, lambda: _print_list(list(classes.values()), drives))
+    call.emit(content, lambda: _print_list(list(classes.values()), drives))
 
 
 @app.verb
@@ -215,10 +215,10 @@ def emulate(
             for one in checks
         ]
         heads = ("by fio inside the limits", "measured", "allowed", "off by")
-        call.tell(found, lambda: print_table(heads, rows, chosen.name))
-        if said := emulation.problem(checks):
+        call.emit(found, lambda: print_table(heads, rows, chosen.name))
+        if message := emulation.problem(checks):
             raise HostError(
-                f"{chosen.name} is more than 3 % from its limits: {said}",
+                f"{chosen.name} is more than 3 % from its limits: {message}",
                 "divide it, like NAME/auto",
             )
     if command:
@@ -288,7 +288,7 @@ def compare(
         if written and not any(path.suffix == ".pdf" for path in written):
             print_lines(f"no PDF: no browser of this host printed the page ({INSTALL})")
 
-    call.tell({**as_dict(found), "files": [str(path) for path in written]}, shown)
+    call.emit({**as_dict(found), "files": [str(path) for path in written]}, shown)
 
 
 @app.verb
@@ -339,7 +339,7 @@ def predict(
         "epochs": [{**vars(entry), "error": entry.error} for entry in found],
         "left_out": left_out(records, device),
     }
-    call.tell(
+    call.emit(
         content, lambda: _print_forecasts(device, found, left_out(records, device))
     )
 

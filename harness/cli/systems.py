@@ -89,7 +89,7 @@ def list_(
         heads = ("option", "default (type)", "meaning")
         print_table(heads, options, f"-o key=value of {entry['name']}", prose=heads[1:])
 
-    call.tell({"systems": described}, one if name else listed)
+    call.emit({"systems": described}, one if name else listed)
 
 
 def _default(option: dict[str, Any]) -> str:
@@ -122,7 +122,7 @@ def setup(
             )
         made = folder.setup(lambda line: progress(line[:_LINE]))
     then = f"outcore check --foreign {folder.name}"
-    call.tell(
+    call.emit(
         {"system": ENV + folder.name, "environment": str(made), "next": [then]},
         [str(made), f"next: {then}"],
     )
@@ -144,13 +144,13 @@ def _describe(name: str, info: Any) -> dict[str, Any]:
                 "description": field.description or "",
             }
         )
-    told = {
+    reported = {
         field: getattr(info, field)
         for field in ("name", "paper", "summary", "faithful")
     }
     if is_foreign(name):
-        told["name"] = name
-    return {**told, "devices": list(info.devices), "options": options}
+        reported["name"] = name
+    return {**reported, "devices": list(info.devices), "options": options}
 
 
 def _type_name(schema: dict[str, Any]) -> str:

@@ -50,4 +50,4 @@ def trace(
         f"{file}: {spans} spans, {flows} batches followed, {counters} counter values; "
         "open it in ui.perfetto.dev"
     )
-    call.tell(content, [] if call.quiet else [line])
+    call.emit(content, [] if call.quiet else [line])

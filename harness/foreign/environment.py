@@ -222,13 +222,13 @@ class Folder:
             process.wait()
         if code:
             # The installer's own sentence; a compiler's is the last line.
-            said = next(
+            message = next(
                 (line for line in lines if line.startswith("ERROR: ")),
                 lines[-1] if lines else "no output",
             )
             raise HostError(
                 f"`{shown}` failed for {ENV}{self.name}: "
-                f"{said.removeprefix('ERROR: ')}",
+                f"{message.removeprefix('ERROR: ')}",
                 self._fix(lines),
             )
 
@@ -245,7 +245,7 @@ class Folder:
                 "your package index has no such release for this Python: name one that "
                 "has it in PIP_INDEX_URL"
             )
-        return f"mend that, or the manifest in {self.path}, and set it up again"
+        return f"fix that, or the manifest in {self.path}, and set it up again"
 
     @cached_property
     def _python(self) -> tuple[str, str | None]:

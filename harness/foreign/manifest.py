@@ -175,5 +175,7 @@ def _validated(model: type[D], content: object, where: str) -> D:
     except ValidationError as error:
         first = error.errors()[0]
         key = ".".join(str(part) for part in first["loc"] if part != "[key]")
-        said = str(first["msg"]).removeprefix("Value error, ")
-        raise InputError(f"{where}: {key or 'content'}: {said}", "mend it") from error
+        message = str(first["msg"]).removeprefix("Value error, ")
+        raise InputError(
+            f"{where}: {key or 'content'}: {message}", "correct it"
+        ) from error

@@ -82,9 +82,9 @@ def answers_challenge(system: str) -> bool:
 def _of_image(image: str) -> Description:
     found = find(connect(), image)
     if not found.worker or found.system is None:
-        said = (
+        message = (
             f"image {image} has no labels org.outcore.worker and org.outcore.system, "
             "so it is no system"
         )
-        raise InputError(said, "see docs/foreign.md, or containers/example")
+        raise InputError(message, "see docs/foreign.md, or containers/example")
     return described(found.system, f"image {image}: label org.outcore.system")

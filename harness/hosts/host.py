@@ -88,10 +88,10 @@ def perform(order: Order) -> dict[str, Any]:
             )
         except (IndexError, ValueError):
             last = done.stderr.decode(errors="replace").strip().splitlines()[-1:]
-            said = (
+            fault = (
                 f"{order.task} ended with exit code {done.returncode}: {' '.join(last)}"
             )
-            answer = {"error": said, "fix": "run `outcore doctor` there", "kind": ""}
+            answer = {"error": fault, "fix": "run `outcore doctor` there", "kind": ""}
         return answer | ({"archive": out.read_bytes()} if out.exists() else {})
 
 
@@ -116,12 +116,12 @@ def obey(order: Order) -> dict[str, Any]:
     executed."""
     own = code()["commit"]
     if own and order.commit and own != order.commit:
-        said = (
+        fault = (
             f"host {order.label} runs commit {own[:12]}, this process "
             f"{order.commit[:12]}"
         )
         return {
-            "error": said,
+            "error": fault,
             "fix": "install the same commit on every host",
             "kind": "code",
         }

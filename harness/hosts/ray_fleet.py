@@ -60,13 +60,13 @@ class RayFleet(Fleet):
                 self._ray.shutdown()
                 if left and _listens(address):
                     continue
-                said = (str(error).splitlines() or [type(error).__name__])[0]
+                message = (str(error).splitlines() or [type(error).__name__])[0]
                 fix = (
                     "start one with `ray start --head`, and the same version of Ray on "
                     "both sides"
                 )
                 raise HostError(
-                    f"no Ray cluster answers at {address}: {said}", fix
+                    f"no Ray cluster answers at {address}: {message}", fix
                 ) from error
 
     def __enter__(self) -> RayFleet:
@@ -110,10 +110,14 @@ class RayFleet(Fleet):
             try:
                 content: dict[str, Any] = self._ray.get(reference)
             except self._ray.exceptions.RayTaskError as error:
-                said = (
+                message = (
                     f"host {label} failed: {type(error.cause).__name__}: {error.cause}"
                 )
-                content = {"error": said, "fix": "look at Ray's logs there", "kind": ""}
+                content = {
+                    "error": message,
+                    "fix": "look at Ray's logs there",
+                    "kind": "",
+                }
             except (self._ray.exceptions.RayError, ConnectionError) as error:
                 lost = (
                     f"its hosts were lost: {' '.join(str(error).split())[:300]} (tried "

@@ -95,9 +95,9 @@ class FleetSweep:
             self._order(label, None)
         self._look()
         if not self._open:
-            said = "no host of the cluster carries the label outcore-host"
+            message = "no host of the cluster carries the label outcore-host"
             raise InputError(
-                said,
+                message,
                 "start each with `ray start --address … --labels outcore-host=NAME`",
             )
         while any(self._open.values()):

@@ -254,13 +254,13 @@ class Cgroup2(Isolation):
                 "mount -t cgroup2 none /sys/fs/cgroup",
             )
         if "memory" not in hierarchy.controllers:
-            said = (
+            message = (
                 "cgroup v2 is mounted without the memory controller (cgroup v1 holds "
                 "it)"
             )
             return Availability(
                 False,
-                said,
+                message,
                 "use cgroup1, or boot with systemd.unified_cgroup_hierarchy=1",
             )
         parent, reason = _parent(hierarchy)

@@ -177,11 +177,11 @@ class GroupCap(Readings, Cap):
         self.drop_cache()
         self.release()
         if not self._remove():
-            said = (
+            message = (
                 f"{self.folders[0].name} could not be removed: a process in it does "
                 "not end"
             )
-            raise HostError(said, "reboot the host")
+            raise HostError(message, "reboot the host")
 
     def _remove(self) -> bool:
         gone = [remove_group(folder) for folder in self.folders]

@@ -86,9 +86,9 @@ def _reads(isolation: Isolation, folder: Path, escapes: list[str]) -> bool:
     ):
         cap.bring(Needs(read_only=(file, _CHILD)))
         with _started(cap, "read", str(file)) as child:
-            said = _line(child)
+            message = _line(child)
             now = cap.memory()
-    if not said.startswith("read"):
+    if not message.startswith("read"):
         escapes.append("reading a file inside the cap did not end well")
         return False
     # Charged: the cache is in the cap. Reclaimed: twice the cap was read, and it never
@@ -181,11 +181,11 @@ def _line(child: subprocess.Popen[bytes]) -> str:
     return child.stdout.readline().decode().strip()
 
 
-def _output(child: subprocess.Popen[bytes], said: bytes | None = None) -> bytes:
-    """Tell the child `said`; return its output up to its end. One that hangs (no OOM
+def _output(child: subprocess.Popen[bytes], message: bytes | None = None) -> bytes:
+    """Send the child `message`; return its output up to its end. One that hangs (no OOM
     killer) was not stopped."""
     try:
-        return child.communicate(said, timeout=_TIMEOUT_S)[0]
+        return child.communicate(message, timeout=_TIMEOUT_S)[0]
     except subprocess.TimeoutExpired:
         return b"escaped"
 
@@ -207,8 +207,8 @@ def _cold_file(folder: Path) -> Iterator[Path]:
             os.fsync(file.fileno())
             os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
         except OSError as error:
-            said = f"the probe cannot write {FILE_BYTES >> 20} MiB in {folder}"
+            message = f"the probe cannot write {FILE_BYTES >> 20} MiB in {folder}"
             raise HostError.from_os(
-                error, said, "choose another --data-root"
+                error, message, "choose another --data-root"
             ) from error
         yield Path(file.name)

@@ -86,9 +86,9 @@ def systemctl(*arguments: str) -> str:
             f"systemctl {arguments[0]} did not work ({error})", "use --isolation none"
         ) from error
     if done.returncode:
-        said = (done.stderr.strip().splitlines() or ["no message"])[0]
+        fault = (done.stderr.strip().splitlines() or ["no message"])[0]
         raise HostError(
-            f"systemctl {arguments[0]} did not work ({said})", "use --isolation none"
+            f"systemctl {arguments[0]} did not work ({fault})", "use --isolation none"
         )
     return done.stdout
 

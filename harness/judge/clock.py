@@ -89,9 +89,11 @@ def preparation_took_what_it_says(
     gate_s = record.preprocess.gate_s
     if gate_s is None:
         return unknown("the gates have no times")
-    told = record.preprocess.seconds - record.preprocess.planning_s
-    held = gate_s - told <= PREPARING_S + PREPARING_SHARE * gate_s
-    return Finding(held, f"{told:.2f} s told, {gate_s:.2f} s between plan and gate")
+    reported = record.preprocess.seconds - record.preprocess.planning_s
+    held = gate_s - reported <= PREPARING_S + PREPARING_SHARE * gate_s
+    return Finding(
+        held, f"{reported:.2f} s reported, {gate_s:.2f} s between plan and gate"
+    )
 
 
 @rule("14", of=["ok"], evidence=True)
@@ -127,13 +129,13 @@ def numbers_follow_from_their_parts(
     """
     if not record.measured:
         return None
-    told = record.summary.epoch_s
+    reported = record.summary.epoch_s
     found = spread([epoch.seconds for epoch in record.measured])
-    if told is None or abs(told.median - found.median) > 1e-9:
+    if reported is None or abs(reported.median - found.median) > 1e-9:
         return Finding(
             False,
             f"median {found.median:.4g} s of the epochs, "
-            f"{told.median if told else 0:.4g} s told",
+            f"{reported.median if reported else 0:.4g} s reported",
         )
     return Finding(True, f"median {found.median:.4g} s")
 
@@ -173,7 +175,7 @@ def _clock(record: Record, seconds: float, share: float) -> Finding | None:
     held = abs(apart) <= max(seconds, share * (epoch.gate_s or 0.0))
     return Finding(
         held,
-        f"epoch {epoch.epoch}: {epoch.seconds:.3f} s told, {epoch.gate_s:.3f} s "
+        f"epoch {epoch.epoch}: {epoch.seconds:.3f} s reported, {epoch.gate_s:.3f} s "
         "between its gates",
     )
 

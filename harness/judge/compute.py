@@ -110,36 +110,36 @@ def counters_add_up(record: Record, context: RunContext) -> Finding | None:
     if all(epoch.nodes is None for epoch in record.epochs):
         return None
     for epoch in record.epochs:
-        told = epoch.counters
+        reported = epoch.counters
         useful, read = (
-            int(told.get(name) or 0) for name in ("bytes_useful", "bytes_read")
+            int(reported.get(name) or 0) for name in ("bytes_useful", "bytes_read")
         )
         if read and useful > read:
             return Finding(
                 False, f"epoch {epoch.epoch}: {useful:,} bytes useful of {read:,} read"
             )
-        rows = int(told.get("rows") or 0)
-        missed = told.get("misses")
-        hits = told.get("hits")
+        rows = int(reported.get("rows") or 0)
+        missed = reported.get("misses")
+        hits = reported.get("hits")
         if not rows or missed is None or hits is None:
             continue
         served = missed + sum(hits.values())
         if served != rows or epoch.nodes not in (None, rows):
-            said = (
+            message = (
                 f"{served:,.0f} hits and misses, {rows:,} rows, "
                 f"{epoch.nodes or rows:,} nodes of mini-batches"
             )
-            return Finding(False, f"epoch {epoch.epoch}: {said}")
+            return Finding(False, f"epoch {epoch.epoch}: {message}")
         held = sum(hits.get(tier, 0) for tier in IN_MEMORY)
         least = record.readings.least_bytes.get(epoch.epoch, 0)
         share = 1.0 if record.readings.faithful else DRAWN_SHARE
         read = int(share * least) // record.config.dataset.row_bytes
         if rows - held < read:
-            said = (
+            message = (
                 f"{held:,} hits in memory of {rows:,} rows, of which at least {read:,} "
                 "are read with this memory"
             )
-            return Finding(False, f"epoch {epoch.epoch}: {said}")
+            return Finding(False, f"epoch {epoch.epoch}: {message}")
     useful, needed = _useful_and_needed(record)
     if useful > (1.0 + NOISE) * needed:
         return Finding(
@@ -199,7 +199,7 @@ def digests_equal_the_workload(record: Record, context: RunContext) -> Finding |
 
 @rule("18", of=["ok"], evidence=True)
 def mini_batches_came_in_order(record: Record, context: RunContext) -> Finding | None:
-    """A system that was told to keep the seed plan's order, and trains in one that
+    """A system that was asked to keep the seed plan's order, and trains in one that
     reuses rows better, reads less.
 
     Compares the order of the trained mini-batches of each rank with their numbers.
@@ -277,16 +277,16 @@ def sizes_are_as_drawn(record: Record, context: RunContext) -> Finding | None:
     for epoch in record.epochs:
         wanted = drawn[epoch.epoch][:2]
         for name, most, spread in zip(("nodes", "edges"), wanted, spreads, strict=True):
-            told = getattr(epoch, name)
+            reported = getattr(epoch, name)
             allowed = SIZE_SHARE * most + 6 * max(spread, most / math.sqrt(draws))
             text = (
-                f"epoch {epoch.epoch}: {told:,} {name}, {most:,} drawn by the "
+                f"epoch {epoch.epoch}: {reported:,} {name}, {most:,} drawn by the "
                 "workload's sampler"
             )
             worst = max(
                 worst,
                 (
-                    abs(told - most) / max(1.0, allowed),
+                    abs(reported - most) / max(1.0, allowed),
                     f"{text}, {allowed:,.0f} apart allowed",
                 ),
             )

@@ -150,20 +150,20 @@ def reads_are_counted(record: Record, context: RunContext) -> Finding | None:
         beside_requests = read_requests - own_requests
         chance = CHANCE_BYTES + int(UNCOUNTED_SHARE * read_bytes)
         allowed = chance + _topology_bytes(record, epoch)
-        told = (
+        reported = (
             f"epoch {epoch.epoch}: {format_bytes(max(0, beside_bytes))} in "
             f"{max(0, beside_requests):,} uncounted reads"
         )
         if beside_bytes > allowed:
             return Finding(
-                False, f"{told}, at most {format_bytes(allowed)} of topology"
+                False, f"{reported}, at most {format_bytes(allowed)} of topology"
             )
         few = FEW_REQUESTS + int(UNCOUNTED_SHARE * read_requests)
         if (
             beside_requests > few
             and chance < beside_bytes < LEAST_CACHED_BYTES * beside_requests
         ):
-            return Finding(False, f"{told}, too small for the page cache")
+            return Finding(False, f"{reported}, too small for the page cache")
     return Finding(True, "every epoch")
 
 

@@ -58,10 +58,10 @@ def device_reads_cover_own_count(record: Record, context: RunContext) -> Finding
         if device is None:
             return unknown("the device's reads were not counted")
         if device < own:
-            told = (
+            reported = (
                 f"{format_bytes(own)} counted, {format_bytes(device)} from the device"
             )
-            return Finding(False, f"epoch {epoch.epoch}: {told}")
+            return Finding(False, f"epoch {epoch.epoch}: {reported}")
     return Finding(True, "every epoch") if counted else None
 
 
@@ -90,11 +90,11 @@ def device_reads_cover_working_set(
             return unknown("the device's reads were not counted")
         least = int(share * least)
         if device < least:
-            told = (
+            reported = (
                 f"{format_bytes(device)} from the device, {format_bytes(least)} at the "
                 "least"
             )
-            return Finding(False, f"epoch {epoch.epoch}: {told}")
+            return Finding(False, f"epoch {epoch.epoch}: {reported}")
     return Finding(
         True,
         f"{format_bytes(int(share * max(evidence.least_bytes.values())))} at the least",
@@ -239,11 +239,11 @@ def device_profile_was_quiet(record: Record, context: RunContext) -> Finding | N
     if profile is None or all(point.others_cpu is None for point in profile.points):
         return None
     disk, processors = busiest(profile)
-    told = (
+    reported = (
         f"others took up to {100 * disk:.0f} % of the disk and {100 * processors:.0f} "
         "% of the processors"
     )
-    return Finding(all(map(is_quiet, profile.points)), told)
+    return Finding(all(map(is_quiet, profile.points)), reported)
 
 
 @rule("10", "CAVEATS", passing=True)

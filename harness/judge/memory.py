@@ -51,8 +51,8 @@ def files_within(
     largest = sorted(found.items(), key=lambda entry: -entry[1])[:_NAMED]
     names = ", ".join(f"{path} ({format_bytes(nbytes)})" for path, nbytes in largest)
     more = f" and {len(found) - _NAMED} more" if len(found) > _NAMED else ""
-    told = f"{kind}: {names}{more}" if found else none
-    return Finding(sum(found.values()) <= allowed_bytes(record), told)
+    reported = f"{kind}: {names}{more}" if found else none
+    return Finding(sum(found.values()) <= allowed_bytes(record), reported)
 
 
 @rule("1", "CAVEATS")
@@ -79,7 +79,7 @@ def peak_within_cap(record: Record, context: RunContext) -> Finding | None:
     """
     cap = record.memory.cap_bytes or 0
     if record.status == "ok" and record.memory.peak_bytes == 0:
-        return unknown("the kernel told no peak")
+        return unknown("the kernel reported no peak")
     peak = record.memory.peak_bytes
     return Finding(
         peak <= cap + 2**20, f"peak {format_bytes(peak)} of {format_bytes(cap)}"
@@ -156,11 +156,11 @@ def started_cold(record: Record, context: RunContext) -> Finding | None:
         for one in evictions
     ]
     share, worst = max(zip(left, evictions, strict=True), key=lambda pair: pair[0])
-    told = (
+    reported = (
         f"{format_bytes(worst.resident_bytes)} of {format_bytes(worst.total_bytes)} "
         f"resident {worst.when}"
     )
-    return Finding(share < RESIDENT_SHARE, told)
+    return Finding(share < RESIDENT_SHARE, reported)
 
 
 @rule("2", of=["ok"], evidence=True, passing=True)
@@ -181,8 +181,10 @@ def files_stayed_cold(record: Record, context: RunContext) -> Finding | None:
     warm, at = max(
         ((gate.resident_bytes or 0) - gate.page_cache_bytes, gate.at) for gate in gates
     )
-    told = f"{format_bytes(max(0, warm))} cached for others at {at}, {len(gates)} gates"
-    return Finding(warm <= allowed_bytes(record), told)
+    reported = (
+        f"{format_bytes(max(0, warm))} cached for others at {at}, {len(gates)} gates"
+    )
+    return Finding(warm <= allowed_bytes(record), reported)
 
 
 @rule("4", of=["ok"])
@@ -223,11 +225,11 @@ def floor_is_of_the_run(record: Record, context: RunContext) -> Finding | None:
     if gate is None or gate.held_bytes is None:
         return unknown("its worker has no gate `floor` in the run")
     more = context.calibration.built_bytes - gate.held_bytes
-    told = (
+    reported = (
         f"{format_bytes(gate.held_bytes)} in the run, {format_bytes(max(0, more))} "
         "more in the calibration"
     )
-    return Finding(more <= FLOOR_BYTES, told)
+    return Finding(more <= FLOOR_BYTES, reported)
 
 
 @rule("4", "CAVEATS", of=["ok"], capped=True)
@@ -265,11 +267,11 @@ def libraries_are_small(record: Record, context: RunContext) -> Finding | None:
             int(MODULE_SHARE * (record.memory.budget_bytes or LIBRARY_BYTES)),
         ),
     )
-    said = (
+    message = (
         f"{format_bytes(both)} for code and libraries, {format_bytes(module)} of it "
         "for the system's own module"
     )
-    return Finding(module <= allowed and both <= LIBRARY_BYTES, said)
+    return Finding(module <= allowed and both <= LIBRARY_BYTES, message)
 
 
 @rule("4", "CAVEATS", of=["ok"], capped=True, passing=True)
@@ -341,11 +343,11 @@ def device_memory_as_asked(record: Record, context: RunContext) -> Finding | Non
             False,
             f"held {format_bytes(most)} of {format_bytes(given)} of device memory",
         )
-    told = (
+    reported = (
         f"held {format_bytes(held)}, {format_bytes(allowed)} asked for (slack included)"
     )
     if held > allowed or not least:
-        return Finding(held <= allowed, told)
+        return Finding(held <= allowed, reported)
     if memory.device_seen_bytes is None or memory.device_context_bytes is None:
         return unknown("NVML did not count the device memory of the run's processes")
     seen = memory.device_seen_bytes - memory.device_context_bytes
@@ -353,7 +355,7 @@ def device_memory_as_asked(record: Record, context: RunContext) -> Finding | Non
     contexts = format_bytes(memory.device_context_bytes)
     return Finding(
         seen <= allowed,
-        f"{told}; NVML counted {format_bytes(max(0, seen))} beside contexts of "
+        f"{reported}; NVML counted {format_bytes(max(0, seen))} beside contexts of "
         f"{contexts}",
     )
 
@@ -425,10 +427,10 @@ def limit_is_what_was_asked_for(record: Record, context: RunContext) -> Finding 
     if not seen:
         return unknown("there are no readings of it")
     wrong = sorted(limit for limit in seen if not cap - (64 << 10) <= limit <= cap)
-    said = ", ".join(format_bytes(limit) if limit else "none" for limit in wrong)
+    message = ", ".join(format_bytes(limit) if limit else "none" for limit in wrong)
     return Finding(
         not wrong,
-        f"limit {said} of {format_bytes(cap)}" if wrong else format_bytes(cap),
+        f"limit {message} of {format_bytes(cap)}" if wrong else format_bytes(cap),
     )
 
 

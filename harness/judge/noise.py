@@ -121,7 +121,7 @@ def watched_throughout(record: Record, context: RunContext) -> Finding | None:
     Measures the longest time between two samples of the cap within an epoch: at most
     three intervals (0.3 s). A sandboxed worker cannot see or signal the observer, so a
     gap is the machine's: a suspended machine, a stopped orchestrator or processors that
-    others keep busy. None can be told from another, and the run is repeated.
+    others keep busy. They cannot be told apart, and the run is repeated.
     """
     unwatched_s = record.readings.unwatched_s
     if unwatched_s is None:

@@ -219,12 +219,12 @@ def inversions(records: Sequence[Record]) -> list[str]:
         times.append((system, name, predicted, measured))
     for first, second in itertools.combinations(times, 2):
         fast, slow = sorted((first, second), key=lambda entry: entry[2])
-        said = slow[2] / fast[2]
+        message = slow[2] / fast[2]
         was = slow[3] / fast[3]
-        ordered = round(said, 2) > 1.0 and fast[0] != slow[0]
+        ordered = round(message, 2) > 1.0 and fast[0] != slow[0]
         if ordered and was < 1.0 - _TOLERANCE:
             found.append(
-                f"{fast[1]} was predicted {said:.2f}x as fast as {slow[1]}, "
+                f"{fast[1]} was predicted {message:.2f}x as fast as {slow[1]}, "
                 f"measured {was:.2f}x"
             )
     return found

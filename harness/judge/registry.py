@@ -42,14 +42,14 @@ class Calibration:
             added; 0 for a foreign system.
         module_bytes: part of that for the system's own module.
         constructor_bytes: memory that the constructor of a foreign system took, after
-            its imports; None: not told.
+            its imports; None: not reported.
         feature_read_bytes: bytes of features that a foreign system read into the page
             cache until its floor was measured, and in its training step, neither of
             which needs any.
         training_device_bytes: device memory of model, optimiser, the same step and
             copies, beside the tables.
         device_context_bytes: device memory of the CUDA contexts of all ranks, by NVML;
-            None: not told.
+            None: not reported.
         train_s: uncontended training seconds of each epoch's mini-batches, by epoch.
         null_s: seconds of the same epochs with features already in memory, by epoch.
         max_nodes, max_edges: bounds over all mini-batches of the run.

@@ -405,13 +405,13 @@ def check_features(
         for at in one.changed
     ]
     for epoch in (entry.epoch for entry in epochs):
-        told = {spot.batch: spot for spot in spots.get(epoch, ())}
-        if epoch in nonces and (told or not is_foreign(config.system)):
+        stated = {spot.batch: spot for spot in spots.get(epoch, ())}
+        if epoch in nonces and (stated or not is_foreign(config.system)):
             reported = {
                 batch: nodes for (of, batch), nodes in sizes.items() if of == epoch
             }
             found += _spots(
-                epoch, nonces[epoch], told, None if faithful else reported, reader
+                epoch, nonces[epoch], stated, None if faithful else reported, reader
             )
     checked = {check.epoch for check in found}
     left = [str(epoch.epoch) for epoch in epochs if epoch.epoch not in checked]
@@ -421,7 +421,7 @@ def check_features(
 def _spots(
     epoch: int,
     nonce: bytes,
-    told: Mapping[int, Spot],
+    stated: Mapping[int, Spot],
     sizes: Mapping[int, int] | None,
     reader: _Reader,
 ) -> Iterator[FeatureCheck]:
@@ -434,8 +434,8 @@ def _spots(
             number = index * world + rank
             if sizes is not None and number not in sizes:
                 continue
-            spot = told.get(number)
-            detail = "its rows were not told"
+            spot = stated.get(number)
+            detail = "the worker did not report its rows"
             nodes = np.empty(0, dtype=np.int64)
             if spot is not None:
                 nodes = np.array(spot.nodes, dtype=np.int64)
@@ -453,16 +453,16 @@ def _spots(
 
 
 def _odd_nodes(nodes: npt.NDArray[np.int64], size: int, reader: _Reader) -> str:
-    """Return what is wrong with the nodes that a system told for a mini-batch of its
-    own; empty if nothing is."""
+    """Return what is wrong with the nodes that a system reported for its own
+    mini-batch; empty if nothing is."""
     wanted = min(ROWS, size)
     if len(nodes) != wanted:
-        return f"{len(nodes)} rows were told of the {wanted} that the check draws"
+        return f"{len(nodes)} rows were reported of the {wanted} that the check draws"
     if len(np.unique(nodes)) != wanted:
-        return "a node was told twice"
+        return "a node was reported twice"
     most = reader.dataset.num_nodes
     return (
-        f"node {nodes.max()} was told of a graph of {most}"
+        f"node {nodes.max()} was reported of a graph of {most}"
         if wanted and nodes.max() >= most
         else ""
     )

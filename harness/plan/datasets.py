@@ -111,9 +111,9 @@ def ensure(
     if (target / "dataset.json").is_file():
         made = Dataset.open(target).manifest.settings
         if made != json.loads(json.dumps(spec.recipe(data_root))):
-            said = f"dataset {name} under {data_root} was made by another recipe"
+            message = f"dataset {name} under {data_root} was made by another recipe"
             raise InputError(
-                said,
+                message,
                 f"remove it with `outcore data rm {name}`, or give the "
                 "experiment's another name",
             )

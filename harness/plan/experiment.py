@@ -144,21 +144,21 @@ def cells(experiment: Experiment) -> Iterator[PlannedRun]:
     """Yield every cell of the grid once, system by system."""
     for index, raw in enumerate(experiment.systems):
         where = f"systems[{index}]"
-        told = {"name": raw} if isinstance(raw, str) else raw
-        if "name" not in told:
+        reported = {"name": raw} if isinstance(raw, str) else raw
+        if "name" not in reported:
             raise InputError(
                 f"{where} has no name of a system",
                 "write it like {name: gnndrive, options: {...}}",
             )
         short = {
             key: value
-            for key, value in told.items()
+            for key, value in reported.items()
             if key not in SystemEntry.model_fields
         }
         _check_keys(short, where)
         entry = strict(
             SystemEntry,
-            {key: value for key, value in told.items() if key not in short},
+            {key: value for key, value in reported.items() if key not in short},
             where,
         )
         entry = entry.model_copy(update={"run": {**entry.run, **short}})

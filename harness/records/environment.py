@@ -106,11 +106,11 @@ def code(repository: Path = _REPOSITORY) -> dict[str, Any]:
             "commit": commit,
             "dirty": bool(_run(*git, "status", "--porcelain", "--untracked-files=no")),
         }
-    told = re.fullmatch(
+    reported = re.fullmatch(
         r"([0-9a-f]{40})(-dirty)?", os.environ.get("OUTCORE_COMMIT", "")
     )
-    if told:
-        return {"commit": told[1], "dirty": bool(told[2])}
+    if reported:
+        return {"commit": reported[1], "dirty": bool(reported[2])}
     unknown: dict[str, Any] = {"commit": None, "dirty": None}
     return unknown | {"refused": True} if git_refusal(repository) else unknown
 

@@ -43,7 +43,7 @@ Words = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1)]
 
 
 class ForeignRecord(Strict):
-    """Measurement by other code, as its author tells it; no part of it was seen by
+    """Measurement by other code, as its author reports it; no part of it was seen by
     Outcore.
 
     Attributes:
@@ -89,7 +89,7 @@ class ForeignRecord(Strict):
 
     @property
     def label(self) -> str:
-        """Name in figures and tables, which tells that the code is not Outcore's."""
+        """Name in figures and tables, which shows that the code is not Outcore's."""
         return f"{self.system} {self.version} (other code)"
 
 

@@ -149,7 +149,7 @@ class Memory(_Part):
     `device_peak_bytes`: most device memory that the worker held, by rank; empty where
     host memory is the device. `device_seen_bytes`: most device memory of the run's
     processes, as NVML counts it from outside; `device_context_bytes`: the part of it
-    that CUDA contexts take, from the calibration; None where NVML does not tell.
+    that CUDA contexts take, from the calibration; None where NVML does not report it.
     """
 
     cap_bytes: int | None = None
@@ -568,7 +568,7 @@ class Code(_Part):
 
 
 class RunFacts(Facts):
-    """Facts of a run that code computes with: those that its system tells, and the
+    """Facts of a run that code computes with: those that its system reports, and the
     stage clock of a test (`harness/run/spec.py`)."""
 
     test_clock: str | None = None

@@ -61,11 +61,13 @@ def upgraded(content: Plain, where: str) -> Plain:
     while found < SCHEMA:
         step = UPGRADES.get(found)
         if step is None:
-            said = (
+            message = (
                 f"{where} has schema {found}, this version reads schema {SCHEMA} and "
                 "knows no way from the older one"
             )
-            raise SchemaError(said, "read it with the version of Outcore that wrote it")
+            raise SchemaError(
+                message, "read it with the version of Outcore that wrote it"
+            )
         content = {**step(content), "schema": found + 1}
         found += 1
     return content
@@ -111,7 +113,7 @@ def with_offline_work(content: Plain) -> Plain:
 
 
 def facts_of_notes(notes: dict[str, str]) -> Plain:
-    """Return the facts that the notes of a record of schema 2 tell."""
+    """Return the facts that the notes of a record of schema 2 state."""
     found: Plain = {name: int(notes[name]) for name in _COUNTS if name in notes}
     found |= {name: float(notes[name]) for name in _REALS if name in notes}
     if "io" in notes:

@@ -47,8 +47,8 @@ def is_sealed(table: Path, digest: str) -> bool:
     note = table.with_name(THINNED)
     if own == digest or not note.is_file():
         return own == digest
-    told = json.loads(note.read_text(encoding="utf-8"))
-    copy = told.get(table.name) if isinstance(told, dict) else None
+    reported = json.loads(note.read_text(encoding="utf-8"))
+    copy = reported.get(table.name) if isinstance(reported, dict) else None
     return isinstance(copy, dict) and (copy.get("sealed"), copy.get("digest")) == (
         digest,
         own,

@@ -244,7 +244,7 @@ def _can_take_turns(
     if older := [name for name, side in sides.items() if not side.takes_turns]:
         notes.append(
             f"{older[0]} cannot take turns by epoch yet: runs alternated, which "
-            "tells less on a busy machine"
+            "is less certain on a busy machine"
         )
     elif len({path.name for path in paths}) < len(paths):
         notes.append(

@@ -96,7 +96,7 @@ class Repository:
         if done.returncode:
             raise HostError(
                 f"no worktree of {commit[:12]} can be made: {_last(done.stderr)}",
-                "mend the git checkout",
+                "repair the git checkout",
             )
 
     def remove_worktree(self, folder: Path) -> None:

@@ -124,12 +124,12 @@ def _by_commit(
             "run it again",
         )
         if not commit or code.get("dirty"):
-            said = (
+            message = (
                 f"run {run.run_id} was made "
                 f"{'from changed files' if commit else 'outside a git checkout'}"
             )
             fault = InputError(
-                f"{said}, so no commit stands for it", "commit, run it again, record"
+                f"{message}, so no commit stands for it", "commit, run it again, record"
             )
         if left_out is None:
             raise fault

@@ -225,7 +225,7 @@ def _exact(
         if not sides[0] or not sides[1]:
             lacking = "head" if sides[0] else "base"
             if name == "feature_digest" or not any(map(_total, sides[0] or sides[1])):
-                # only some runs check features; a counter of 0 on one side tells no
+                # only some runs check features; a counter of 0 on one side is no
                 # difference
                 continue
             note = f"{lacking} does not say"

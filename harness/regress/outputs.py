@@ -232,17 +232,17 @@ def junit(found: Comparison) -> str:
             classname=_clean(f"outcore.{metric.cell}"),
             name=_clean(metric.name),
         )
-        said = (
+        fault = (
             f"{_value(metric, metric.base)} -> {_value(metric, metric.head)}, "
             f"{_change(metric)}"
         )
-        said = _clean("; ".join(part for part in (said, _why(metric)) if part))
+        fault = _clean("; ".join(part for part in (fault, _why(metric)) if part))
         if metric in failed:
-            ET.SubElement(case, "failure", type="regressed", message=said).text = said
+            ET.SubElement(case, "failure", type="regressed", message=fault).text = fault
         elif metric in skipped:
-            ET.SubElement(case, "skipped", message=said)
+            ET.SubElement(case, "skipped", message=fault)
         else:
-            ET.SubElement(case, "system-out").text = f"{metric.decision}: {said}"
+            ET.SubElement(case, "system-out").text = f"{metric.decision}: {fault}"
     if found.notes:
         ET.SubElement(suite, "system-out").text = _clean("\n".join(found.notes))
     ET.indent(root)

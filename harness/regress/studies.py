@@ -59,10 +59,11 @@ def keep_own(results_root: Path, repository: Repository | None) -> None:
     )
     for host, _ in runs.most_common(1):
         series = trends(history, min_effect=MIN_EFFECT, hosts=[host])
-        told = read_study(study_path(results_root, TREND, digest_of([TREND, host])))
+        reported = read_study(study_path(results_root, TREND, digest_of([TREND, host])))
         if series and (
-            told is None
-            or _seen(told.result["series"]) != _seen([one.to_json() for one in series])
+            reported is None
+            or _seen(reported.result["series"])
+            != _seen([one.to_json() for one in series])
         ):
             keep(results_root, series, MIN_EFFECT, time.monotonic() - began)
 

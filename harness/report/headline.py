@@ -38,7 +38,7 @@ NOTHING = (
 ALONE = "No other system was measured in this setting, so it is compared with none."
 REUSED = " (samples reused)"
 # Settings that are described beside the first; the table of runs has all.
-TOLD = 12
+LISTED = 12
 
 
 @dataclass(frozen=True)
@@ -67,7 +67,7 @@ class Row:
 
 
 @dataclass(frozen=True)
-class Told:
+class Reported:
     """One setting in words; `place` and `lead` go on from the winner's name, `sure`
     gives the confidence. `trainings`: sentences on which system is ahead in a training
     of E epochs, all work counted. `part` of an epoch that the runs train
@@ -91,9 +91,9 @@ class Headline:
     """The opening of the report: the first setting, further ones, and `nothing`: the
     reason where there is none."""
 
-    first: Told | None
-    others: list[Told]
-    untold: int
+    first: Reported | None
+    others: list[Reported]
+    unlisted: int
     nothing: str = ""
 
 
@@ -102,8 +102,8 @@ def headline(settings: Sequence[RankedSetting], records: Sequence[Plain]) -> Hea
     exist."""
     if not records:
         return Headline(None, [], 0, NOTHING)
-    told = [setting for setting in settings if setting.measured]
-    if not told:
+    reported = [setting for setting in settings if setting.measured]
+    if not reported:
         ends = [
             one["status"] if one["verdict"] in COUNTED else one["verdict"].lower()
             for one in records
@@ -117,8 +117,8 @@ def headline(settings: Sequence[RankedSetting], records: Sequence[Plain]) -> Hea
             0,
             f"None of the {len(records)} runs counts as a measurement: {what}.",
         )
-    first, *others = [tell(setting, settings) for setting in told[: TOLD + 1]]
-    return Headline(first, others, len(told) - 1 - len(others))
+    first, *others = [emit(setting, settings) for setting in reported[: LISTED + 1]]
+    return Headline(first, others, len(reported) - 1 - len(others))
 
 
 def who_is_ahead(records: Sequence[Plain], profile: str) -> list[str]:
@@ -135,25 +135,25 @@ def who_is_ahead(records: Sequence[Plain], profile: str) -> list[str]:
     if len(contested) < 2:
         return _lines(found.first)
     contested.sort(key=attrgetter("graph_over_budget"))
-    told = [tell(one, settings) for one in contested]
-    shared = set.intersection(*(set(one.setting.split("; ")) for one in told))
+    reported = [emit(one, settings) for one in contested]
+    shared = set.intersection(*(set(one.setting.split("; ")) for one in reported))
     lines = []
-    for one in told:
+    for one in reported:
         first, *more = _lines(one)
         own = [part for part in one.setting.split("; ") if part not in shared]
         lines += [f"{', '.join(own)}: {first}", *more]
     return lines
 
 
-def _lines(told: Told) -> list[str]:
+def _lines(reported: Reported) -> list[str]:
     return [
-        f"{told.winner} {told.lead} {told.sure}",
-        *told.trainings,
-        *told.option_sets,
+        f"{reported.winner} {reported.lead} {reported.sure}",
+        *reported.trainings,
+        *reported.option_sets,
     ]
 
 
-def tell(setting: RankedSetting, settings: Sequence[RankedSetting]) -> Told:
+def emit(setting: RankedSetting, settings: Sequence[RankedSetting]) -> Reported:
     """Describe one setting in words."""
     measured = setting.measured
     best = measured[0]
@@ -186,12 +186,12 @@ def tell(setting: RankedSetting, settings: Sequence[RankedSetting]) -> Told:
         )
         sure = _sure(best, second, ratio)
     part = part_of_epoch(setting.shared)
-    told = (best.system, place, with_part(lead, part) + ".", sure)
+    reported = (best.system, place, with_part(lead, part) + ".", sure)
     trainings = [with_part(sentence, part) for sentence in _trainings(setting)]
     notes = [with_part(note, part) for note in _notes(setting, settings)]
-    return Told(
+    return Reported(
         in_words(setting.shared),
-        *told,
+        *reported,
         trainings,
         notes,
         _rows(setting),
@@ -228,10 +228,7 @@ def _sure(best: Standing, second: Standing, ratio: Spread) -> str:
     theirs = len(second.samples)
     if ours == theirs == 1:
         once = f"One epoch of {best.system} and one of {second.system} were measured"
-        return (
-            f"{once}: the order is what happened once, and how sure it is cannot be "
-            "said."
-        )
+        return f"{once}: one sample each, no confidence estimate."
     low, high = ratio.interval
     between = (
         f"the ratio to {second.system} lies between {_times(low)} and {_times(high)}"

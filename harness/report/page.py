@@ -29,7 +29,7 @@ TONES = {
     "reproduced": "good",
     "direction only": "fair",
     "not reproduced": "bad",
-    "emulated": "told",
+    "emulated": "stated",
     "not run": "none",
 }
 MARKS = {

@@ -99,12 +99,12 @@ def write_reference(
         )
     plan = _plan(evidence)
     if plan.missing and not partial:
-        said = (
+        message = (
             f"{len(plan.missing)} of {plan.runs + plan.studies} planned runs and "
             f"studies have no record under {root}"
         )
         raise InputError(
-            f"{said}, the first is {plan.missing[0]}",
+            f"{message}, the first is {plan.missing[0]}",
             f"finish `{plan.commands[0]}`, or add --partial",
         )
     try:
@@ -212,12 +212,12 @@ def _write(
     pack(stage, results.run_folders(stage), others, packed)
     size = packed.stat().st_size
     if size > LIMIT:
-        said = (
+        message = (
             f"the archive has {format_bytes(size)}, a repository takes "
             f"{format_bytes(LIMIT)}"
         )
         raise InputError(
-            said,
+            message,
             f"thin its telemetry further than to {samples} samples: --samples "
             f"{samples // 2}",
         )

@@ -85,8 +85,8 @@ def _changed(shared: Plain) -> list[str]:
     found = []
     for name, default in _DEFAULTS.items():
         if name in _NAMED and shared.get(name, default) != default:
-            said = _NAMES.get(name, name.replace("_", " "))
-            found.append(f"{said} {_value(shared[name])}")
+            message = _NAMES.get(name, name.replace("_", " "))
+            found.append(f"{message} {_value(shared[name])}")
     return found
 
 

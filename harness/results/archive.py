@@ -148,9 +148,9 @@ def unpack(source: Path, into: Path) -> None:
                 raise InputError(f"{shown} holds {place} twice", "pack it again")
             _copy(member, into / place, limit, shown)
     except _BAD as error:
-        said = str(error).splitlines()[0] if str(error) else type(error).__name__
+        message = str(error).splitlines()[0] if str(error) else type(error).__name__
         raise InputError(
-            f"{shown} is cut off or is no archive of runs: {said}", "copy it again"
+            f"{shown} is cut off or is no archive of runs: {message}", "copy it again"
         ) from error
 
 

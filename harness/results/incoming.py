@@ -65,9 +65,9 @@ def merge(sources: Sequence[Path], root: Path) -> Merged:
             _move(moves)
         return merged
     except OSError as error:
-        said = f"runs could not be imported into {root}, and nothing was taken"
+        fault = f"runs could not be imported into {root}, and nothing was taken"
         raise DataIOError.of(
-            error, said, root, "choose another --results-root"
+            error, fault, root, "choose another --results-root"
         ) from error
 
 
@@ -105,11 +105,11 @@ def _staged(
             elif is_same(known, path):
                 merged.skipped.append(path.name)
             elif is_run:
-                said = (
+                fault = (
                     f"run {path.name} of {source} has another content than the run of "
                     f"that id in {known.parent}"
                 )
-                raise InputError(said, "remove one of them; nothing was taken")
+                raise InputError(fault, "remove one of them; nothing was taken")
             else:
                 merged.kept.append(path.name)
     return merged, [(path, target) for target, path in moves.items()]
@@ -133,8 +133,8 @@ def _check_run(folder: Path, source: str) -> None:
     try:
         record = results.read_record(folder)
     except InputError as error:
-        said = error.message.replace(str(folder), folder.name)
-        raise InputError(f"{source} cannot be imported: {said}", _TAKE_OUT) from error
+        fault = error.message.replace(str(folder), folder.name)
+        raise InputError(f"{source} cannot be imported: {fault}", _TAKE_OUT) from error
     if record.run_id != folder.name:
         raise InputError(
             f"{source} holds the run {record.run_id!a} under the name {folder.name}",

@@ -24,7 +24,7 @@ from workloads.errors import DataIOError, InputError
 from workloads.tempfolder import TemporaryFolder
 
 FOLDER = "reference"
-#: Samples of telemetry of a run that an archive keeps, unless told otherwise.
+#: Samples of telemetry of a run that an archive keeps, by default.
 SAMPLES = 1200
 MANIFEST = "reference.json"
 ARCHIVE = "runs.tar.xz"
@@ -39,11 +39,11 @@ class Reference(Strict):
 
     Attributes:
         host_class: name of the folder.
-        host: properties of the host, as its records tell them.
+        host: properties of the host, as its records state them.
         first_day, last_day: days of the first and the last run (UTC), like
             `2026-11-26`.
         commits: number of runs by commit of the code that measured; a suffix `-dirty`
-            tells of uncommitted changes.
+            reports uncommitted changes.
         commands: commands that make the runs.
         versions: versions of Python and of packages.
         runs, studies: numbers in the archive.
@@ -93,10 +93,10 @@ def read_reference(root: Path) -> Reference | None:
         raise InputError.from_os(error, f"{file} cannot be read") from error
     except ValidationError as error:
         place = ".".join(map(str, error.errors()[0]["loc"]))
-        said = f"{file} is no manifest of reference results" + (
+        message = f"{file} is no manifest of reference results" + (
             f" (at {place})" if place else ""
         )
-        raise InputError(said, "take it from a commit of this version") from error
+        raise InputError(message, "take it from a commit of this version") from error
 
 
 def references(place: Path) -> list[Path]:
@@ -157,9 +157,9 @@ def _unpack(folder: Path, reference: Reference) -> None:
         runs = len(results.run_folders(stage))
         studies = len(list((stage / STUDIES).glob("*.json")))
         if (runs, studies) != (reference.runs, reference.studies):
-            said = f"{archive} holds {runs} runs and {studies} studies"
+            message = f"{archive} holds {runs} runs and {studies} studies"
             raise InputError(
-                f"{said}, not the {reference.runs} and {reference.studies} of "
+                f"{message}, not the {reference.runs} and {reference.studies} of "
                 f"{MANIFEST}",
                 _FIX,
             )

@@ -88,12 +88,12 @@ def write_run(
         partial.rename(folder)
     except OSError as error:
         shutil.rmtree(partial, ignore_errors=True)
-        said = (
+        fault = (
             f"run {record.run_id} could not be recorded under {folder.parent}, and "
             "nothing half-written is left"
         )
         raise DataIOError.of(
-            error, said, folder, "choose another --results-root"
+            error, fault, folder, "choose another --results-root"
         ) from error
     return folder
 
@@ -142,9 +142,9 @@ def read_record(path: Path) -> Record:
             f"{file} is damaged at {place}: {first['msg']}", "remove the run's folder"
         ) from error
     except (ValueError, RecursionError) as error:
-        said = str(error).splitlines()[0]
+        fault = str(error).splitlines()[0]
         raise InputError(
-            f"{file} is cut off or damaged: {said}", "remove the run's folder"
+            f"{file} is cut off or damaged: {fault}", "remove the run's folder"
         ) from error
     from harness.judge import judged_anew
     from harness.judge.metrics import summarised_anew

@@ -220,14 +220,14 @@ def _empty_run(
                 heard,
             )
     if ending.status != "ok":
-        said = (
+        message = (
             log.read_text(encoding="utf-8", errors="replace").strip().splitlines()[-1:]
             if log.exists()
             else []
         )
-        why = "; ".join([ending.reason, *said])
+        why = "; ".join([ending.reason, *message])
         raise ending.error or WorkerError(
-            f"calibration failed: {why}", "mend that and run it again"
+            f"calibration failed: {why}", "fix that and run it again"
         )
     return reading, ending
 
@@ -535,7 +535,7 @@ class GateMemory:
 
     def contexts(self, held: Sequence[int]) -> int | None:
         """Return the device memory of the CUDA contexts: the processes' memory by NVML
-        less the bytes that torch held, by rank. None where NVML does not tell, or
+        less the bytes that torch held, by rank. None where NVML does not report it, or
         counts no process of the cap, as from another pid namespace."""
         return max(0, self._on_gpus - sum(held)) if self._on_gpus else None
 

@@ -207,12 +207,12 @@ class Gathered:
     @property
     def from_before(self) -> dict[str, int]:
         """Return the size of each file from before the run, but those of artefacts that
-        the run was told to reuse."""
+        the run was asked to reuse."""
         root = self.folders[0]
-        told = self.prepared.reused_from if self.prepared else []
+        reported = self.prepared.reused_from if self.prepared else []
         reused = {
             folder
-            for folder in (Path(one).resolve() for one in told)
+            for folder in (Path(one).resolve() for one in reported)
             if folder.parent == root.resolve()
         }
         return {

@@ -217,13 +217,13 @@ def main(words: Sequence[str]) -> None:
         named = [
             json.loads(Path(file).read_text(encoding="utf-8")) for file in words[1:]
         ]
-        told = {}
+        reported = {}
         read_modules({module for one in named for module in one["modules"]})
     else:
-        told = _load(words)
-        named = [told]
+        reported = _load(words)
+        named = [reported]
     populate_libraries(library for one in named for library in one["libraries"])
-    print(json.dumps(told), flush=True)
+    print(json.dumps(reported), flush=True)
     sys.stdin.read()
 
 

@@ -279,7 +279,7 @@ class Worker:
             )
         return Ending(
             "failed",
-            f"the worker left with exit code {code} and said nothing; see worker.log",
+            f"the worker exited with code {code} without an error; see worker.log",
         )
 
     def _wait(self) -> int | None:
@@ -339,17 +339,17 @@ def _without_past(folder: Path) -> dict[str, str]:
 def _failure(event: Failed) -> Ending:
     """Convert an `error` event to an ending; memory errors become `oom`, the term of
     the papers."""
-    told: dict[str, Any] = {"notes": event.notes, "facts": event.facts}
+    reported: dict[str, Any] = {"notes": event.notes, "facts": event.facts}
     if event.kind == "memory":
-        return Ending("oom", event.message, **told)
+        return Ending("oom", event.message, **reported)
     if event.kind not in _ERRORS:
-        return Ending("failed", f"{event.message}; see worker.log", **told)
+        return Ending("failed", f"{event.message}; see worker.log", **reported)
     error = _ERRORS[event.kind](event.message, fix=event.fix)
     if isinstance(error, BudgetError):
-        return Ending("oom", f"{PLAN_REFUSED}: {error}", error, **told)
+        return Ending("oom", f"{PLAN_REFUSED}: {error}", error, **reported)
     return Ending(
         "unsupported" if isinstance(error, HostError) else "failed",
         str(error),
         error,
-        **told,
+        **reported,
     )

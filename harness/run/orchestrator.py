@@ -384,11 +384,11 @@ class _Execution:
             if not self._series.measure_again(self._config):
                 return
             record.disk = _as_json(self._series.disk_record(self._config))
-            said = (
+            message = (
                 f"measured again after the run, which had beaten it ({attempt + 1} x): "
                 "the better rates count"
             )
-            record.notes["device_profile"] = said
+            record.notes["device_profile"] = message
 
     def _evidence(self, ending: Ending, zero: float, trace: TraceFacts) -> RawReadings:
         """Return the readings and checks of the run, without facts derived from the
@@ -441,9 +441,9 @@ class _Execution:
         )
         if ending.status == "ok":
             try:
-                told = seen.epochs, seen.spots, seen.nonces, seen.sizes
+                reported = seen.epochs, seen.spots, seen.nonces, seen.sizes
                 found.features, found.unchecked = check_features(
-                    trace, found.faithful, *told
+                    trace, found.faithful, *reported
                 )
             except OutcoreError as error:
                 found.unchecked = str(error)
@@ -541,12 +541,14 @@ class _Execution:
             self._config.system
         )
         checking_s = epoch.checking_s if trusted else 0.0
-        told = epoch.model_dump(include=set(EpochRecord.model_fields) - {"checking_s"})
+        reported = epoch.model_dump(
+            include=set(EpochRecord.model_fields) - {"checking_s"}
+        )
         of_batches = self._seen.of_epoch(epoch.epoch, self._config.ranks)
         # A mean over the finite losses alone would hide the others.
         no_loss = {"loss": None} if of_batches.get("losses_not_finite") else {}
         return EpochRecord(
-            **{**told, **of_batches, **no_loss},
+            **{**reported, **of_batches, **no_loss},
             warmup=warmup,
             seconds=epoch.end - epoch.start - checking_s,
             start_s=epoch.start - zero,
@@ -589,13 +591,13 @@ def _preprocess(seen: Gathered, partition: MadePartition | None) -> Preprocess:
     run made it."""
     if seen.prepared is None:
         return Preprocess()
-    told = seen.prepared.model_dump(include=set(Preprocess.model_fields))
+    reported = seen.prepared.model_dump(include=set(Preprocess.model_fields))
     if partition is not None:
         for name in ("made_s",) if partition.reused else ("seconds", "planning_s"):
-            told[name] += partition.seconds
+            reported[name] += partition.seconds
     reached = seen.gate("prepared")
     return Preprocess(
-        **told,
+        **reported,
         gate_s=reached.reached_s - seen.planned
         if reached and seen.planned is not None
         else None,

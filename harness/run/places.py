@@ -37,8 +37,10 @@ class Places:
         """Return the given folders, else those of the environment variables, else those
         under the data root."""
         default = cls.below(data_root)
-        told = [os.environ.get(name) for name in (SCRATCH_VARIABLE, ARTEFACTS_VARIABLE)]
-        named = [Path(text) if text else None for text in told]
+        reported = [
+            os.environ.get(name) for name in (SCRATCH_VARIABLE, ARTEFACTS_VARIABLE)
+        ]
+        named = [Path(text) if text else None for text in reported]
         return cls(
             scratch or named[0] or default.scratch,
             artefacts or named[1] or default.artefacts,

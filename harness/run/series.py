@@ -91,14 +91,14 @@ class Series:
             self.results_root.mkdir(parents=True, exist_ok=True)
             lock = self._close.enter_context((self.results_root / _LOCK).open("a"))
         except OSError as error:
-            said = f"results root {self.results_root} cannot be written"
+            message = f"results root {self.results_root} cannot be written"
             raise InputError.from_os(
-                error, said, "choose another --results-root"
+                error, message, "choose another --results-root"
             ) from error
         if not try_lock(lock.fileno()):
             self._close.close()
-            said = f"another outcore is running on results root {self.results_root}"
-            raise InputError(said, "wait for it, or choose another --results-root")
+            message = f"another outcore is running on results root {self.results_root}"
+            raise InputError(message, "wait for it, or choose another --results-root")
 
     def _sweep(self) -> None:
         """Remove remains of killed orchestrators: caps and their processes,
@@ -316,15 +316,15 @@ class Series:
 
     @contextmanager
     def scratch(self) -> Iterator[Path]:
-        """Yield a new scratch folder, and remove it; its name tells the owner, so that
+        """Yield a new scratch folder, and remove it; its name states the owner, so that
         a dead owner's are recognised. Raises DataIOError: no folder can be made."""
         root = self.scratch_root
         try:
             folder = Path(tempfile.mkdtemp(prefix=f"{cap_name('run')}-", dir=root))
         except OSError as error:
-            said = f"no scratch folder can be made under {root}"
+            message = f"no scratch folder can be made under {root}"
             raise DataIOError.of(
-                error, said, root, "choose another --scratch"
+                error, message, root, "choose another --scratch"
             ) from error
         try:
             yield folder

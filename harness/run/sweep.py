@@ -342,11 +342,11 @@ class Sweep:
             else self._elsewhere(known, [config for config, _, _ in todo])
         )
         if outcome.elsewhere:
-            said = (
+            message = (
                 f"{outcome.elsewhere} of these runs were made on another drive or host"
             )
             self._progress.keep(
-                f"{said}, so they are made here too: {self._data_root} is on "
+                f"{message}, so they are made here too: {self._data_root} is on "
                 f"{self._drive()}"
             )
         if todo:
@@ -415,7 +415,7 @@ class Sweep:
         )
 
     def _earlier(self) -> list[Record]:
-        """Return every readable record, oldest first, and tell how many are not."""
+        """Return every readable record, oldest first, and report how many are not."""
         bad: list[results.BadRecord] = []
         found = list(results.records(self._results_root, bad, self._progress))
         if bad:

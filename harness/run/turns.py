@@ -66,8 +66,8 @@ class Turn:
             self._connection.sendall(message)
             answer = self._connection.recv(1)
         except OSError as error:
-            said = f"no turn could be had from {self._address}"
-            raise HostError.from_os(error, said, "start the check again") from error
+            fault = f"no turn could be had from {self._address}"
+            raise HostError.from_os(error, fault, "start the check again") from error
         if answer != _GO:
             raise HostError(
                 f"the turns of {self._address} have ended", "start the check again"
@@ -136,11 +136,11 @@ class Turns:
         """Answer one sweep until it closes its connection, which returns its turn."""
         asked = holds = False
         try:
-            while (said := await reader.read(1)) in (_TAKE, _PASS):
+            while (fault := await reader.read(1)) in (_TAKE, _PASS):
                 if holds:
                     self._turn.release()
                     holds = False
-                if said == _PASS:
+                if fault == _PASS:
                     continue
                 if not asked:
                     asked = True

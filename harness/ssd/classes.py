@@ -76,11 +76,11 @@ class DiskClass(BaseModel, extra="forbid", frozen=True):
         file system is on no block device.
         """
         if not device.numbers:
-            said = (
+            message = (
                 f"the data lie on {device.file_system}, which has no block device to "
                 "limit"
             )
-            raise HostError(said, "move them to a disk, or use --disk-class none")
+            raise HostError(message, "move them to a disk, or use --disk-class none")
         share = self.divided(len(device.numbers)) if len(device.numbers) > 1 else self
         writes = share.write_iops, share.write_bytes_per_s
         if self.mixed == "one budget":
@@ -114,7 +114,7 @@ def load_classes(user_file: Path | None = None) -> dict[str, DiskClass]:
                 first = (
                     error.errors()[0] if isinstance(error, ValidationError) else None
                 )
-                said = (
+                message = (
                     f"{'.'.join(map(str, first['loc']))}: {first['msg']}"
                     if first
                     else str(error)
@@ -125,7 +125,7 @@ def load_classes(user_file: Path | None = None) -> dict[str, DiskClass]:
                     if key not in ("name", "divided_by")
                 ]
                 raise InputError(
-                    f"{path}: {name}: {said}", f"keys are {', '.join(keys)}"
+                    f"{path}: {name}: {message}", f"keys are {', '.join(keys)}"
                 ) from error
     return found
 

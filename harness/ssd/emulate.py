@@ -190,7 +190,7 @@ def verified(
                 "checks": [asdict(check) for check in checks],
             }
             Cache(cache).put("emulate", key, plain)
-    if said := problem(checks):
+    if message := problem(checks):
         fix = "run it on a quiet device"
         if any(check.error < -TOLERANCE for check in checks):
             whole = parse_disk_class(disk_class.name.partition("/")[0]) or disk_class
@@ -198,7 +198,7 @@ def verified(
             if factor > disk_class.divided_by:
                 fix = f"this device is slower than the class: use {whole.name}/{factor}"
         raise HostError(
-            f"{disk_class.name} is not what fio finds inside its limits: {said}", fix
+            f"{disk_class.name} is not what fio finds inside its limits: {message}", fix
         )
     return checks
 

@@ -283,9 +283,9 @@ def _run(jobs: Sequence[FioJob], cap: Cap | None) -> list[FioResult]:
             for line in (done.stderr + "\n" + done.stdout).splitlines()
             if line.startswith("fio:")
         ]
-        said = lines[0] if lines else _ending(done.returncode)
+        message = lines[0] if lines else _ending(done.returncode)
         raise _Refused(
-            f"fio failed on {jobs[0].file} ({said})",
+            f"fio failed on {jobs[0].file} ({message})",
             "run it by hand: " + " ".join(arguments),
         )
     return results

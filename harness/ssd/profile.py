@@ -327,10 +327,10 @@ def _by_threads(
         check=False,
     )
     if done.returncode:
-        said = (done.stderr.strip().splitlines() or [f"exit status {done.returncode}"])[
-            -1
-        ]
-        raise HostError(f"the device could not be measured ({said})", "install fio")
+        message = (
+            done.stderr.strip().splitlines() or [f"exit status {done.returncode}"]
+        )[-1]
+        raise HostError(f"the device could not be measured ({message})", "install fio")
     points = [
         DiskPoint(
             size,

@@ -45,19 +45,19 @@ def check_folder(folder: Path, proc: Path = Path("/proc")) -> BlockDevice:
     if kind in IN_MEMORY:
         raise HostError(f"{place}, which is memory and no drive", fix)
     if kind in _NETWORK:
-        said = (
+        message = (
             f"{place}, a file system over the network, so no drive of this host is "
             "under it"
         )
-        raise HostError(said, "run this on the host that has the drive")
+        raise HostError(message, "run this on the host that has the drive")
     device = block_device(folder, proc=proc)
     if not device.number and "overlay" in kind:
-        said = (
+        message = (
             f"{place}, whose upper folder is not visible from here, so the drive "
-            "cannot be told"
+            "is unknown"
         )
         raise HostError(
-            said, "give a folder that is mounted from the drive itself (a volume)"
+            message, "give a folder that is mounted from the drive itself (a volume)"
         )
     if not device.number:
         raise HostError(f"{place}, which has no block device", fix)
@@ -106,7 +106,7 @@ def own_file(
     sweep(folder)
     free = shutil.disk_usage(folder).free
     if free < size + _SPARE:
-        said = (
+        message = (
             f"{folder} has {format_bytes(free)} free, and the file to read takes "
             f"{format_bytes(size)}"
         )
@@ -116,7 +116,7 @@ def own_file(
             if smaller
             else ""
         )
-        raise HostError(said, f"free some space{less}")
+        raise HostError(message, f"free some space{less}")
     file = folder / f"{_PREFIX}{cap_name('file')}.bin"
     try:
         write_file(file, size, progress=progress)
@@ -157,9 +157,9 @@ def write_file(
     rng = np.random.default_rng()
     try:
         with file.open("xb") as out:
-            told = stages(progress)
+            reported = stages(progress)
             for at in range(0, size, _CHUNK):
-                told(f"writing {format_bytes(size)} to read", at / size)
+                reported(f"writing {format_bytes(size)} to read", at / size)
                 out.write(rng.bytes(min(_CHUNK, size - at)))
             out.flush()
             os.fsync(out.fileno())

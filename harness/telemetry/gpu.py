@@ -121,8 +121,8 @@ class GpuSource:
 
     def held_by(self, pids: Collection[int]) -> int | None:
         """Return the bytes of device memory that processes hold on any GPU of the host,
-        CUDA contexts included; None where NVML does not tell or there are no GPUs. Of
-        pids of another namespace it knows none: 0."""
+        CUDA contexts included; None where NVML does not report it or there are no GPUs.
+        Of pids of another namespace it knows none: 0."""
         if not self.present:
             return None
         nvml = self._nvml

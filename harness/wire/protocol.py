@@ -230,8 +230,10 @@ class _Known(TypedDict, total=False):
     observed: dict[str, Number]
 
 
-_Told = dict[str, Number | dict[str, Number]]
-_OTHER: TypeAdapter[_Told] = TypeAdapter(_Told, config=ConfigDict(allow_inf_nan=False))
+_Report = dict[str, Number | dict[str, Number]]
+_OTHER: TypeAdapter[_Report] = TypeAdapter(
+    _Report, config=ConfigDict(allow_inf_nan=False)
+)
 Counters = Annotated[_Known, AfterValidator(_OTHER.validate_python)]
 
 

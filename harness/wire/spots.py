@@ -81,15 +81,15 @@ def look_at(batch: Batch, nonce: bytes) -> Spot:
         else table.index_select(0, rows.to(table.device)).cpu()
     )
     nodes = sampled.nodes[places]
-    told = tuple(nodes.tolist())
+    reported = tuple(nodes.tolist())
     if batch.first_layer_aggregated:
         return Spot(
             sampled.index,
-            told,
+            reported,
             "",
             tuple(tuple(row.tolist()) for row in found[:VALUES].float()),
         )
-    return Spot(sampled.index, told, rows_digest(nodes, found.numpy()))
+    return Spot(sampled.index, reported, rows_digest(nodes, found.numpy()))
 
 
 def rows_digest(nodes: npt.NDArray[np.int64], rows: npt.NDArray[Any]) -> str:

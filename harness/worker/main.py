@@ -144,8 +144,10 @@ class Run:
             self._system.close()
             self._accelerator.close()
         peaks = [one for one in self._joint.gather(peak) if one is not None]
-        told = Done(notes=notes, facts=facts, device_peak_bytes=peaks, loaded=loaded())
-        self._joint.send(told)
+        reported = Done(
+            notes=notes, facts=facts, device_peak_bytes=peaks, loaded=loaded()
+        )
+        self._joint.send(reported)
 
     def _plan(self) -> Plan:
         """Return the system's plan; raise BudgetError with the least memory that fits,
@@ -176,8 +178,11 @@ class Run:
             f"{name} {value} instead of {wanted}"
             for name, (value, wanted) in self._system.lowered.items()
         ]
-        told = {**self._system.notes(), **self._accelerator.notes()}
-        return {**told, **({"lowered_to_fit": ", ".join(lowered)} if lowered else {})}
+        reported = {**self._system.notes(), **self._accelerator.notes()}
+        return {
+            **reported,
+            **({"lowered_to_fit": ", ".join(lowered)} if lowered else {}),
+        }
 
     def _prepare(self, planning_s: float) -> None:
         """Prepare, the first epochs' offline work included; the report has time and I/O
@@ -340,7 +345,7 @@ def main(argv: list[str]) -> NoReturn:
         code = _work(spec, channel, argv[4] if len(argv) > 4 else None, groups)
     except (
         SystemExit
-    ) as ended:  # SIGTERM, also while another error is told, or the system's own
+    ) as ended:  # SIGTERM, also while another error is reported, or the system's own
         if not groups:
             raise
         code = ended.code if isinstance(ended.code, int) else 1

@@ -340,10 +340,10 @@ def _for_outcore(
 
         traceback.print_exc()
         memory = isinstance(error, MemoryError) or "can't allocate memory" in str(error)
-        told = f"{type(error).__name__}: {(str(error).splitlines() or [''])[0]}"
+        reported = f"{type(error).__name__}: {(str(error).splitlines() or [''])[0]}"
         known = "memory" if memory else getattr(error, "kind", "bug")
         pipe.send(
-            "error", kind=known, message=told[:4000], fix=getattr(error, "fix", "")
+            "error", kind=known, message=reported[:4000], fix=getattr(error, "fix", "")
         )
     return 1
 
@@ -474,10 +474,10 @@ def _report(
     pipe.rows("batches", epoch, log.rows)
     pipe.rows("spans", epoch, log.spans, kind="stage")
     pipe.rows("checks", epoch, log.spots)
-    for event, told in (("seeds", log.seeds), ("nodes", log.nodes)):
-        longest = max((len(ids) for _, ids in told), default=1)
+    for event, reported in (("seeds", log.seeds), ("nodes", log.nodes)):
+        longest = max((len(ids) for _, ids in reported), default=1)
         pipe.rows(
-            event, epoch, told, chunk=max(1, min(_CHUNK, _IDS // max(1, longest)))
+            event, epoch, reported, chunk=max(1, min(_CHUNK, _IDS // max(1, longest)))
         )
     pipe.send(
         "epoch",

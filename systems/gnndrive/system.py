@@ -505,5 +505,5 @@ def _ended_with_peers(group: RankGroup | None) -> Iterator[None]:
         if group is None:
             raise
         raise PeerLost(
-            "another process of this run ended", "see what it said in worker.log"
+            "another process of this run ended", "see its error in worker.log"
         ) from error

@@ -263,22 +263,26 @@ def check_usable(
             f"{name} does not run on {kind}",
             f"use {', '.join(set(system.info.devices) - {'emulated'})}",
         )
-    said = (
+    sentence = (
         "hands out rows that hold one model's first layer already, which a model of "
         "your own would apply again"
     )
-    require(not system.aggregated, f"{name} {said}", f"use {name.removesuffix('+pp')}")
+    require(
+        not system.aggregated, f"{name} {sentence}", f"use {name.removesuffix('+pp')}"
+    )
     if faithful and not system.is_faithful(options):
-        said = (
+        sentence = (
             "samples in its own way: its mini-batches are not the workload's, and "
             "accuracy may be lower"
         )
         fix = "use another system"
         if system.info.faithful:
-            said = "with these options trains on other mini-batches than the workload's"
+            sentence = (
+                "with these options trains on other mini-batches than the workload's"
+            )
             fix = "leave them at their defaults"
         raise InputError(
-            f"{name} {said}", f"{fix}, or say faithful=False to take its own"
+            f"{name} {sentence}", f"{fix}, or say faithful=False to take its own"
         )
 
 

@@ -62,7 +62,7 @@ def pipe() -> Iterator[tuple[EventReader, int]]:
     os.close(write)
 
 
-def said(pipe: tuple[EventReader, int], *lines: bytes) -> list[Event]:
+def message(pipe: tuple[EventReader, int], *lines: bytes) -> list[Event]:
     reader, write = pipe
     found: list[Event] = []
     for line in lines:
@@ -73,7 +73,7 @@ def said(pipe: tuple[EventReader, int], *lines: bytes) -> list[Event]:
 
 def test_an_event_arrives_as_it_was_sent(pipe: tuple[EventReader, int]) -> None:
     data = json.dumps(EPOCH).encode() + b"\n"
-    first, second = said(
+    first, second = message(
         pipe, b'{"event": "gate", "at": "floor"}\n' + data[:20], data[20:]
     )
     assert isinstance(first, Gate)
@@ -105,13 +105,13 @@ def test_what_is_no_event_is_refused(
 ) -> None:
     with pytest.raises(ProtocolError, match="no event"):
         for at in range(0, len(line), 4096):
-            said(pipe, line[at : at + 4096])
+            message(pipe, line[at : at + 4096])
 
 
 def test_a_line_without_end_is_cut_off(pipe: tuple[EventReader, int]) -> None:
     with pytest.raises(ProtocolError, match="a line of more than"):
         for _ in range(20):
-            said(pipe, b"x" * (1 << 16))
+            message(pipe, b"x" * (1 << 16))
 
 
 def test_a_stream_without_end_is_cut_off(
@@ -120,7 +120,7 @@ def test_a_stream_without_end_is_cut_off(
     monkeypatch.setattr(protocol, "MAX_STREAM_BYTES", 10_000)
     with pytest.raises(ProtocolError, match="bytes of events"):
         for _ in range(1000):
-            said(pipe, b'{"event": "gate", "at": "floor"}\n')
+            message(pipe, b'{"event": "gate", "at": "floor"}\n')
 
 
 def event(words: str) -> Event:
@@ -151,7 +151,7 @@ FLOOR = ["imports", "floor", "before step", "step again", "after step", "done"]
 
 
 @pytest.mark.parametrize(
-    ("mode", "words", "said"),
+    ("mode", "words", "message"),
     [
         ("run", [*RUN, "done"], ""),
         ("training", TRAINING, ""),
@@ -205,16 +205,16 @@ FLOOR = ["imports", "floor", "before step", "step again", "after step", "done"]
     ],
 )
 def test_events_come_in_one_order_each_once(
-    mode: Mode, words: list[str], said: str
+    mode: Mode, words: list[str], message: str
 ) -> None:
     order = Order(mode, 2)
-    with pytest.raises(ProtocolError, match=said) if said else nullcontext():
+    with pytest.raises(ProtocolError, match=message) if message else nullcontext():
         for one in map(event, words):
             order.take(one)
 
 
 @pytest.mark.parametrize(
-    ("mode", "words", "said"),
+    ("mode", "words", "message"),
     [
         ("run", [*RUN[1:], "done"], ""),
         ("run", [*RUN, "done"], ""),
@@ -234,10 +234,10 @@ def test_events_come_in_one_order_each_once(
     ],
 )
 def test_a_foreign_worker_calibrates_at_once_and_may_have_no_gate_of_its_floor(
-    mode: Mode, words: list[str], said: str
+    mode: Mode, words: list[str], message: str
 ) -> None:
     order = Order(mode, 2, foreign=True)
-    with pytest.raises(ProtocolError, match=said) if said else nullcontext():
+    with pytest.raises(ProtocolError, match=message) if message else nullcontext():
         for one in map(event, words):
             order.take(one)
 

@@ -78,13 +78,13 @@ def test_the_digest_of_the_code_follows_the_code_and_nothing_else(
     assert source_digest(tmp_path) == before
     (tmp_path / "systems" / "one.py").write_text("changed")
     assert source_digest(tmp_path) != before
-    said = subprocess.run(
+    message = subprocess.run(
         ["python3", str(REPOSITORY / "harness" / "isolation" / "source.py")],
         capture_output=True,
         text=True,
         check=True,
     )
-    assert said.stdout.strip() == source_digest()
+    assert message.stdout.strip() == source_digest()
 
 
 @pytest.mark.parametrize("script", ["base", "build"])

@@ -134,7 +134,7 @@ def test_an_option_of_an_image_is_checked_like_any(
     assert info.faithful
     assert info.devices == ("cpu",)
     make_tiny(tmp_path / "data" / "tiny")
-    for option, said in (
+    for option, message in (
         ("extractor=2", "did you mean 'extractors'"),
         ("extractors=many", "valid integer"),
     ):
@@ -151,7 +151,7 @@ def test_an_option_of_an_image_is_checked_like_any(
             results=tmp_path / "results",
         )
         assert done.returncode == 2
-        assert said in done.stderr
+        assert message in done.stderr
         assert "Traceback" not in done.stderr
 
 
@@ -179,7 +179,7 @@ def test_an_image_needs_the_backend_for_images(example: str, tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize(
-    ("labels", "said"),
+    ("labels", "message"),
     [
         ([], "no labels org.outcore.worker"),
         (["LABEL org.outcore.worker='[]x'"], "is not JSON"),
@@ -196,7 +196,7 @@ def test_an_image_needs_the_backend_for_images(example: str, tmp_path: Path) -> 
         ),
     ],
 )
-def test_labels_that_are_wrong_are_named(labels: list[str], said: str) -> None:
+def test_labels_that_are_wrong_are_named(labels: list[str], message: str) -> None:
     client = connect()
     name = "outcore-test-labels:1"
     client.api.import_image_from_data(
@@ -206,7 +206,7 @@ def test_labels_that_are_wrong_are_named(labels: list[str], said: str) -> None:
         changes=["LABEL org.outcore.layout=host", *labels],
     )
     try:
-        with pytest.raises(InputError, match=said):
+        with pytest.raises(InputError, match=message):
             system_info(f"image:{name}")
     finally:
         client.images.remove(name, force=True)
@@ -234,7 +234,7 @@ def test_a_worker_that_cannot_start_fails_its_run(series: Series) -> None:
     assert "/nowhere" in record.reason
 
 
-def test_names_of_images_are_told_from_names_of_classes() -> None:
+def test_names_of_images_are_reported_from_names_of_classes() -> None:
     assert image_of("image:one/two:3") == "one/two:3"
     assert image_of("gnndrive") is None
     assert image_of("package.module:Class") is None

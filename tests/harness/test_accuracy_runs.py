@@ -154,7 +154,7 @@ def all_of_them(profile: dict[str, Any]) -> Plan:
     return grid(accuracy_profile(profile), [reference, "pyg+", "gnndrive"], {"": {}})
 
 
-def test_no_accuracy_runs_is_said(tmp_path: Path) -> None:
+def test_no_accuracy_runs_is_stated(tmp_path: Path) -> None:
     save(tmp_path, make_record("gnndrive", [1.0]))
     with pytest.raises(NotDrawn):
         load_evidence(tmp_path).cells("diskgnn-fig8", all_of_them, least=1)

@@ -264,7 +264,7 @@ def test_a_measurement_is_repeated_until_its_range_is_stable_and_no_longer() -> 
     assert len(taken([1.0, 2.0, *[1.5] * 20])) == 10, "the range never becomes stable"
     assert len(taken([1.0, 2.0, *[1.5] * 20], seconds=15.0)) == 4, "20 s are over"
     assert spread_of([1.0, 1.01, 1.02]) == (0.95, 1.05), (
-        "no spread is told as less than what counts as stable"
+        "no spread is reported as less than what counts as stable"
     )
     assert spread_of([1.0, 2.0, 3.0]) == (0.5, 1.5)
 
@@ -350,7 +350,7 @@ def test_a_real_devices_training_is_measured_with_its_spread_and_the_load_beside
     )
 
 
-def test_where_nothing_fits_the_least_memory_of_each_system_is_told_and_fits(
+def test_where_nothing_fits_the_least_memory_of_each_system_is_reported_and_fits(
     workload: Workload,
 ) -> None:
     found = advice(workload, 1 << 20, batches=2)

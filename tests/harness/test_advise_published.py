@@ -159,7 +159,7 @@ def test_what_cannot_be_predicted_is_refused_in_a_sentence(tmp_path: Path) -> No
         advise_published(
             SMALL, RunSettings(memory="8GiB"), profile, epochs=1, batches=1, cores=1
         )
-    for arguments, said in (
+    for arguments, message in (
         (["papers100m", "--published", "--memory", "0.1x"], "--drive"),
         (["papers100m", "--memory", "0.1x", "--dim", "64"], "--dim is for --published"),
         (
@@ -172,4 +172,4 @@ def test_what_cannot_be_predicted_is_refused_in_a_sentence(tmp_path: Path) -> No
         )
         assert done.returncode == 2
         error = json.loads(done.stdout)["error"]
-        assert said in error["message"] + (error.get("fix") or "")
+        assert message in error["message"] + (error.get("fix") or "")

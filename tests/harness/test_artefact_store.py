@@ -81,7 +81,7 @@ def test_what_was_left_beside_finished_artefacts_is_removed_unless_a_run_may_be_
     assert data.exists()
 
 
-def test_a_process_tells_what_it_took_over_from_an_earlier_one_and_not_what_it_made(
+def test_a_process_reports_what_it_took_over_from_an_earlier_one_and_not_what_it_made(
     data: Path,
 ) -> None:
     code = (

@@ -66,7 +66,7 @@ def test_a_run_has_the_key_of_its_cell(
     assert made.cell.axes == {"hidden": hidden}
 
 
-def test_what_is_measured_tells_cells_apart() -> None:
+def test_what_is_measured_reports_cells_apart() -> None:
     keys = [
         planned().key,
         planned("ginex").key,

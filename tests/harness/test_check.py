@@ -36,13 +36,13 @@ def broken(system: str, **arguments: float) -> dict[str, str]:
 
 
 @pytest.mark.slow("harness/check", seconds=6)
-def test_a_crash_is_told_and_the_other_cases_still_run() -> None:
+def test_a_crash_is_reported_and_the_other_cases_still_run() -> None:
     faults = broken("Crashes")
     assert "died of SIGSEGV" in faults["runs"]
     assert "dim 127" not in faults["runs"]
 
 
-def test_writing_to_an_emulated_devices_memory_is_told() -> None:
+def test_writing_to_an_emulated_devices_memory_is_reported() -> None:
     def emulated(case: Case) -> bool:
         return (
             case.name.startswith("dim 127 float32") and case.device == "emulated:late"
@@ -56,7 +56,7 @@ def test_writing_to_an_emulated_devices_memory_is_told() -> None:
 
 
 @pytest.mark.slow("harness/check")
-def test_a_hang_is_told_and_ended() -> None:
+def test_a_hang_is_reported_and_ended() -> None:
     assert "hung for 8 s" in broken("Hangs", case_limit_s=8.0)["runs"]
 
 
@@ -174,7 +174,7 @@ def test_each_promise_counts_the_cases_that_ran_for_it_and_names_those_that_did_
     # Nobody asked for a loss, no damaged file was read, and no artefact was prepared.
     loss = found["loss curve equals the oracle's"]
     assert (loss.detail, loss.judged) == ("no case is about it", False)
-    damaged = found["damaged feature file is told"]
+    damaged = found["damaged feature file is reported"]
     assert (damaged.detail, damaged.judged) == (
         "features gone (cpu) did not run",
         False,

@@ -98,7 +98,7 @@ def fill(root: Path, pyg: float = 40.0, gnndrive: float = 10.0) -> None:
     save(root, made("ginex", [], status="oom"))
 
 
-def test_every_claim_is_answered_by_a_function_or_says_why_no_run_can() -> None:
+def test_every_claim_is_answered_by_a_function_or_states_why_no_run_can() -> None:
     known = claims()
     assert set(answers()) == {claim.id for claim in known.values() if not claim.not_run}
     assert {claim.figure for claim in known.values()} <= set(catalogue())
@@ -110,7 +110,7 @@ def test_every_column_of_the_file_is_one_that_is_read() -> None:
     assert header == list(Claim.__dataclass_fields__)
 
 
-def test_without_records_nothing_is_judged_and_each_says_why(tmp_path: Path) -> None:
+def test_without_records_nothing_is_judged_and_each_states_why(tmp_path: Path) -> None:
     found = judge_all(load_evidence(tmp_path))
     assert [judged.id for judged in found] == list(claims())
     assert {judged.verdict for judged in found} == {"not run"}
@@ -201,7 +201,7 @@ def test_nothing_beyond_a_bound_is_reproduced_and_nothing_beyond_twice_the_toler
 
 
 @pytest.mark.parametrize(
-    ("change", "told"),
+    ("change", "reported"),
     [
         (
             {"tolerance": "factor 2000000", "neutral": ""},
@@ -229,16 +229,16 @@ def test_nothing_beyond_a_bound_is_reproduced_and_nothing_beyond_twice_the_toler
         ({"setting": "modell=sage"}, "setting modell"),
         ({"setting": "sage"}, "setting 'sage' cannot be read"),
         ({"read": "hearsay"}, "read is 'hearsay'"),
-        ({"read": "computed"}, "not said how"),
+        ({"read": "computed"}, "not stated how"),
         ({"emulated": "yes"}, "emulated is 'yes'"),
     ],
 )
 def test_a_row_that_cannot_be_judged_or_cannot_fail_is_refused(
-    change: dict[str, str], told: str
+    change: dict[str, str], reported: str
 ) -> None:
     with pytest.raises(InputError) as refused:
         check(replace(MODEL, **change))
-    assert told in str(refused.value)
+    assert reported in str(refused.value)
 
 
 def test_no_claim_has_two_functions() -> None:

@@ -98,16 +98,16 @@ def test_a_mistake_is_one_sentence_and_exit_code_2(
     monkeypatch.setenv("OUTCORE_RESULTS", str(roots[1]))
     with pytest.raises(SystemExit) as end:
         cli.main(arguments)
-    said = capsys.readouterr()
+    message = capsys.readouterr()
     assert end.value.code == 2
-    assert said.out == ""
-    assert said.err.startswith("outcore: ")
-    assert said.err.count("\n") == 1
-    assert part in said.err
+    assert message.out == ""
+    assert message.err.startswith("outcore: ")
+    assert message.err.count("\n") == 1
+    assert part in message.err
     with pytest.raises(SystemExit) as end:
         cli.main([*arguments, "--json"])
-    said = capsys.readouterr()
-    error = json.loads(said.out)["error"]
+    message = capsys.readouterr()
+    error = json.loads(message.out)["error"]
     assert end.value.code == 2
     assert set(error) == {"kind", "message", "fix"}
     assert error["fix"]
@@ -145,11 +145,11 @@ def test_a_closed_pipe_ends_the_command_quietly(
 def test_the_version_names_the_commit(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as end:
         cli.main(["--version"])
-    said = capsys.readouterr().out
+    message = capsys.readouterr().out
     commit = code()["commit"]
     assert end.value.code == 0
-    assert said.startswith(f"outcore {importlib.metadata.version('outcore')}")
-    assert commit is None or f"(commit {commit}" in said
+    assert message.startswith(f"outcore {importlib.metadata.version('outcore')}")
+    assert commit is None or f"(commit {commit}" in message
 
 
 @pytest.mark.parametrize(

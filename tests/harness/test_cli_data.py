@@ -69,10 +69,14 @@ def test_make_then_list_info_verify_rm(outcore: Outcore) -> None:
     made = outcore("make", "k", *SMALL, "--json")
     assert made.code == 0
     assert made.err == ""
-    said = made.json["dataset"]
+    message = made.json["dataset"]
     assert made.json["reused"] is False
-    assert (said["num_nodes"], said["dim"], said["num_classes"]) == (4000, 8, 3)
-    assert said["fingerprint"] == Dataset.open(outcore.root / "k").fingerprint
+    assert (message["num_nodes"], message["dim"], message["num_classes"]) == (
+        4000,
+        8,
+        3,
+    )
+    assert message["fingerprint"] == Dataset.open(outcore.root / "k").fingerprint
 
     assert [entry["name"] for entry in outcore("list", "--json").json["datasets"]] == [
         "k"
@@ -226,7 +230,7 @@ def test_original_ids_are_listed_and_an_older_import_without_them_is_not_reused(
     assert outcore("rm", "g", "--yes").code == 0
 
 
-def test_import_says_what_it_generated_and_is_reused(
+def test_import_states_what_it_generated_and_is_reused(
     outcore: Outcore, tmp_path: Path
 ) -> None:
     source = tmp_path / "g.txt"
@@ -271,7 +275,7 @@ def test_import_says_what_it_generated_and_is_reused(
 
 
 @pytest.mark.parametrize(
-    ("name", "path", "root", "said"),
+    ("name", "path", "root", "message"),
     [
         ("n" * 300, "g", "data", "use up to 200 letters"),
         ("n", "g" * 300, "data", "File name too long; check the path"),
@@ -280,13 +284,13 @@ def test_import_says_what_it_generated_and_is_reused(
     ],
 )
 def test_names_too_long_for_the_disk_are_refused(
-    outcore: Outcore, tmp_path: Path, name: str, path: str, root: str, said: str
+    outcore: Outcore, tmp_path: Path, name: str, path: str, root: str, message: str
 ) -> None:
     (tmp_path / "g").write_text("0 1\n")
     outcore.root = tmp_path / root
     ran = outcore("import", name, tmp_path / path, "--format", "snap")
     assert ran.code == 2
-    assert said in ran.err
+    assert message in ran.err
     assert list(tmp_path.iterdir()) == [tmp_path / "g"]
 
 
@@ -326,7 +330,7 @@ def test_a_graph_in_pygs_words_is_imported_whole_or_not_at_all(
         "y": np.array([0, 1, 1]),
         "train_mask": np.array([True, False, True]),
     }
-    for edges, said in (
+    for edges, message in (
         ([[0, 1], [1, 3]], "an edge names node 3, but there are 3 nodes"),
         (None, "has no edge_index"),
     ):
@@ -337,7 +341,7 @@ def test_a_graph_in_pygs_words_is_imported_whole_or_not_at_all(
         )
         bad = outcore("import", "g", tmp_path / "bad.npz", "--format", "pyg")
         assert bad.code == 2
-        assert said in bad.err.splitlines()[-1]
+        assert message in bad.err.splitlines()[-1]
         assert "Traceback" not in bad.err
         assert list(outcore.root.iterdir()) == []
     np.savez(tmp_path / "g.npz", **names, edge_index=[[0, 1, 0], [1, 2, 1]])
@@ -383,7 +387,7 @@ def test_a_folder_whose_labels_changed_is_not_there_already(
     assert Dataset.open(outcore.root / "g").load("labels").tolist() == [1, 0, 0]
 
 
-def test_an_export_says_where_it_lies_and_is_imported_again(
+def test_an_export_states_where_it_lies_and_is_imported_again(
     outcore: Outcore, tmp_path: Path
 ) -> None:
     dataset = make_tiny(outcore.root / "g", nodes=200, edges=900)
@@ -397,15 +401,15 @@ def test_an_export_says_where_it_lies_and_is_imported_again(
         "import", "h", outcore.root / "g-pyg", "--format", "arrays", "--json"
     )
     assert again.json["dataset"]["fingerprint"] == dataset.fingerprint
-    told = outcore("export", "g", "--format", "ginex", "--out", tmp_path / "out")
-    assert told.code == 0
-    assert str(tmp_path / "out") in told.out
-    assert "read back" in told.out
+    reported = outcore("export", "g", "--format", "ginex", "--out", tmp_path / "out")
+    assert reported.code == 0
+    assert str(tmp_path / "out") in reported.out
+    assert "read back" in reported.out
     assert [row["name"] for row in outcore("list", "--json").json["datasets"]] == [
         "g",
         "h",
     ]
-    for arguments, said in (
+    for arguments, message in (
         (
             ("g", "--format", "ginex", "--out", tmp_path / "out"),
             "exists already; remove it",
@@ -428,7 +432,7 @@ def test_an_export_says_where_it_lies_and_is_imported_again(
     ):
         refused = outcore("export", *arguments)
         assert refused.code == 2
-        assert said in refused.err
+        assert message in refused.err
         assert refused.err.count("\n") == 1
 
 
@@ -503,7 +507,7 @@ def test_rm_removes_broken_datasets_and_nothing_else(
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "message"),
     [
         (
             ("make", "x", "--kind", "kroneker", "--nodes", "2M"),
@@ -545,13 +549,13 @@ def test_rm_removes_broken_datasets_and_nothing_else(
     ],
 )
 def test_wrong_input_is_one_sentence_with_exit_code_2(
-    outcore: Outcore, arguments: tuple[str, ...], said: str
+    outcore: Outcore, arguments: tuple[str, ...], message: str
 ) -> None:
     plain = outcore(*arguments)
     assert plain.code == 2
     assert plain.out == ""
     assert plain.err.startswith("outcore: ")
-    assert said in plain.err
+    assert message in plain.err
     assert plain.err.count("\n") == 1
     as_json = outcore(*arguments, "--json")
     assert as_json.code == 2

@@ -125,7 +125,7 @@ def test_static_caches_are_measured_like_the_others(root: Path) -> None:
         (("--fanout", "a"), "--fanout"),
     ],
 )
-def test_mistakes_are_told(
+def test_mistakes_are_reported(
     root: Path, arguments: tuple[str, ...], message: str
 ) -> None:
     code, output = trace(root, *arguments)

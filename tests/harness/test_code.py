@@ -85,7 +85,7 @@ def test_a_module_beside_a_systems_own_is_part_of_its_code(
     assert found[0] != found[1]
 
 
-def test_a_process_tells_the_code_that_it_loaded_from_no_library() -> None:
+def test_a_process_reports_the_code_that_it_loaded_from_no_library() -> None:
     pytest.importorskip("numpy")
     files = code.loaded()
     assert {code.__file__, __file__} <= set(files)

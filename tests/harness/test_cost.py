@@ -37,7 +37,7 @@ def diskgnn(epochs: int, each_s: float = 13.5, epoch_s: float = 0.745) -> Record
 
 
 @given(COSTS, COSTS, st.integers(1, 10**6))
-def test_a_training_is_ahead_from_the_told_epoch_on_and_not_before(
+def test_a_training_is_ahead_from_the_reported_epoch_on_and_not_before(
     one: TrainingCost, other: TrainingCost, e: int
 ) -> None:
     first = one.ahead_from(other)
@@ -219,7 +219,9 @@ def test_old_records_of_diskgnn_have_the_offline_work_of_their_epochs_and_replay
     assert with_offline_work({**old, "system": "ginex"}) == {**old, "system": "ginex"}
 
 
-def test_the_cost_of_a_record_is_derived_from_its_parts_not_from_what_it_says() -> None:
+def test_the_cost_of_a_record_is_derived_from_its_parts_not_from_what_it_states() -> (
+    None
+):
     record = diskgnn(3)
     record.summary = summarised_anew(record).model_copy(
         update={"each_s": 0.0, "once_s": 0.0}
@@ -230,7 +232,7 @@ def test_the_cost_of_a_record_is_derived_from_its_parts_not_from_what_it_says() 
     assert cost.once_s == pytest.approx(0.1)
 
 
-def test_the_report_says_from_how_many_epochs_on_which_training_takes_the_least_time(
+def test_the_report_states_from_how_many_epochs_on_which_training_takes_the_least_time(
     tmp_path: Path,
 ) -> None:
     ours = make_record("outcore", [4.0, 4.0])

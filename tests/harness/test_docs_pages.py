@@ -59,7 +59,7 @@ def test_every_rule_that_the_docs_name_leads_to_its_entry() -> None:
 def test_a_rule_is_printed_by_its_number_and_by_its_name(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    def said(*arguments: str) -> str:
+    def message(*arguments: str) -> str:
         with pytest.raises(SystemExit) as ended:
             main(["rules", *arguments])
         assert ended.value.code == (2 if arguments == ("77",) else 0)
@@ -67,17 +67,19 @@ def test_a_rule_is_printed_by_its_number_and_by_its_name(
 
     of_nine = [rule.name for rule in rules() if rule.number == "9"]
     assert len(of_nine) > 1
-    assert all(f"rule 9 {name} " in said("9") for name in of_nine)
-    assert said("started_cold").startswith(
+    assert all(f"rule 9 {name} " in message("9") for name in of_nine)
+    assert message("started_cold").startswith(
         "rule 2 started_cold (INVALID if broken)\n\nPages cached by another program"
     )
-    assert [entry["name"] for entry in json.loads(said("--json"))["rules"]] == [
+    assert [entry["name"] for entry in json.loads(message("--json"))["rules"]] == [
         rule.name for rule in rules()
     ]
-    assert said("77") == "outcore: there is no rule '77'; `outcore rules` lists them\n"
+    assert (
+        message("77") == "outcore: there is no rule '77'; `outcore rules` lists them\n"
+    )
 
 
-def test_a_run_with_broken_rules_says_where_they_are_explained() -> None:
+def test_a_run_with_broken_rules_states_where_they_are_explained() -> None:
     record = make_record("gnndrive", [1.0])
     broken = [
         RuleOutcome(rule=rule.number, name=rule.name, ok=rule.number != "9", detail="")

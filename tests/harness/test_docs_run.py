@@ -117,7 +117,7 @@ def run(script: str, clone: Path, cwd: Path) -> subprocess.CompletedProcess[str]
     )
 
 
-def test_a_block_that_is_not_run_says_why() -> None:
+def test_a_block_that_is_not_run_states_why() -> None:
     found = [
         block
         for page in ("README.md", *(f"docs/{name}" for name in PAGES))

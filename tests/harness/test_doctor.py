@@ -77,7 +77,7 @@ def test_json_is_one_object_with_the_worst_state() -> None:
     "harness/doctor.py", "harness/cli/doctor.py", "harness/isolation", seconds=8
 )
 @needs_root
-def test_an_unprivileged_user_is_told_what_is_missing() -> None:
+def test_an_unprivileged_user_is_reported_what_is_missing() -> None:
     nobody = [
         "setpriv",
         "--reuid=65534",
@@ -179,13 +179,13 @@ def test_no_checkout_is_no_commit(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert code(tmp_path) == {"commit": None, "dirty": None}
-    for told, commit, dirty in (
+    for reported, commit, dirty in (
         ("a" * 40, "a" * 40, False),
         ("b" * 40 + "-dirty", "b" * 40, True),
         ("v1", None, None),
     ):
         code.cache_clear()
-        monkeypatch.setenv("OUTCORE_COMMIT", told)  # as set when an image is built
+        monkeypatch.setenv("OUTCORE_COMMIT", reported)  # as set when an image is built
         assert code(tmp_path) == {"commit": commit, "dirty": dirty}
     code.cache_clear()
 

@@ -74,7 +74,7 @@ def test_a_run_that_did_not_end_teaches_nothing() -> None:
     assert not CostModel([failed]).knows(cell())
 
 
-def test_artefacts_are_counted_as_the_system_says_until_runs_have_shown_it() -> None:
+def test_artefacts_are_counted_as_the_system_states_until_runs_have_shown_it() -> None:
     recipe = Recipe.model_validate(
         {"kind": "kronecker", "nodes": "2M", "edges": "40M", "dim": 128}
     )

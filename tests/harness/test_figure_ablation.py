@@ -40,7 +40,7 @@ def keep(
         plt.close("all")
 
 
-def test_each_variant_has_its_own_time_and_what_was_not_run_is_said(
+def test_each_variant_has_its_own_time_and_what_was_not_run_is_stated(
     tmp_path: Path,
 ) -> None:
     data = keep(tmp_path, {"whole": 2.0, "no Belady": 3.0, "single reads": 12.0})

@@ -106,7 +106,7 @@ def test_without_a_finding_nothing_stands_above() -> None:
     assert [text.get_text() for text in drawing.canvas.texts] == ["a caption"]
 
 
-def test_dots_far_apart_are_told_apart_and_a_missing_one_names_its_system() -> None:
+def test_dots_far_apart_are_reported_apart_and_a_missing_one_names_its_system() -> None:
     rows = pd.DataFrame(
         {"group": ["a", "a", "b"], "series": ["ginex", "diskgnn", "mariusgnn"]}
     )

@@ -110,7 +110,7 @@ def test_altered_stages_change_the_drawing(tmp_path: Path) -> None:
     assert images[0] != images[1]
 
 
-def test_a_long_epoch_is_shown_in_part_and_the_caption_says_which(
+def test_a_long_epoch_is_shown_in_part_and_the_caption_states_which(
     tmp_path: Path,
 ) -> None:
     fill(tmp_path, batches=100)

@@ -322,7 +322,7 @@ def test_records_of_other_settings_or_options_move_no_figure(
     assert one.equals(other)
 
 
-def test_the_caption_says_emulated_and_names_the_caveats(tmp_path: Path) -> None:
+def test_the_caption_states_emulated_and_names_the_caveats(tmp_path: Path) -> None:
     keep_profile(tmp_path)
     for dim in (64, 128):
         save(tmp_path, make_record("gnndrive", [1.0], **at(dim), verdict="CAVEATS"))

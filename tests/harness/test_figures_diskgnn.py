@@ -471,14 +471,14 @@ def test_altered_records_change_what_is_drawn(figure: str, tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize("figure", sorted(FILL))
-def test_without_records_the_reason_is_told(figure: str, tmp_path: Path) -> None:
+def test_without_records_the_reason_is_reported(figure: str, tmp_path: Path) -> None:
     result = render(chosen(figure), load_evidence(tmp_path), tmp_path / "figures")[0]
     assert result.status == "not drawn"
     assert len(result.reason) > 10
 
 
 @pytest.mark.parametrize("figure", FROM_RUNS)
-def test_runs_that_all_failed_are_told_and_nothing_is_drawn(
+def test_runs_that_all_failed_are_reported_and_nothing_is_drawn(
     figure: str, tmp_path: Path
 ) -> None:
     for system in SYSTEMS:
@@ -646,7 +646,7 @@ def test_a_missing_accuracy_leaves_a_gap_and_not_a_zero(tmp_path: Path) -> None:
     assert "not run" in sheet.caption
 
 
-def test_a_limit_that_nothing_fits_is_said(tmp_path: Path) -> None:
+def test_a_limit_that_nothing_fits_is_stated(tmp_path: Path) -> None:
     fill_search(tmp_path, 1.0)
     sheet = drawn("diskgnn-tab7", tmp_path)
     assert isinstance(sheet, Sheet)
@@ -654,7 +654,7 @@ def test_a_limit_that_nothing_fits_is_said(tmp_path: Path) -> None:
     assert sheet.data["speedup"].tolist()[0] == pytest.approx(300.0)
 
 
-def test_the_third_hop_is_told_beside_the_papers(tmp_path: Path) -> None:
+def test_the_third_hop_is_reported_beside_the_papers(tmp_path: Path) -> None:
     fill_space(tmp_path, 1.0)
     drawing = drawn("diskgnn-fig14", tmp_path)
     assert (

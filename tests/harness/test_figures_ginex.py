@@ -261,7 +261,7 @@ def test_a_figure_becomes_files(figure: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("figure", sorted(set(FILL) - {"ginex-fig5", "ginex-tab2"}))
-def test_runs_that_all_failed_are_told_and_nothing_is_drawn(
+def test_runs_that_all_failed_are_reported_and_nothing_is_drawn(
     figure: str, tmp_path: Path
 ) -> None:
     keep(tmp_path)

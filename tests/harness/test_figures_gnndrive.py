@@ -211,7 +211,7 @@ def test_other_records_make_another_drawing(
 
 
 @pytest.mark.parametrize("figure", IDS)
-def test_nothing_is_drawn_of_nothing_and_the_reason_is_said(
+def test_nothing_is_drawn_of_nothing_and_the_reason_is_stated(
     figure: str, tmp_path: Path
 ) -> None:
     with pytest.raises(NotDrawn) as reason:
@@ -383,10 +383,10 @@ def test_where_mariusgnn_fails_it_is_compared_at_the_least_memory_that_it_fits(
     result = drawn("gnndrive-tab2", load_evidence(tmp_path))
     assert isinstance(result, Sheet)
     shown = result.shown.set_index("system")
-    told = {
+    reported = {
         name: shown.loc[name, "overall (s)"] for name in shown.index if "MiB" in name
     }
-    assert told == {
+    assert reported == {
         "mariusgnn, 64.0 MiB": "OOM",
         "gnndrive, 80.0 MiB": "3.00",
         "mariusgnn, 80.0 MiB": "9.00",

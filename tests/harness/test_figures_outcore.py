@@ -172,7 +172,7 @@ def test_what_a_figure_needs_can_be_asked_for(figure: str, name: str) -> None:
     assert bool(catalogue()[figure].studies(profile)) != figure.startswith("outcore-")
 
 
-def test_classes_stand_from_slow_to_fast_and_a_missing_run_is_said(
+def test_classes_stand_from_slow_to_fast_and_a_missing_run_is_stated(
     tmp_path: Path,
 ) -> None:
     fill(tmp_path)
@@ -306,7 +306,7 @@ def test_the_frontier_is_what_no_other_beats(points: list[tuple[int, int]]) -> N
         assert flag == (not beaten)
 
 
-def test_the_budget_at_which_the_order_changes_is_told() -> None:
+def test_the_budget_at_which_the_order_changes_is_reported() -> None:
     rows = [
         ("a", 1, 1.0),
         ("b", 1, 4.0),
@@ -396,7 +396,7 @@ def test_the_caption_of_a_table_of_datasets_is_true_for_those_shown(
     }
 
 
-def test_only_a_failed_run_draws_no_figure_and_says_so(tmp_path: Path) -> None:
+def test_only_a_failed_run_draws_no_figure_and_states_so(tmp_path: Path) -> None:
     save(tmp_path, disk_record("pyg+", [], status="failed"))
     for figure in ("outcore-ssd", "outcore-frontier"):
         result = render(chosen(figure), load_evidence(tmp_path), tmp_path / "figures")[

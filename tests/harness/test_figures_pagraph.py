@@ -445,7 +445,7 @@ def test_without_dgl_there_is_no_speedup_but_the_time_stays(tmp_path: Path) -> N
     assert table["value"].notna().sum() == 2
 
 
-def test_a_system_of_one_process_is_said_on_two_devices_and_is_no_number(
+def test_a_system_of_one_process_is_stated_on_two_devices_and_is_no_number(
     filled: dict[float, Path],
 ) -> None:
     table, result = drawn(filled[1.0], "pagraph-fig16")

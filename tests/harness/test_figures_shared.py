@@ -84,7 +84,7 @@ def test_bars_show_intervals_and_the_papers_values_as_hollow_marks() -> None:
     assert words(axes) == ["1.0", "2.0", "3.0", "4.0"]
 
 
-def test_bars_without_a_single_value_are_drawn_as_said() -> None:
+def test_bars_without_a_single_value_are_drawn_as_stated() -> None:
     _, axes = draw_bars(
         bars_of(value=[None] * 4, status=["timeout"] * 4), title="t", ylabel="s"
     )
@@ -108,7 +108,7 @@ def test_a_stack_adds_up_and_shares_are_of_a_hundred() -> None:
     assert heights(axes) == [0.0, 25.0, 75.0, 100.0]
 
 
-def test_a_stack_of_nothing_says_why_and_parts_are_listed_from_the_bottom() -> None:
+def test_a_stack_of_nothing_states_why_and_parts_are_listed_from_the_bottom() -> None:
     rows = pd.DataFrame(
         {
             "bar": ["a", "b", "b"],
@@ -122,7 +122,7 @@ def test_a_stack_of_nothing_says_why_and_parts_are_listed_from_the_bottom() -> N
     assert legend_of(canvas) == ["sample", "train"]
 
 
-def test_curves_join_what_was_measured_and_say_what_was_not() -> None:
+def test_curves_join_what_was_measured_and_state_what_was_not() -> None:
     rows = pd.DataFrame(
         {
             "series": ["x", "x", "x", "y"],

@@ -234,7 +234,7 @@ def test_each_step_is_compared_with_the_one_before(tmp_path: Path) -> None:
     assert parts["zero-copy"] == pytest.approx(10.0)
 
 
-def test_a_missing_system_is_said_and_its_speedup_not_made_up(tmp_path: Path) -> None:
+def test_a_missing_system_is_stated_and_its_speedup_not_made_up(tmp_path: Path) -> None:
     keep_profile(tmp_path)
     run(tmp_path, "dgl", [30.0], **HOST)
     run(tmp_path, "data-tiering", [5.0], options={"cache": "0.1x"}, **HOST)
@@ -292,7 +292,9 @@ def test_several_devices_are_not_made_up_from_one(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("figure", ["tiering-fig8", "tiering-fig10"])
-def test_rows_chosen_for_an_effect_are_said_to_be(tmp_path: Path, figure: str) -> None:
+def test_rows_chosen_for_an_effect_are_stated_to_be(
+    tmp_path: Path, figure: str
+) -> None:
     for dim in (128, 768):
         root = tmp_path / str(dim)
         keep_profile(
@@ -309,10 +311,10 @@ def test_rows_chosen_for_an_effect_are_said_to_be(tmp_path: Path, figure: str) -
                 counters={"rows": 2, "bytes_loaded": round(100 * seconds)},
                 **host(dim),
             )
-        told = (
+        reported = (
             "rows of 768 columns were chosen so that the bus shows"
             in drawn(figure, root).caption
         )
-        assert told == (dim == 768)
+        assert reported == (dim == 768)
     for claim in ("dt-01", "dt-02", "dt-03", "dt-08", "dt-09", "dt-12"):
         assert "wide rows" in find_claim(claim).differs

@@ -40,7 +40,7 @@ def file() -> Iterator[Path]:
 
 
 @needs_fio
-def test_fio_reads_the_file_and_says_how_fast(file: Path) -> None:
+def test_fio_reads_the_file_and_states_how_fast(file: Path) -> None:
     before = (file.stat().st_mtime_ns, file.stat().st_size)
     (result,) = run_fio(
         [
@@ -116,7 +116,7 @@ def test_what_fio_refuses_is_passed_on_in_a_sentence(file: Path) -> None:
         )
 
 
-def test_without_fio_the_error_says_how_to_get_it(
+def test_without_fio_the_error_states_how_to_get_it(
     file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PATH", "/nowhere")
@@ -136,7 +136,7 @@ def test_an_unknown_key_of_a_job_is_refused(file: Path) -> None:
         FioJob(file=file, block_bytes=4096, iodepth=3)  # type: ignore[call-arg]
 
 
-def test_the_profile_has_every_size_and_says_its_tool(
+def test_the_profile_has_every_size_and_states_its_tool(
     file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(
@@ -314,7 +314,7 @@ def test_a_class_is_divided_as_a_whole() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "message"),
     [
         ("aws-nvm/16", "did you mean aws-nvme"),
         ("aws-nvme/0", "above 0"),
@@ -324,8 +324,8 @@ def test_a_class_is_divided_as_a_whole() -> None:
         ("samsung-pm833", "did you mean samsung-pm883"),
     ],
 )
-def test_a_wrong_class_is_refused_with_the_nearest(text: str, said: str) -> None:
-    with pytest.raises(InputError, match=said):
+def test_a_wrong_class_is_refused_with_the_nearest(text: str, message: str) -> None:
+    with pytest.raises(InputError, match=message):
         parse_disk_class(text)
 
 
@@ -344,7 +344,7 @@ def test_classes_of_the_users_own_are_read_and_their_mistakes_named(
     mine = parse_disk_class("mine/2", own)
     assert mine is not None
     assert mine.read_iops == 50
-    for text, said in (
+    for text, message in (
         ("mine: {reed_iops: 1, source: x}", "reed_iops"),
         ("mine: {read_iops: -1, source: x}", "read_iops"),
         ("mine: 3", "not a mapping"),
@@ -354,7 +354,7 @@ def test_classes_of_the_users_own_are_read_and_their_mistakes_named(
         ("mine: {name: other, source: x}", "name"),
     ):
         own.write_text(text)
-        with pytest.raises(InputError, match=said):
+        with pytest.raises(InputError, match=message):
             parse_disk_class("mine", own)
     with pytest.raises(InputError, match="cannot be read"):
         parse_disk_class("mine", tmp_path / "missing.yaml")
@@ -381,7 +381,7 @@ def test_a_class_of_ones_own_comes_from_the_file_that_the_environment_names(
     assert parse_disk_class("aws-nvme") is not None
 
 
-def test_in_a_chroot_the_file_itself_tells_its_disk(tmp_path: Path) -> None:
+def test_in_a_chroot_the_file_itself_reports_its_disk(tmp_path: Path) -> None:
     (tmp_path / "self").mkdir()
     (tmp_path / "self/mountinfo").write_text(
         "30 20 0:5 / /elsewhere rw - proc proc rw\n"

@@ -275,7 +275,7 @@ def _gone(path: Path, within_s: float = 60) -> None:
         time.sleep(0.1)
 
 
-def test_without_a_labelled_host_it_says_how_to_label_one(cluster: Cluster) -> None:
+def test_without_a_labelled_host_it_states_how_to_label_one(cluster: Cluster) -> None:
     driver = cluster.bench(EXPERIMENT, "--wait-for-hosts", "1s")
     _, err = driver.communicate(timeout=300)
     assert driver.returncode == 2
@@ -283,7 +283,7 @@ def test_without_a_labelled_host_it_says_how_to_label_one(cluster: Cluster) -> N
 
 
 @pytest.mark.slow("harness/hosts", seconds=20)
-def test_without_a_cluster_it_says_so(tmp_path: Path) -> None:
+def test_without_a_cluster_it_states_so(tmp_path: Path) -> None:
     (tmp_path / "fleet.yaml").write_text(json.dumps(EXPERIMENT))
     done = subprocess.run(
         command(

@@ -119,14 +119,14 @@ def test_a_label_that_never_comes_is_a_problem(
     assert "tape" in outcome.problems
 
 
-def test_it_says_how_many_of_its_runs_are_done(
+def test_it_states_how_many_of_its_runs_are_done(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sweep, "POLL_S", 0.01)
     spread = FleetSweep(
         Scripted(), CONTENT, tmp_path / "results", lambda text: None, wait_s=0.1
     )
-    assert spread.reading().share is None, "no host has said what is to be run"
+    assert spread.reading().share is None, "no host has reported what is to be run"
     outcome = spread.run()
     found = spread.reading()
     assert (found.done, found.total, found.unit) == (len(outcome.records), 2, "runs")

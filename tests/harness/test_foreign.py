@@ -141,7 +141,7 @@ def test_a_fault_makes_a_run_invalid(series: Series, fault: str, rule: str) -> N
     assert rule in broken, broken
 
 
-def test_an_epoch_takes_what_the_orchestrators_clock_says(series: Series) -> None:
+def test_an_epoch_takes_what_the_orchestrators_clock_states(series: Series) -> None:
     record = run(series, FAULTY, options={"fault": "clock"})
     assert record.status == "ok", record.reason
     assert all(
@@ -156,14 +156,14 @@ def test_a_worker_over_its_cap_ends_as_out_of_memory(series: Series) -> None:
     assert run(series, FAULTY, options={"fault": "too much memory"}).status == "oom"
 
 
-def test_what_a_worker_refuses_or_raises_is_told(series: Series) -> None:
+def test_what_a_worker_refuses_or_raises_is_reported(series: Series) -> None:
     refused = run(series, FAULTY, options={"fault": "refuses"})
     assert refused.status == "unsupported"
     assert refused.reason == "this graph is not for me; choose another"
     crashed = run(series, FAULTY, options={"fault": "crashes"})
     assert crashed.status == "failed"
     assert "RuntimeError: no luck" in crashed.reason
-    for fault, status, said in (
+    for fault, status, message in (
         ("leaves", "failed", "calibration failed: the worker left with exit code 3"),
         (
             "counter",
@@ -173,7 +173,7 @@ def test_what_a_worker_refuses_or_raises_is_told(series: Series) -> None:
         ("plan", "oom", "the plan does not fit: buffers of 1.0 TiB in host memory"),
     ):
         ended = run(series, FAULTY, options={"fault": fault})
-        assert ended.status == status and said in ended.reason, ended.reason
+        assert ended.status == status and message in ended.reason, ended.reason
         assert ended.verdict == ("INVALID" if status == "failed" else "CAVEATS")
     other = run(series, FAULTY, sampler="layerwise", fanout=[50, 50])
     assert other.status == "unsupported"
@@ -318,7 +318,7 @@ def test_folders_with_the_same_lock_share_an_environment(
 
 
 @pytest.mark.slow("harness/foreign", "harness/cli/systems.py", "foreign")
-def test_a_failed_setup_says_why_and_leaves_nothing(
+def test_a_failed_setup_states_why_and_leaves_nothing(
     tmp_path: Path, place: Path
 ) -> None:
     folder = described(
@@ -356,7 +356,7 @@ def test_an_environment_needs_its_python_and_a_writable_place(
 
 
 @pytest.mark.parametrize(
-    ("content", "said"),
+    ("content", "message"),
     [
         ("{", "cannot be read as JSON"),
         ('{"name": "x"}', "command: Field required"),
@@ -385,10 +385,10 @@ def test_an_environment_needs_its_python_and_a_writable_place(
     ],
 )
 def test_a_wrong_manifest_names_its_key(
-    content: str, said: str, tmp_path: Path
+    content: str, message: str, tmp_path: Path
 ) -> None:
     (tmp_path / "system.json").write_text(content)
-    with pytest.raises(InputError, match=said):
+    with pytest.raises(InputError, match=message):
         find(str(tmp_path))
 
 

@@ -65,9 +65,9 @@ def test_the_template_keeps_every_promise(tmp_path: Path) -> None:
         data=tmp_path / "data",
         results=tmp_path / "results",
     )
-    told = json.loads(done.stdout)
-    assert done.returncode == 0 and told["ok"], told
-    details = {one["name"]: one["detail"] for one in told["checks"]}
+    reported = json.loads(done.stdout)
+    assert done.returncode == 0 and reported["ok"], reported
+    details = {one["name"]: one["detail"] for one in reported["checks"]}
     assert "1e-06" in details[SIZES]
     assert details[ROWS].startswith("1536 rows")
     assert not list(tmp_path.glob("results/checks/*"))
@@ -143,7 +143,7 @@ def test_mini_batches_of_a_shuffle_mix_and_others_do_not(size: int) -> None:
 
 
 def test_bad_input_is_one_sentence(tmp_path: Path) -> None:
-    for words, said in (
+    for words, message in (
         (("--foreign", "pgy"), "did you mean env:pyg"),
         ((FAULTY, "-o", "falt=none"), "did you mean 'fault'"),
     ):
@@ -152,12 +152,12 @@ def test_bad_input_is_one_sentence(tmp_path: Path) -> None:
         )
         assert (
             done.returncode == 2
-            and said in done.stderr
+            and message in done.stderr
             and "Traceback" not in done.stderr
         ), done.stderr
 
 
-def test_a_system_without_its_environment_says_how_to_make_it(
+def test_a_system_without_its_environment_states_how_to_make_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("OUTCORE_ENVIRONMENTS", str(tmp_path / "none"))

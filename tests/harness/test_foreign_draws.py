@@ -82,10 +82,10 @@ def test_wrong_sizes_fail(
     size: str,
 ) -> None:
     wrong = replace(workload, sampler=change(workload.sampler))
-    told = draws.odd_sizes(sizes(measured(draws, wrong, 3)))
-    assert {int(text.split()[1]) for text in told if size in text} == set(range(3)), (
-        told
-    )
+    reported = draws.odd_sizes(sizes(measured(draws, wrong, 3)))
+    assert {int(text.split()[1]) for text in reported if size in text} == set(
+        range(3)
+    ), reported
 
 
 def test_draws_kept_for_another_epoch_fail_though_its_sizes_are_right(
@@ -93,9 +93,9 @@ def test_draws_kept_for_another_epoch_fail_though_its_sizes_are_right(
 ) -> None:
     first, second = measured(draws, workload, 2)
     assert draws.odd_shapes([first, second]) == []
-    (told,) = draws.odd_shapes([first, second, first])
-    assert KEPT in told
-    assert told.startswith("epoch 0 beside 2")
+    (reported,) = draws.odd_shapes([first, second, first])
+    assert KEPT in reported
+    assert reported.startswith("epoch 0 beside 2")
 
 
 @pytest.mark.parametrize(("width", "shape"), [(1, ""), (2, SHAPES[4])])
@@ -127,8 +127,10 @@ def test_neighbours_drawn_side_by_side_fail(
                 batch.seeds,
             )
         )
-    told = Draws(one_hop, "all", 1).odd_shapes([draws.measure(found)])
-    assert (told == []) if not shape else any(shape in text for text in told), told
+    reported = Draws(one_hop, "all", 1).odd_shapes([draws.measure(found)])
+    assert (reported == []) if not shape else any(shape in text for text in reported), (
+        reported
+    )
 
 
 def test_nodes_that_no_in_edge_leads_to_are_named(
@@ -142,15 +144,15 @@ def test_nodes_that_no_in_edge_leads_to_are_named(
     lists = np.unique(
         np.concatenate([seeds, *(indices[indptr[v] : indptr[v + 1]] for v in seeds)])
     )
-    for wrong, said in (
+    for wrong, message in (
         (lists, ""),
         (np.append(lists, 20_000), "node 20000 of a graph of 20000"),
         (np.append(lists, lists[-1]), "a node twice"),
         (lists[lists != 1], "its own seed node 1"),
         (np.append(lists, never), "in-neighbours of none"),
     ):
-        told = draws.strange(Drawn(wrong.astype(np.int64), 9, seeds))
-        assert said in told and bool(said) == bool(told), told
+        reported = draws.strange(Drawn(wrong.astype(np.int64), 9, seeds))
+        assert message in reported and bool(message) == bool(reported), reported
 
 
 @pytest.mark.slow("harness/check", "harness/foreign", "harness/judge", seconds=6)

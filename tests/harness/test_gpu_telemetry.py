@@ -70,7 +70,7 @@ def test_several_devices_are_summed_or_averaged(drivers: Drivers) -> None:
     assert second["pcie_out"] == (3 * 20 + 300) * MIB
 
 
-def test_a_slice_tells_its_memory_and_hides_its_utilisation(drivers: Drivers) -> None:
+def test_a_slice_reports_its_memory_and_hides_its_utilisation(drivers: Drivers) -> None:
     present, first, _ = read(drivers, devices=2, cut=1, visible=slice_uuid(1, 1))
     assert present
     assert first["kernel_percent"] is None
@@ -198,7 +198,7 @@ print(json.dumps(told))
 @pytest.mark.slow(
     "harness/telemetry", "harness/judge", "workloads/accelerators", seconds=10
 )
-def test_memory_that_the_worker_does_not_tell_of_breaks_the_rule(
+def test_memory_that_the_worker_does_not_report_of_breaks_the_rule(
     drivers: Drivers,
 ) -> None:
     """Contexts of 300 MiB, measured while torch held 100; 90 MiB asked for, and 32 MiB

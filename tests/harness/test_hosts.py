@@ -106,7 +106,7 @@ def test_an_emulated_device_is_known_by_its_coefficients(tmp_path: Path) -> None
     ],
     ids=["host", "disk", "accelerator"],
 )
-def test_runs_of_another_host_disk_or_device_are_left_out_and_the_caption_says_so(
+def test_runs_of_another_host_disk_or_device_are_left_out_and_the_caption_states_so(
     tmp_path: Path, other: dict[str, Any]
 ) -> None:
     for dim in (64, 128):

@@ -104,7 +104,7 @@ def test_processor_time_of_ended_processes_counts_in_user_mode_and_in_the_kernel
     )
     with backend.create("spent", Limits(64 * MIB)) as cap:
         done = run_in(cap, f"{copy}print(*os.times()[:2])")
-        told = [float(seconds) for seconds in done.stdout.split()]
+        reported = [float(seconds) for seconds in done.stdout.split()]
         spent = cap.processor_s()
     if spent is None:
         pytest.skip(f"{backend.name} has no counters of processor time")
@@ -113,7 +113,7 @@ def test_processor_time_of_ended_processes_counts_in_user_mode_and_in_the_kernel
     # processes shows is nothing at all.
     assert spent.user_s > 0.0
     assert spent.system_s > 0.0
-    assert sum(spent) >= 0.25 * sum(told)
+    assert sum(spent) >= 0.25 * sum(reported)
 
 
 def test_swap_is_off_inside(backend: Isolation) -> None:
@@ -170,13 +170,13 @@ def test_the_work_is_in_every_group_from_its_first_instruction(
             stdout=subprocess.PIPE,
             text=True,
         )
-        said, _ = child.communicate()
+        message, _ = child.communicate()
         # exec keeps the pid: signals and waits of the orchestrator reach the work
         # itself.
-        assert int(said.splitlines()[0]) == child.pid
+        assert int(message.splitlines()[0]) == child.pid
         joined = [
             line
-            for line in said.splitlines()
+            for line in message.splitlines()
             if ".join." not in line and "_join." in line
         ]
         controllers = {

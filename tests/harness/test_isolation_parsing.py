@@ -177,7 +177,7 @@ def group(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_v2_memory_tells_page_cache_from_shared_memory(group: Path) -> None:
+def test_v2_memory_reports_page_cache_from_shared_memory(group: Path) -> None:
     (group / "memory.max").write_text(f"{1 << 28}\n")
     found = cgroup2.V2Readings(group).memory()
     assert (found.anon, found.page_cache, found.shmem) == (
@@ -398,7 +398,7 @@ def test_a_systemd_slice_that_does_not_stop_leaves_the_others_to_the_sweep(
     assert systemd.Systemd.sweep() == [dead]
 
 
-def test_a_cap_name_tells_its_owner_and_is_safe_everywhere() -> None:
+def test_a_cap_name_reports_its_owner_and_is_safe_everywhere() -> None:
     name = cap_name("gnndrive/64 MiB-α")
     assert not is_left_over(name)
     assert "-" not in name

@@ -133,8 +133,10 @@ def test_a_name_or_folder_that_cannot_be_is_one_sentence(
     monkeypatch.chdir(tmp_path)
     with pytest.raises(SystemExit) as ended:
         main(["new-system", *arguments])
-    told = capsys.readouterr().err
-    assert ended.value.code == 2 and message in told and told.count("\n") == 1, told
+    reported = capsys.readouterr().err
+    assert (
+        ended.value.code == 2 and message in reported and reported.count("\n") == 1
+    ), reported
     assert sorted(path.name for path in tmp_path.iterdir()) == ["file", "taken"]
 
 

@@ -67,7 +67,7 @@ def test_a_number_of_a_file_that_is_used_again_is_not_taken_for_the_first_file(
     assert opened.is_another(link, str(data))
 
 
-def test_a_file_is_as_old_as_it_is_whatever_its_times_say(tmp_path: Path) -> None:
+def test_a_file_is_as_old_as_it_is_whatever_its_times_state(tmp_path: Path) -> None:
     file = tmp_path / "features.bin"
     before = int(time.time())
     file.touch()

@@ -160,7 +160,7 @@ def test_a_finished_sweep_runs_nothing_again(sweep: Sweep) -> None:
 
 
 @pytest.mark.slow("harness/run/sweep.py", "harness/judge", seconds=45)
-def test_a_run_that_others_spoilt_is_made_again_unless_told_not_to(
+def test_a_run_that_others_spoilt_is_made_again_unless_reported_not_to(
     sweep: Sweep,
 ) -> None:
     sweep.finish()
@@ -196,15 +196,15 @@ def test_a_run_that_others_spoilt_is_made_again_unless_told_not_to(
     "harness/cli",
     seconds=20,
 )
-def test_a_sweep_that_is_told_to_end_cleans_up(sweep: Sweep) -> None:
+def test_a_sweep_that_is_reported_to_end_cleans_up(sweep: Sweep) -> None:
     shutil.rmtree(sweep.results / "runs", ignore_errors=True)
     caps_before = set(caps_of())
     process = sweep.start()
     wait_for(sweep.running)
     process.send_signal(signal.SIGTERM)
     assert process.wait(timeout=15) == 128 + signal.SIGTERM
-    said = (sweep.root / "progress.txt").read_text()
-    assert "0 of 3 runs are done; the same command goes on" in said, said
+    message = (sweep.root / "progress.txt").read_text()
+    assert "0 of 3 runs are done; the same command goes on" in message, message
     assert not workers_of(sweep.data)
     assert sweep.leftovers() == []
     assert set(caps_of()) <= caps_before

@@ -151,7 +151,7 @@ def test_it_is_checked(home: Path) -> None:
     "systems/registry.py",
     "systems/interface.py",
 )
-def test_it_is_advised_on_and_without_a_forecast_that_is_said(home: Path) -> None:
+def test_it_is_advised_on_and_without_a_forecast_that_is_stated(home: Path) -> None:
     systems = (
         "--system",
         NAME,

@@ -280,7 +280,7 @@ def test_studies_of_one_sampler_or_one_partition() -> None:
     assert _partitioned(found.head(1)) == ""
 
 
-def test_hits_are_told_where_rankings_are_furthest_apart() -> None:
+def test_hits_are_reported_where_rankings_are_furthest_apart() -> None:
     rows = pd.DataFrame(
         {
             "x": [5, 20, 5, 20],

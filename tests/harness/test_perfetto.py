@@ -257,12 +257,12 @@ def test_the_file_is_written_whole_compressed_by_its_name_and_the_same_each_time
     folder = write_run(
         tmp_path, record, {**tables(), "telemetry": telemetry_of(record)}
     )
-    said = write_trace(folder, tmp_path / "out" / "a.json.gz")
+    message = write_trace(folder, tmp_path / "out" / "a.json.gz")
     write_trace(folder, tmp_path / "out" / "a.json")
     plain = (tmp_path / "out" / "a.json").read_bytes()
     assert gzip.decompress((tmp_path / "out" / "a.json.gz").read_bytes()) == plain
-    assert said["X"] == 25
-    assert said["s"] == 6
+    assert message["X"] == 25
+    assert message["s"] == 6
     checked(json.loads(plain))
     write_trace(folder, tmp_path / "b.gz")
     assert (tmp_path / "b.gz").read_bytes() == (
@@ -277,7 +277,7 @@ def test_the_file_is_written_whole_compressed_by_its_name_and_the_same_each_time
     ]
 
 
-def test_a_run_without_stages_says_so(tmp_path: Path) -> None:
+def test_a_run_without_stages_states_so(tmp_path: Path) -> None:
     folder = write_run(tmp_path, make_record("gnndrive", [1.0]), {})
     with pytest.raises(InputError, match="no stages"):
         write_trace(folder, tmp_path / "a.json")
@@ -288,7 +288,7 @@ def test_the_verb_names_the_file_it_wrote(tmp_path: Path) -> None:
     folder = write_run(tmp_path, make_record("gnndrive", [1.0]), tables())
     done = outcore_here("trace", "latest", "--json", data=tmp_path, results=tmp_path)
     assert done.returncode == 0, done.stderr
-    said = json.loads(done.stdout)
-    assert said["run_id"] == folder.name
-    assert said["flows"] == 6
-    checked(json.loads(gzip.decompress(Path(said["file"]).read_bytes())))
+    message = json.loads(done.stdout)
+    assert message["run_id"] == folder.name
+    assert message["flows"] == 6
+    checked(json.loads(gzip.decompress(Path(message["file"]).read_bytes())))

@@ -90,7 +90,7 @@ def test_the_plan_is_that_of_the_run_and_the_run_at_the_least_memory_is_kept(
 
 
 @CONCERNS
-def test_a_cap_is_told_beside_the_budget_and_all_fits_80_columns(
+def test_a_cap_is_reported_beside_the_budget_and_all_fits_80_columns(
     places: tuple[Dataset, Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     dataset, results = places
@@ -113,7 +113,7 @@ def test_a_cap_is_told_beside_the_budget_and_all_fits_80_columns(
 def test_what_has_no_plan_of_one_process_is_refused(
     tiny_dataset: Dataset, tmp_path: Path
 ) -> None:
-    for arguments, said in (
+    for arguments, message in (
         (("gnndrive", "--ranks", "2"), "of one process"),
         (("image:mine",), "plans in its own worker"),
     ):
@@ -124,7 +124,7 @@ def test_what_has_no_plan_of_one_process_is_refused(
             data=tiny_dataset.path.parent,
             results=tmp_path,
         )
-        assert done.returncode == 2 and said in done.stderr, done.stderr
+        assert done.returncode == 2 and message in done.stderr, done.stderr
 
 
 def test_the_plan_of_a_loader_is_the_loaders_own(

@@ -132,7 +132,7 @@ def _record(system: str, predicted: float, measured: float, **config: Any) -> ob
     )
 
 
-def test_an_order_that_turned_round_is_told_and_noise_is_not() -> None:
+def test_an_order_that_turned_round_is_reported_and_noise_is_not() -> None:
     records = [
         _record("ginex", 10.0, 14.0),
         _record("gnndrive", 11.0, 10.0),

@@ -46,41 +46,41 @@ CLOCK = r"\[ *([0-9.]+) s\] "
 RENEWED = r"\r(?:\x1b\[1A)?\x1b\[2K"
 
 
-def said(meter: Meter, reading: Reading, now: float) -> str:
+def message(meter: Meter, reading: Reading, now: float) -> str:
     """Both parts of a reading, as a line joins them."""
     return ", ".join(filter(None, meter.parts(reading, now)))
 
 
-def test_a_reading_says_share_rate_and_time_left() -> None:
+def test_a_reading_states_share_rate_and_time_left() -> None:
     meter = Meter()
     assert (
-        said(meter, Reading("epoch 1", 0, 400, "mini-batches"), 10.0)
+        message(meter, Reading("epoch 1", 0, 400, "mini-batches"), 10.0)
         == "epoch 1: 0 of 400 mini-batches, 0 %"
     )
-    told = said(meter, Reading("epoch 1", 100, 400, "mini-batches"), 15.0)
-    assert told == "epoch 1: 100 of 400 mini-batches, 25 %, 20/s, 15 s left"
+    reported = message(meter, Reading("epoch 1", 100, 400, "mini-batches"), 15.0)
+    assert reported == "epoch 1: 100 of 400 mini-batches, 25 %, 20/s, 15 s left"
     # Other work begins anew, whatever came before.
     assert (
-        said(meter, Reading("preparing: packing", 0.5, 1.0), 20.0)
+        message(meter, Reading("preparing: packing", 0.5, 1.0), 20.0)
         == "preparing: packing, 50 %"
     )
     assert (
-        said(meter, Reading("preparing: packing", 0.75, 1.0), 80.0)
+        message(meter, Reading("preparing: packing", 0.75, 1.0), 80.0)
         == "preparing: packing, 75 %, 60 s left"
     )
-    assert said(meter, Reading("preparing: packing", 0.76, 1.0), 2680.0).endswith(
+    assert message(meter, Reading("preparing: packing", 0.76, 1.0), 2680.0).endswith(
         "76 %, 41 min left"
     )
-    assert said(meter, Reading("evicting"), 90.0) == "evicting"
-    assert said(meter, Reading("evicting"), 97.0) == "evicting, 7 s"
-    assert said(meter, Reading("searching", math.nan, 1.0), 98.0) == "searching"
+    assert message(meter, Reading("evicting"), 90.0) == "evicting"
+    assert message(meter, Reading("evicting"), 97.0) == "evicting, 7 s"
+    assert message(meter, Reading("searching", math.nan, 1.0), 98.0) == "searching"
     # The unit at hand has a name and changes no rate.
     assert (
-        said(meter, Reading("drawing", 1, 3, "figures", "fig9"), 99.0)
+        message(meter, Reading("drawing", 1, 3, "figures", "fig9"), 99.0)
         == "drawing fig9: 1 of 3 figures, 33 %"
     )
-    told = said(meter, Reading("drawing", 2, 3, "figures", "fig11"), 103.0)
-    assert told == "drawing fig11: 2 of 3 figures, 67 %, 0.25/s, 4 s left"
+    reported = message(meter, Reading("drawing", 2, 3, "figures", "fig11"), 103.0)
+    assert reported == "drawing fig11: 2 of 3 figures, 67 %, 0.25/s, 4 s left"
 
 
 def test_the_time_left_of_a_sweep_follows_the_pace_of_its_runs() -> None:
@@ -100,14 +100,14 @@ def test_the_time_left_of_a_sweep_follows_the_pace_of_its_runs() -> None:
 
 
 @given(st.lists(st.tuples(st.floats(0, 3), st.floats(0, 100)), min_size=1, max_size=20))
-def test_any_reading_can_be_told(steps: list[tuple[float, float]]) -> None:
+def test_any_reading_can_be_reported(steps: list[tuple[float, float]]) -> None:
     """Shares above one, standing still and going back are a worker's mistakes, and no
     reason to fail."""
     meter = Meter()
     now = 0.0
     for done, seconds in steps:
         now += seconds
-        share = re.search(r"(\d+) %", said(meter, Reading("part", done, 1.0), now))
+        share = re.search(r"(\d+) %", message(meter, Reading("part", done, 1.0), now))
         assert share is not None
         assert 0 <= int(share[1]) <= 100
 
@@ -221,7 +221,7 @@ with Progress(every_s=0.6) as progress:
 """
 
 
-def test_a_step_that_takes_long_is_told_again_and_how_far_it_is() -> None:
+def test_a_step_that_takes_long_is_reported_again_and_how_far_it_is() -> None:
     done = subprocess.run(
         [sys.executable, "-c", SILENT],
         capture_output=True,
@@ -363,7 +363,7 @@ def test_making_a_dataset_and_drawing_figures_print_plain_lines_into_a_pipe(
     assert times and min(np.diff(times), default=PLAIN_S) >= PLAIN_S - 0.1, lines
 
 
-def test_quiet_and_other_callables_are_told_nothing_more(
+def test_quiet_and_other_callables_are_reported_nothing_more(
     capfd: pytest.CaptureFixture[str],
 ) -> None:
     with Progress(quiet=True, every_s=0.1) as progress:
@@ -372,13 +372,13 @@ def test_quiet_and_other_callables_are_told_nothing_more(
         with during(progress, "evicting"):
             time.sleep(0.7)
     assert capfd.readouterr() == ("", "")
-    told: list[str] = []
-    with during(told.append, "evicting"):
-        tell = stages(told.append)
-        tell("edges", 0.0)
-        tell("edges", 0.5)
-    assert list(tracked(told.append, [1, 2], "counting", "numbers")) == [1, 2]
-    assert told == ["edges"]
+    reported: list[str] = []
+    with during(reported.append, "evicting"):
+        report = stages(reported.append)
+        report("edges", 0.0)
+        report("edges", 0.5)
+    assert list(tracked(reported.append, [1, 2], "counting", "numbers")) == [1, 2]
+    assert reported == ["edges"]
 
 
 @pytest.mark.slow(

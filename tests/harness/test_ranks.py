@@ -208,7 +208,9 @@ def test_a_rank_killed_while_others_wait_for_staging_ends_all(series: Series) ->
 
 
 @pytest.mark.slow(*SOURCES, "harness/run/launch.py")
-def test_when_a_rank_is_killed_all_end_and_one_sentence_says_so(series: Series) -> None:
+def test_when_a_rank_is_killed_all_end_and_one_sentence_states_so(
+    series: Series,
+) -> None:
     record = run(
         series, MISBEHAVING, ranks=3, options={"behaviour": "sigkill", "rank": 1}
     )
@@ -222,7 +224,7 @@ def test_when_a_rank_is_killed_all_end_and_one_sentence_says_so(series: Series) 
 
 
 @pytest.mark.parametrize(
-    ("failures", "told"),
+    ("failures", "reported"),
     [
         (
             {0: (1, 5), 1: (-9, 7)},
@@ -234,8 +236,8 @@ def test_when_a_rank_is_killed_all_end_and_one_sentence_says_so(series: Series) 
         ({0: (1, 5)}, ""),
     ],
 )
-def test_the_rank_that_was_ended_first_is_told(
-    tmp_path: Path, failures: dict[int, tuple[int, int]], told: str
+def test_the_rank_that_was_ended_first_is_reported(
+    tmp_path: Path, failures: dict[int, tuple[int, int]], reported: str
 ) -> None:
     found = {
         rank: SimpleNamespace(exitcode=code, timestamp=at)
@@ -244,12 +246,14 @@ def test_the_rank_that_was_ended_first_is_told(
     pipe = tmp_path / "events"
     pipe.touch()
     _report(pipe, 3, SimpleNamespace(failures=found))
-    assert told in pipe.read_text()
-    assert bool(pipe.read_text()) == bool(told)
+    assert reported in pipe.read_text()
+    assert bool(pipe.read_text()) == bool(reported)
 
 
 @pytest.mark.slow("harness/worker/ranks.py", "harness/wire", "workloads/ranks.py")
-def test_what_one_rank_says_of_its_failure_is_what_is_told(series: Series) -> None:
+def test_what_one_rank_states_of_its_failure_is_what_is_reported(
+    series: Series,
+) -> None:
     record = run(series, MISBEHAVING, ranks=2, options={"behaviour": "io", "rank": 1})
     assert record.status == "failed"
     assert "Connection" not in record.reason

@@ -77,7 +77,9 @@ def made(root: Path, out: Path, **options: Any) -> Path:
     return out
 
 
-def said(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, str]:
+def message(
+    capsys: pytest.CaptureFixture[str], *arguments: str
+) -> tuple[int, str, str]:
     """Return exit code, output and errors of the command."""
     with pytest.raises(SystemExit) as ended:
         main(list(arguments))
@@ -85,9 +87,9 @@ def said(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str,
 
 
 def test_records_studies_and_experiments_are_packed_as_they_are(golden: Path) -> None:
-    told = read_reference(golden)
-    assert told is not None
-    assert (told.host_class, told.runs, told.studies) == (
+    reported = read_reference(golden)
+    assert reported is not None
+    assert (reported.host_class, reported.runs, reported.studies) == (
         NAME,
         len(store.run_folders(golden)),
         1,
@@ -107,7 +109,7 @@ def test_records_studies_and_experiments_are_packed_as_they_are(golden: Path) ->
         "smoke.json",
         "mine.json",
     }
-    own, *others = told.commands
+    own, *others = reported.commands
     assert own == "outcore bench --profile quick --figures all"
     assert others == [
         "outcore bench experiments/mine.json",
@@ -117,9 +119,9 @@ def test_records_studies_and_experiments_are_packed_as_they_are(golden: Path) ->
         load_experiment(golden / others[0].split()[-1]).systems
         == load_experiment("smoke").systems
     )
-    assert set(told.versions) >= {"python", "torch"}
-    assert sum(told.commits.values()) == told.runs
-    assert told.label.startswith(f"Reference machine {NAME}, 2026-11-25, commit ")
+    assert set(reported.versions) >= {"python", "torch"}
+    assert sum(reported.commits.values()) == reported.runs
+    assert reported.label.startswith(f"Reference machine {NAME}, 2026-11-25, commit ")
 
 
 def test_runs_are_judged_as_they_were_before_their_telemetry_was_thinned(
@@ -137,9 +139,9 @@ def test_runs_are_judged_as_they_were_before_their_telemetry_was_thinned(
         assert short[count].sum() == pytest.approx(whole[count].sum())
     note = json.loads((thin / seal.THINNED).read_text())["telemetry.parquet"]
     assert (note["rows"], note["of"]) == (len(short), len(whole))
-    told = read_reference(golden)
-    assert told is not None
-    assert told.left_out[1].endswith(
+    reported = read_reference(golden)
+    assert reported is not None
+    assert reported.left_out[1].endswith(
         f"telemetry of 1 runs was thinned to at most {SAMPLES} samples"
     )
 
@@ -151,8 +153,8 @@ def test_reference_results_can_be_archived_again_with_runs_added(
     root = shutil.copytree(golden, tmp_path / "root")
     out = tmp_path / NAME
     write_reference(root, out, samples=samples, partial=True)
-    told = unpacked(out)
-    assert told.left_out[1].endswith(
+    reported = unpacked(out)
+    assert reported.left_out[1].endswith(
         f"telemetry of 1 runs was thinned to at most {samples} samples"
     )
     for folder in store.run_folders(golden):
@@ -213,13 +215,13 @@ def test_joined_samples_keep_sums_peaks_and_the_borders_of_epochs() -> None:
     assert thinned(frame, 100) is frame
 
 
-def test_an_incomplete_sweep_is_refused_and_says_what_is_missing(
+def test_an_incomplete_sweep_is_refused_and_states_what_is_missing(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     root = tmp_path / "results"
     out = tmp_path / "reference" / NAME
     save(root, make_record("gnndrive", [1.0]))
-    code, _, errors = said(
+    code, _, errors = message(
         capsys, "results", "archive", str(out), "--results-root", str(root), "-q"
     )
     assert code == 2
@@ -228,15 +230,15 @@ def test_an_incomplete_sweep_is_refused_and_says_what_is_missing(
     assert "the first is run of pyg+ on kron-600k" in errors
     assert errors.count("\n") == 1
     assert not out.exists()
-    code, text, _ = said(
+    code, text, _ = message(
         capsys, "results", "archive", str(out), "--results-root", str(root), "--partial"
     )
-    told = read_reference(out)
+    reported = read_reference(out)
     assert code == 0
-    assert told is not None
+    assert reported is not None
     assert f"{out}: 1 runs and 0 studies" in text
     assert (
-        f"{len(told.missing)} of {told.planned_runs + told.planned_studies} "
+        f"{len(reported.missing)} of {reported.planned_runs + reported.planned_studies} "
         "planned are missing" in text
     )
     assert sorted(path.name for path in out.iterdir()) == [MANIFEST, ARCHIVE]
@@ -289,7 +291,7 @@ def test_wrong_reference_results_are_answered_in_one_sentence(
 ) -> None:
     out = made(tmp_path / "results", tmp_path / NAME)
     harm(out)
-    code, text, errors = said(capsys, "report", "--reference", str(tmp_path), "-q")
+    code, text, errors = message(capsys, "report", "--reference", str(tmp_path), "-q")
     assert (code, text) == (2, "")
     assert reason in errors
     assert errors.count("\n") == 1
@@ -330,13 +332,13 @@ def test_every_figure_names_the_machine_and_has_the_same_data(
     ids = "outcore-roofline,outcore-ssd,pagraph-tab2"
     fill(tmp_path)
     shutil.rmtree(tmp_path / "studies")
-    told = read_reference(drawn)
-    assert told is not None
+    reported = read_reference(drawn)
+    assert reported is not None
     ours = render(chosen(ids), load_evidence(tmp_path), tmp_path / "figures")
     theirs = render(chosen(ids), load_evidence(drawn), tmp_path / "theirs")
     for one, other in zip(ours, theirs, strict=True):
         assert other.status == "drawn"
-        assert other.caption == f"{told.label}: {one.caption}"
+        assert other.caption == f"{reported.label}: {one.caption}"
         data = [
             pd.read_csv(found.files[-2 if found.files[0].suffix == ".md" else -1])
             for found in (one, other)
@@ -347,8 +349,8 @@ def test_every_figure_names_the_machine_and_has_the_same_data(
             .equals(data[1].drop(columns="run", errors="ignore"))
         )
         if other.files[0].suffix == ".png":
-            assert told.label in other.files[1].read_text()
-            assert told.label not in one.files[1].read_text()
+            assert reported.label in other.files[1].read_text()
+            assert reported.label not in one.files[1].read_text()
 
 
 @pytest.mark.slow(
@@ -359,18 +361,18 @@ def test_the_report_of_reference_results_stands_beside_the_archive_and_ones_own_
 ) -> None:
     place = tmp_path / "results" / "reference"
     folder = shutil.copytree(drawn, place / NAME)
-    code, text, _ = said(capsys, "report", "--reference", str(place), "-q")
-    told = read_reference(folder)
+    code, text, _ = message(capsys, "report", "--reference", str(place), "-q")
+    reported = read_reference(folder)
     assert code == 0
-    assert told is not None
+    assert reported is not None
     lines = text.splitlines()
-    assert lines[0] == told.label
+    assert lines[0] == reported.label
     assert lines[2] == f"report: {folder / 'report.html'}"
     assert "figures and tables drawn" in lines[1]
     assert len(lines[1]) <= 80
     assert len(lines) == 3
     page = (folder / "report.html").read_text()
-    assert f"<title>{told.label}</title>" in page
+    assert f"<title>{reported.label}</title>" in page
     assert "have no record" in page
     assert "needs several real GPUs" in page
     regions = re.findall(r'role="region" aria-label="([^"]*)"', page)
@@ -385,20 +387,22 @@ def test_the_report_of_reference_results_stands_beside_the_archive_and_ones_own_
     own = (tmp_path / "results" / "report.html").read_text()
     card = own.partition('id="figure-outcore-ssd"')[2].partition("</figure>")[0]
     assert "Not drawn" in card
-    assert f"{told.label}, never pooled" in card
+    assert f"{reported.label}, never pooled" in card
     assert card.count("<img") == 1
     assert {
         path: path.stat().st_mtime_ns for path in (folder / "figures").iterdir()
     } == times
-    found = json.loads(said(capsys, "report", "--reference", str(folder), "--json")[1])[
-        "references"
-    ]
+    found = json.loads(
+        message(capsys, "report", "--reference", str(folder), "--json")[1]
+    )["references"]
     assert [entry["reference"]["host_class"] for entry in found] == [NAME]
-    assert found[0]["runs"] == told.runs
+    assert found[0]["runs"] == reported.runs
     assert {
         path: path.stat().st_mtime_ns for path in (folder / "figures").iterdir()
     } == times
-    assert said(capsys, "report", "--reference", str(place), "--out", "x.html")[0] == 2
+    assert (
+        message(capsys, "report", "--reference", str(place), "--out", "x.html")[0] == 2
+    )
 
 
 def pages(tmp_path: Path) -> Path:
@@ -427,13 +431,13 @@ def test_readme_and_pictures_are_written_and_a_difference_is_found(
     drawn: Path, tmp_path: Path
 ) -> None:
     checkout = pages(tmp_path)
-    told = read_reference(drawn)
+    reported = read_reference(drawn)
     pictures = [f"docs/img/{name}.png" for name in readme.PICTURES]
-    assert told is not None
+    assert reported is not None
     assert readme.differing(drawn, checkout, write=True) == [*readme.PAGES, *pictures]
     assert readme.differing(drawn, checkout) == []
     text = (checkout / "README.md").read_text()
-    assert told.label in text
+    assert reported.label in text
     assert "| budget, of the features | graph/budget | " in text
     assert "| 128.0 MiB (0.13) | – | " in text
     assert "Least for a fresh epoch: `diskgnn` at 64.0 MiB (0.066), 128.0" in text
@@ -454,7 +458,7 @@ def test_readme_and_pictures_are_written_and_a_difference_is_found(
         readme.differing(drawn, checkout)
 
 
-def test_the_check_of_the_readme_says_what_to_run(
+def test_the_check_of_the_readme_states_what_to_run(
     drawn: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     lines: list[str] = []

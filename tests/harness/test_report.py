@@ -66,7 +66,7 @@ def plain(*records: Record) -> list[dict[str, Any]]:
     return [record.to_json() for record in records]
 
 
-def told(*records: Record) -> Headline:
+def reported(*records: Record) -> Headline:
     return headline(settings_of(plain(*records)), plain(*records))
 
 
@@ -84,7 +84,7 @@ def embedded(page: Page, name: str) -> Any:
 
 
 def test_the_headline_names_the_fastest_by_how_much_and_how_sure() -> None:
-    story = told(
+    story = reported(
         make_record("gnndrive", [10.0, 10.5, 9.5, 10.0, 10.2]),
         make_record("ginex", [20.0, 21.0, 19.0, 20.0, 20.5]),
         make_record("pyg+", [50.0, 50.0, 50.0, 50.0, 50.0]),
@@ -104,7 +104,7 @@ def test_the_headline_names_the_fastest_by_how_much_and_how_sure() -> None:
 
 def test_altered_records_alter_the_headline() -> None:
     for factor, winner in ((1.0, "gnndrive"), (3.0, "ginex")):
-        story = told(
+        story = reported(
             make_record("gnndrive", [10.0 * factor, 11.0 * factor]),
             make_record("ginex", [20.0, 21.0]),
         ).first
@@ -112,8 +112,8 @@ def test_altered_records_alter_the_headline() -> None:
         assert story.winner == winner
 
 
-def test_below_five_epochs_a_range_is_given_and_said_to_be_one() -> None:
-    story = told(
+def test_below_five_epochs_a_range_is_given_and_stated_to_be_one() -> None:
+    story = reported(
         make_record("gnndrive", [10.0, 11.0]), make_record("ginex", [20.0, 22.0])
     ).first
     assert story is not None
@@ -122,22 +122,22 @@ def test_below_five_epochs_a_range_is_given_and_said_to_be_one() -> None:
     assert "every measured epoch of gnndrive was faster" in story.sure
 
 
-def test_an_order_that_the_epochs_do_not_decide_is_said_to_be_open() -> None:
-    story = told(
+def test_an_order_that_the_epochs_do_not_decide_is_stated_to_be_open() -> None:
+    story = reported(
         make_record("gnndrive", [10.0, 30.0]), make_record("ginex", [21.0, 20.0])
     ).first
     assert story is not None
     assert "either of the two may be the faster" in story.sure
     assert story.place == "is ahead, not surely"
-    once = told(make_record("gnndrive", [10.0]), make_record("ginex", [20.0])).first
+    once = reported(make_record("gnndrive", [10.0]), make_record("ginex", [20.0])).first
     assert once is not None
-    assert "cannot be said" in once.sure
+    assert "no confidence estimate" in once.sure
     assert once.place == "is ahead, not surely"
 
 
 def test_a_system_that_alone_has_a_result_is_not_called_fastest() -> None:
-    alone = told(make_record("gnndrive", [10.0, 10.0])).first
-    only = told(
+    alone = reported(make_record("gnndrive", [10.0, 10.0])).first
+    only = reported(
         make_record("gnndrive", [10.0, 10.0]),
         make_record("in-memory", [], status="oom"),
     ).first
@@ -217,7 +217,7 @@ def test_rounds_are_pooled_and_warm_up_and_invalid_runs_left_out(verdict: str) -
     setting = settings_of(plain(*records))[0]
     assert setting.standings[0].samples == [1.0, 2.0, 2.0, 3.0]
     assert setting.uncounted == [verdict]
-    story = told(*records).first
+    story = reported(*records).first
     reason = {"INVALID": "1 invalid run", "SPOILT": "1 run spoilt by other programs"}[
         verdict
     ]
@@ -226,7 +226,7 @@ def test_rounds_are_pooled_and_warm_up_and_invalid_runs_left_out(verdict: str) -
     assert "No other system was measured" in story.sure
 
 
-def test_what_speaks_against_the_headline_is_said() -> None:
+def test_what_speaks_against_the_headline_is_stated() -> None:
     ginex = make_record("ginex", [12.0, 12.0])
     gnndrive = make_record("gnndrive", [10.0, 10.0], verdict="CAVEATS")
     spent = gnndrive.preprocess.model_copy(update={"seconds": 60.0})
@@ -234,7 +234,7 @@ def test_what_speaks_against_the_headline_is_said() -> None:
         epoch.model_copy(update={"digest": "xxh3:own"})
         for epoch in make_record("mariusgnn", [11.0, 11.0]).epochs
     ]
-    story = told(
+    story = reported(
         ginex,
         make_record("pyg+", [13.0]),
         changed(gnndrive, preprocess=spent),
@@ -257,7 +257,7 @@ def test_what_speaks_against_the_headline_is_said() -> None:
     assert "rule 10 disk class was enforced (gnndrive)" in notes
 
 
-def test_a_bench_of_several_budgets_says_who_is_ahead_at_each() -> None:
+def test_a_bench_of_several_budgets_states_who_is_ahead_at_each() -> None:
     def at(memory: str, graph: float, ginex: float) -> list[Record]:
         made = [
             make_record("ginex", [ginex], memory=memory),
@@ -284,7 +284,9 @@ def test_a_bench_of_several_budgets_says_who_is_ahead_at_each() -> None:
     assert len(lines) == 2
 
 
-def test_no_records_and_only_failed_runs_are_told_in_a_sentence(tmp_path: Path) -> None:
+def test_no_records_and_only_failed_runs_are_reported_in_a_sentence(
+    tmp_path: Path,
+) -> None:
     written_ = write_report(tmp_path, draw=False)
     assert written_.runs == 0
     assert "There are no run records yet" in written(tmp_path).text
@@ -383,7 +385,7 @@ def test_only_runs_that_figures_draw_have_timelines(filled: Path) -> None:
     }
 
 
-def test_it_stays_small_and_says_what_it_left_out(
+def test_it_stays_small_and_states_what_it_left_out(
     filled: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     assert (filled / "report.html").stat().st_size < 15e6
@@ -771,7 +773,7 @@ def test_a_table_of_the_catalogue_is_read_back_as_it_was_shown() -> None:
     assert (table.header, table.rows) == (["a|b", "n"], [["x|y", "1"], ["–", "2"]])
 
 
-def test_a_figure_that_was_not_drawn_says_why_and_a_lost_image_too(
+def test_a_figure_that_was_not_drawn_states_why_and_a_lost_image_too(
     tmp_path: Path,
 ) -> None:
     from harness.figures.render import Rendered
@@ -791,7 +793,7 @@ def test_a_figure_that_was_not_drawn_says_why_and_a_lost_image_too(
     assert "cannot be read" in lost.reason
 
 
-def test_the_command_writes_it_and_says_where(
+def test_the_command_writes_it_and_states_where(
     filled: Path, capfd: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     from harness.cli import main

@@ -425,7 +425,7 @@ def test_a_run_that_no_figure_draws_links_its_telemetry(page: Browser) -> None:
     )
 
 
-def test_an_unknown_run_says_so(page: Browser) -> None:
+def test_an_unknown_run_states_so(page: Browser) -> None:
     open_run(page, "'<b>nobody</b>'")
     assert "This report holds no run <b>nobody</b>." in page.run(
         "document.getElementById('run').textContent"

@@ -92,7 +92,9 @@ def test_a_run_that_cannot_be_written_leaves_nothing(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "damage", ["", "[]", "{", '{"schema": 99}', '{"schema": 1, "run_id": 3}']
 )
-def test_a_damaged_record_is_told_in_a_sentence(tmp_path: Path, damage: str) -> None:
+def test_a_damaged_record_is_reported_in_a_sentence(
+    tmp_path: Path, damage: str
+) -> None:
     folder = results.write_run(tmp_path, record(), {})
     (folder / "record.json").write_text(damage)
     with pytest.raises(InputError) as error:

@@ -23,7 +23,7 @@ from harness.report.standings import settings_of
 from harness.report.write import write_report
 from harness.results.table import load
 from tests.harness.records import make_record, save
-from tests.harness.test_results_verbs import Said
+from tests.harness.test_results_verbs import Answer
 
 SETTING = (
     "--dataset",
@@ -41,9 +41,9 @@ HOW = "its own script under systemd-run, epochs 2 and 3"
 
 def add(
     root: Path, capsys: Any, *more: str, name: str = "Ginex", seconds: str = "0.5,0.7"
-) -> Said:
-    told = ("--version", "a09d7ca", "--seconds", seconds, "--how", HOW)
-    return Said(root, capsys, "add", name, *told, *SETTING, *more)
+) -> Answer:
+    reported = ("--version", "a09d7ca", "--seconds", seconds, "--how", HOW)
+    return Answer(root, capsys, "add", name, *reported, *SETTING, *more)
 
 
 @pytest.fixture
@@ -66,23 +66,25 @@ def test_added_times_are_listed_apart_and_marked(
     assert made.json["foreign"]["added"] is True
     again = add(root, capsys, "--counter", "rows=120", "--host", "their lab", "--json")
     assert again.json["foreign"] == {**made.json["foreign"], "added": False}
-    listed = Said(root, capsys, "list", "--json").json
+    listed = Answer(root, capsys, "list", "--json").json
     assert len(listed["runs"]) == 2
     assert {run["system"] for run in listed["runs"]} == {"ginex", "gnndrive"}
-    (told,) = listed["foreign"]
-    assert told["verdict"] == "FOREIGN"
-    assert told["seconds"] == [0.5, 0.7]
-    assert told["counters"] == {"rows": 120.0}
-    text = Said(root, capsys, "list").out
+    (reported,) = listed["foreign"]
+    assert reported["verdict"] == "FOREIGN"
+    assert reported["seconds"] == [0.5, 0.7]
+    assert reported["counters"] == {"rows": 120.0}
+    text = Answer(root, capsys, "list").out
     assert "never judged, in no order, claim or gate" in text
     assert "Ginex a09d7ca (other code)" in text
     assert "VALID" not in text.partition("never judged")[2]
-    assert "never judged" not in Said(root, capsys, "list", "--system", "gnndrive").out
-    assert "never judged" not in Said(root, capsys, "list", "--verdict", "VALID").out
+    assert (
+        "never judged" not in Answer(root, capsys, "list", "--system", "gnndrive").out
+    )
+    assert "never judged" not in Answer(root, capsys, "list", "--verdict", "VALID").out
 
 
 @pytest.mark.parametrize(
-    ("change", "said"),
+    ("change", "message"),
     [
         (
             ("--seconds", "fast"),
@@ -127,11 +129,14 @@ def test_added_times_are_listed_apart_and_marked(
     ],
 )
 def test_wrong_input_is_one_sentence_and_nothing_is_written(
-    root: Path, capsys: pytest.CaptureFixture[str], change: tuple[str, ...], said: str
+    root: Path,
+    capsys: pytest.CaptureFixture[str],
+    change: tuple[str, ...],
+    message: str,
 ) -> None:
     ended = add(root, capsys, *change)
     assert ended.code == 2
-    assert said in ended.err
+    assert message in ended.err
     assert ended.err.count("\n") == 1
     assert not (root / FOREIGN).exists()
 
@@ -142,7 +147,7 @@ def test_added_times_in_other_settings_differ_in_their_rows(
     add(root, capsys, "--hidden", "64")
     add(root, capsys, "--hidden", "128")
     monkeypatch.setenv("COLUMNS", "300")
-    text = Said(root, capsys, "list").out
+    text = Answer(root, capsys, "list").out
     assert "hidden 64" in text
     assert "hidden 128" in text
 
@@ -238,7 +243,7 @@ def two_places(root: Path) -> Path:
     return root
 
 
-def test_bars_of_other_code_are_hollow_and_their_rows_say_so(
+def test_bars_of_other_code_are_hollow_and_their_rows_state_so(
     two_places: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     plain = drawn(two_places, lambda cells: bars(cells, AXIS, title="t"))
@@ -258,9 +263,9 @@ def test_bars_of_other_code_are_hollow_and_their_rows_say_so(
     for name in ("Ginex a09d7ca (other code)", "Elsewhere a09d7ca (other code)"):
         assert (
             name
-            in with_theirs.caption.partition("as told by others and not judged: ")[2]
+            in with_theirs.caption.partition("reported by others and not judged: ")[2]
         )
-    assert "told by others" not in plain.caption
+    assert "reported by others" not in plain.caption
     theirs = with_theirs.data[with_theirs.data["verdict"] == "FOREIGN"]
     assert list(theirs["x"]) == [50, 50]
     assert set(theirs["run"]) == {""}
@@ -288,7 +293,7 @@ def test_a_record_in_another_setting_is_not_drawn(
     add(two_places, capsys, "--hidden", "64")
     drawing = drawn(two_places, lambda cells: bars(cells, AXIS, title="t"))
     assert "hollow" not in drawing.data
-    assert "told by others" not in drawing.caption
+    assert "reported by others" not in drawing.caption
 
 
 def test_an_added_time_makes_figures_stale_and_a_changed_file_is_named(
@@ -304,7 +309,7 @@ def test_an_added_time_makes_figures_stale_and_a_changed_file_is_named(
     content = json.loads(path.read_text())
     path.write_text(json.dumps({**content, "seconds": [0.1]}))
     assert read_foreign(root) == []
-    listed = Said(root, capsys, "list")
+    listed = Answer(root, capsys, "list")
     assert "was changed after it was added" in listed.err
     assert "Ginex" not in listed.out
 
@@ -382,14 +387,18 @@ def test_the_fidelity_table_sets_reimplementations_beside_their_originals(
 def test_rows_in_a_memory_map_are_no_hits(root: Path) -> None:
     # Their counters have no misses: the kernel alone knows which rows it read, and says
     # so where faults were counted.
-    told = make_record("pyg+", [2.0])
+    reported = make_record("pyg+", [2.0])
     silent = make_record("dgl", [2.0])
-    for epoch in (*told.epochs, *silent.epochs):
+    for epoch in (*reported.epochs, *silent.epochs):
         epoch.counters |= {"rows": 100, "hits": {"page_cache": 100}, "misses": 0}
-    for epoch in told.epochs:
+    for epoch in reported.epochs:
         epoch.counters["observed"] = {"page_cache_miss_ratio": 0.25}
     save(
-        root, told, silent, make_record("env:pyg", [6.0]), make_record("env:dgl", [1.0])
+        root,
+        reported,
+        silent,
+        make_record("env:pyg", [6.0]),
+        make_record("env:dgl", [1.0]),
     )
     shown = (
         catalogue()["outcore-fidelity"]

@@ -218,8 +218,8 @@ HOSTILE: dict[str, tuple[tarfile.TarInfo, str]] = {
 @pytest.mark.parametrize("kind", HOSTILE)
 def test_a_hostile_member_refuses_the_whole_archive(tmp_path: Path, kind: str) -> None:
     packed = Packed(tmp_path)
-    info, said = HOSTILE[kind]
-    with pytest.raises(InputError, match=said) as error:
+    info, fault = HOSTILE[kind]
+    with pytest.raises(InputError, match=fault) as error:
         merge([packed.tar((info, b""))], tmp_path / "new")
     assert "\n" not in error.value.message
     assert list((tmp_path / "new").iterdir()) == []
@@ -271,13 +271,13 @@ def test_what_is_larger_than_a_run_can_be_is_refused_unread(
 def test_a_zip_with_a_link_or_a_way_out_is_refused(tmp_path: Path) -> None:
     link = zipfile.ZipInfo(f"{RUN}/record.json")
     link.external_attr = 0o120777 << 16
-    for info, said in (
+    for info, fault in (
         (link, "is a link"),
         (zipfile.ZipInfo("../runs/x/record.json"), "leads out"),
     ):
         with zipfile.ZipFile(tmp_path / "x.zip", "w") as packed:
             packed.writestr(info, "/etc/passwd")
-        with pytest.raises(InputError, match=said):
+        with pytest.raises(InputError, match=fault):
             merge([tmp_path / "x.zip"], tmp_path / "new")
 
 
@@ -316,12 +316,12 @@ def test_a_tar_cut_off_between_two_files_or_in_a_header_is_not_taken_for_whole(
 def test_what_is_no_source_is_a_sentence(tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
     (tmp_path / "text.tar.gz").write_text("not an archive")
-    for source, said in (
+    for source, fault in (
         ("empty", "no run and no study"),
         ("text.tar.gz", "no archive"),
         ("none.zip", "cannot be read"),
     ):
-        with pytest.raises(InputError, match=said):
+        with pytest.raises(InputError, match=fault):
             merge([tmp_path / source], tmp_path / "new")
 
 
@@ -329,13 +329,13 @@ def test_a_record_that_is_none_refuses_the_whole(tmp_path: Path) -> None:
     host(tmp_path / "b")
     record = results.run_folders(tmp_path / "b")[1] / "record.json"
     whole = record.read_text()
-    for text, said in (
+    for text, fault in (
         (whole[:100], "cut off"),
         (whole.replace(f'"schema": {SCHEMA}', '"schema": 7'), "schema 7"),
         (whole.replace('"run_id": "2', '"run_id": "3'), "under the name"),
     ):
         record.write_text(text)
-        with pytest.raises(InputError, match=said):
+        with pytest.raises(InputError, match=fault):
             merge([tmp_path / "b"], tmp_path / "new")
     assert list((tmp_path / "new").iterdir()) == []
 

@@ -24,7 +24,7 @@ from tests.harness.records import make_record, save
 HOSTILE = "[red]<script>alert(1)</script>\x1b[2J"
 
 
-class Said:
+class Answer:
     """Output of one call of `outcore results`."""
 
     def __init__(
@@ -79,12 +79,12 @@ def test_filters_choose_runs_of_list_and_export_alike(
 ) -> None:
     ids = [record.run_id for record in fill(tmp_path)]
     wanted = [ids[number] for number in kept]
-    listed = Said(tmp_path, capsys, "list", "--json", *options)
+    listed = Answer(tmp_path, capsys, "list", "--json", *options)
     assert [run["run_id"] for run in listed.json["runs"]] == wanted
     assert listed.code == 0
-    table = Said(tmp_path, capsys, "list", *options)
+    table = Answer(tmp_path, capsys, "list", *options)
     assert [name for name in ids if name in table.out] == wanted
-    exported = Said(tmp_path, capsys, "export", "--json", *options)
+    exported = Answer(tmp_path, capsys, "export", "--json", *options)
     assert [run["run_id"] for run in exported.json["runs"]] == wanted
 
 
@@ -130,7 +130,7 @@ def test_runs_that_differ_in_one_setting_differ_in_their_rows(
         tmp_path, *(make_record("pyg+", [1.0], **{setting: value}) for value in values)
     )
     monkeypatch.setenv("COLUMNS", "300")
-    out = Said(tmp_path, capsys, "list", *wide).out
+    out = Answer(tmp_path, capsys, "list", *wide).out
     assert [text for text in shown if text not in out] == []
 
 
@@ -142,10 +142,10 @@ def test_runs_on_other_contents_or_another_host_differ_in_their_rows(
     far = far.model_copy(update={"environment": {"cpu": {"model": "B", "usable": 2}}})
     save(tmp_path, one, other, far)
     monkeypatch.setenv("COLUMNS", "300")
-    rows = Said(tmp_path, capsys, "list").out.splitlines()
+    rows = Answer(tmp_path, capsys, "list").out.splitlines()
     assert "pyg+; contents of kron-d128 89abcdef" in rows[3]
     assert "pyg+; host " in rows[4]
-    runs = Said(tmp_path, capsys, "list", "--json").json["runs"]
+    runs = Answer(tmp_path, capsys, "list", "--json").json["runs"]
     assert [run["settings"]["contents of kron-d128"] for run in runs] == [
         "f128",
         "89abcdef",
@@ -161,7 +161,7 @@ def test_datasets_of_other_names_have_no_other_column_than_their_names(
         make_record("pyg+", [1.0], dim=64),
         make_record("pyg+", [1.0], dim=256),
     )
-    runs = Said(tmp_path, capsys, "list", "--json").json["runs"]
+    runs = Answer(tmp_path, capsys, "list", "--json").json["runs"]
     assert [run["settings"] for run in runs] == [{}, {}]
 
 
@@ -172,10 +172,10 @@ def test_a_filter_that_cannot_be_is_exit_code_2(
         ("--status", "oomm", "'oom'"),
         ("--verdict", "VALLID", "'VALID'"),
     ):
-        said = Said(tmp_path, capsys, "list", option, value)
-        assert said.code == 2
-        assert near in said.err
-        assert said.err.count("\n") == 1
+        message = Answer(tmp_path, capsys, "list", option, value)
+        assert message.code == 2
+        assert near in message.err
+        assert message.err.count("\n") == 1
 
 
 def test_a_damaged_record_is_named_and_the_others_are_there(
@@ -183,14 +183,14 @@ def test_a_damaged_record_is_named_and_the_others_are_there(
 ) -> None:
     ids = [record.run_id for record in fill(tmp_path)]
     cut = damage(tmp_path)
-    listed = Said(tmp_path, capsys, "list", "--json")
+    listed = Answer(tmp_path, capsys, "list", "--json")
     assert [run["run_id"] for run in listed.json["runs"]] == ids
     assert [Path(entry["path"]).name for entry in listed.json["not_read"]] == [cut]
     for verb in (("list",), ("export",), ("export", "--out", str(tmp_path / "x.csv"))):
-        said = Said(tmp_path, capsys, *verb)
-        assert said.code == 0
-        assert said.err.count("not read") == 1
-        assert cut in said.err
+        message = Answer(tmp_path, capsys, *verb)
+        assert message.code == 0
+        assert message.err.count("not read") == 1
+        assert cut in message.err
 
 
 def test_show_has_the_stages_shares_and_the_plan(
@@ -204,7 +204,7 @@ def test_show_has_the_stages_shares_and_the_plan(
         PlannedBuffer(name="staging", bytes=8 * 2**20),
     ]
     save(tmp_path, record)
-    out = Said(tmp_path, capsys, "show", "latest").out
+    out = Answer(tmp_path, capsys, "show", "latest").out
     rows = {line.split("  ")[0]: line for line in out.splitlines()}
     # The measured epochs' medians: 1.5 of 3 s sampling, 0.9 of each epoch extracting.
     assert "50.0 %" in rows["sample"]
@@ -217,12 +217,12 @@ def test_show_has_the_stages_shares_and_the_plan(
     assert out.index("staging") < out.index("small") < out.index("feature buffer"), (
         "largest first, tier by tier"
     )
-    assert Said(tmp_path, capsys, "show", "latest", "--json").json == json.loads(
+    assert Answer(tmp_path, capsys, "show", "latest", "--json").json == json.loads(
         json.dumps(judged_anew(record, "").to_json())
     )
 
 
-def test_compare_says_what_differs_beside_the_system(
+def test_compare_states_what_differs_beside_the_system(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     one = make_record("gnndrive", [1.0], options={"a": 1, "own": 1})
@@ -231,7 +231,7 @@ def test_compare_says_what_differs_beside_the_system(
         update={"environment": {"cpu": {"model": "B", "usable": 2}}}
     )
     save(tmp_path, one, other)
-    rows = Said(tmp_path, capsys, "compare", one.run_id, other.run_id, "--json").json[
+    rows = Answer(tmp_path, capsys, "compare", one.run_id, other.run_id, "--json").json[
         "runs"
     ]
     assert [row["speedup"] for row in rows] == [1.0, 0.5]
@@ -242,7 +242,7 @@ def test_compare_says_what_differs_beside_the_system(
         "options.a",
         "on.host",
     }
-    assert "0.50" in Said(tmp_path, capsys, "compare", one.run_id, other.run_id).out
+    assert "0.50" in Answer(tmp_path, capsys, "compare", one.run_id, other.run_id).out
 
 
 def test_compare_has_the_seconds_of_every_table_of_runs_with_all_work_of_an_epoch(
@@ -257,14 +257,14 @@ def test_compare_has_the_seconds_of_every_table_of_runs_with_all_work_of_an_epoc
     invalid = make_record("ginex", [0.1], verdict="INVALID")
     save(tmp_path, packed, short, invalid)
     ids = [packed.run_id, short.run_id, invalid.run_id]
-    rows = Said(tmp_path, capsys, "compare", *ids, "--json").json["runs"]
+    rows = Answer(tmp_path, capsys, "compare", *ids, "--json").json["runs"]
     assert [row["epoch_s"] for row in rows] == [
         pytest.approx(5.0),
         pytest.approx(2.5),
         None,
     ]
     assert [row["speedup"] for row in rows] == [1.0, pytest.approx(2.0), None]
-    assert " invalid " in Said(tmp_path, capsys, "compare", *ids).out
+    assert " invalid " in Answer(tmp_path, capsys, "compare", *ids).out
 
 
 def test_runs_of_different_length_train_on_the_same_batches_if_their_common_epochs_do(
@@ -277,7 +277,7 @@ def test_runs_of_different_length_train_on_the_same_batches_if_their_common_epoc
             for epoch in record.epochs
         ]
     save(tmp_path, long, short, other)
-    rows = Said(
+    rows = Answer(
         tmp_path, capsys, "compare", long.run_id, short.run_id, other.run_id, "--json"
     ).json["runs"]
     assert [row["same_batches"] for row in rows] == [True, True, False]
@@ -289,13 +289,13 @@ def test_tables_come_out_as_csv_json_and_parquet(
     ids = [record.run_id for record in fill(tmp_path)]
     damage(tmp_path)
     for kind in ("csv", "json", "parquet"):
-        said = Said(
+        message = Answer(
             tmp_path, capsys, "export", "--out", str(tmp_path / f"x.{kind}"), "--json"
         )
-        assert said.json["runs"] == 4
-        assert len(said.json["not_read"]) == 1
+        assert message.json["runs"] == 4
+        assert len(message.json["not_read"]) == 1
     frames = [pd.read_csv(tmp_path / "x.csv"), pd.read_parquet(tmp_path / "x.parquet")]
-    frames.append(pd.read_csv(io.StringIO(Said(tmp_path, capsys, "export").out)))
+    frames.append(pd.read_csv(io.StringIO(Answer(tmp_path, capsys, "export").out)))
     for frame in frames:
         assert list(frame["run_id"]) == ids
         assert list(frame["config.dataset.dim"]) == [128, 128, 256, 128]
@@ -310,8 +310,10 @@ def test_tables_come_out_as_csv_json_and_parquet(
         entry["run_id"] for entry in json.loads((tmp_path / "x.json").read_text())
     ] == ids
     for name in ("x.xlsx", "x"):
-        assert Said(tmp_path, capsys, "export", "--out", str(tmp_path / name)).code == 2
-    assert Said(tmp_path, capsys, "export", "--runs").code == 2
+        assert (
+            Answer(tmp_path, capsys, "export", "--out", str(tmp_path / name)).code == 2
+        )
+    assert Answer(tmp_path, capsys, "export", "--runs").code == 2
     assert not list(tmp_path.glob(".*"))
 
 
@@ -320,7 +322,7 @@ def test_runs_travel_as_an_archive(
 ) -> None:
     ids = [record.run_id for record in fill(tmp_path / "a")]
     packed = str(tmp_path / "x.tar.gz")
-    said = Said(
+    message = Answer(
         tmp_path / "a",
         capsys,
         "export",
@@ -331,20 +333,20 @@ def test_runs_travel_as_an_archive(
         "pyg+",
         "--json",
     )
-    assert said.json == {"file": packed, "runs": 2, "studies": 0, "not_read": []}
-    taken = Said(tmp_path / "b", capsys, "import", packed, "--json")
+    assert message.json == {"file": packed, "runs": 2, "studies": 0, "not_read": []}
+    taken = Answer(tmp_path / "b", capsys, "import", packed, "--json")
     assert taken.json["runs"] == ids[1:3]
     assert (
         "imported 2 runs"
-        in Said(tmp_path / "b", capsys, "import", str(tmp_path / "a")).out
+        in Answer(tmp_path / "b", capsys, "import", str(tmp_path / "a")).out
     )
     assert [
         entry["run_id"]
-        for entry in Said(tmp_path / "b", capsys, "list", "--json").json["runs"]
+        for entry in Answer(tmp_path / "b", capsys, "list", "--json").json["runs"]
     ] == ids
-    said = Said(tmp_path / "b", capsys, "import", str(tmp_path / "nothing.zip"))
-    assert said.code == 2
-    assert said.err.count("\n") == 1
+    message = Answer(tmp_path / "b", capsys, "import", str(tmp_path / "nothing.zip"))
+    assert message.code == 2
+    assert message.err.count("\n") == 1
 
 
 def test_names_in_records_are_text_and_no_commands_of_the_terminal(
@@ -357,13 +359,13 @@ def test_names_in_records_are_text_and_no_commands_of_the_terminal(
     record.reason = HOSTILE
     save(tmp_path, record)
     for verb in (("list",), ("show", "latest"), ("compare", "latest", "latest")):
-        said = Said(tmp_path, capsys, *verb)
-        assert said.code == 0
-        assert "\x1b[2J" not in said.out
-    assert "[red]" in Said(tmp_path, capsys, "show", "latest").out
+        message = Answer(tmp_path, capsys, *verb)
+        assert message.code == 0
+        assert "\x1b[2J" not in message.out
+    assert "[red]" in Answer(tmp_path, capsys, "show", "latest").out
 
 
-def test_gc_removes_what_is_replaced_on_the_same_host_and_says_why(
+def test_gc_removes_what_is_replaced_on_the_same_host_and_states_why(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     old = make_record("gnndrive", [1.0])
@@ -381,17 +383,17 @@ def test_gc_removes_what_is_replaced_on_the_same_host_and_says_why(
     partial = results.runs_folder(tmp_path) / ".partial-x"
     partial.mkdir()
     before = sorted(path.name for path in results.runs_folder(tmp_path).iterdir())
-    said = Said(tmp_path, capsys, "gc", "--dry-run", "--json").json
-    assert said["removed"] == [".partial-x", old.run_id]
-    assert said["dry_run"]
+    message = Answer(tmp_path, capsys, "gc", "--dry-run", "--json").json
+    assert message["removed"] == [".partial-x", old.run_id]
+    assert message["dry_run"]
     assert (
         sorted(path.name for path in results.runs_folder(tmp_path).iterdir()) == before
     )
-    out = Said(tmp_path, capsys, "gc").out
+    out = Answer(tmp_path, capsys, "gc").out
     assert f"removed runs/{old.run_id}: replaced by {new.run_id}" in out
     assert "half-written" in out
-    assert Said(tmp_path, capsys, "gc", "--json").json["removed"] == []
-    assert Said(tmp_path, capsys, "gc", "--failed", "--damaged", "--json").json[
+    assert Answer(tmp_path, capsys, "gc", "--json").json["removed"] == []
+    assert Answer(tmp_path, capsys, "gc", "--failed", "--damaged", "--json").json[
         "removed"
     ] == [failed.run_id, cut]
     left = {path.name for path in results.runs_folder(tmp_path).iterdir()}
@@ -481,24 +483,24 @@ def test_gc_removes_what_systems_prepared_only_where_asked(
     folder.mkdir(parents=True)
     (folder / "part").write_bytes(bytes(8192))
     data = ("--data-root", str(tmp_path / "data"), "--json")
-    assert Said(tmp_path / "r", capsys, "gc", *data).json["artefacts"] == []
-    assert Said(tmp_path / "r", capsys, "gc", "--keep", "1MiB", *data).code == 2
+    assert Answer(tmp_path / "r", capsys, "gc", *data).json["artefacts"] == []
+    assert Answer(tmp_path / "r", capsys, "gc", "--keep", "1MiB", *data).code == 2
     assert (
-        Said(tmp_path / "r", capsys, "gc", "--artefacts", "--keep", "1MiB", *data).json[
-            "artefacts"
-        ]
+        Answer(
+            tmp_path / "r", capsys, "gc", "--artefacts", "--keep", "1MiB", *data
+        ).json["artefacts"]
         == []
     )
     listed = [{"system": "ginex", "name": "order-0123", "bytes": 8192}]
     assert (
-        Said(tmp_path / "r", capsys, "gc", "--artefacts", "--dry-run", *data).json[
+        Answer(tmp_path / "r", capsys, "gc", "--artefacts", "--dry-run", *data).json[
             "artefacts"
         ]
         == listed
     )
     assert folder.is_dir()
     assert (
-        Said(tmp_path / "r", capsys, "gc", "--artefacts", *data).json["artefacts"]
+        Answer(tmp_path / "r", capsys, "gc", "--artefacts", *data).json["artefacts"]
         == listed
     )
     assert not folder.exists()
@@ -514,7 +516,7 @@ def test_gc_leaves_an_import_under_way_alone(
     handle = os.open(tmp_path / f"{temporary_prefix('import')}alive", os.O_RDONLY)
     try:
         assert try_lock(handle)
-        assert Said(tmp_path, capsys, "gc").code == 0
+        assert Answer(tmp_path, capsys, "gc").code == 0
         assert [path.name for path in tmp_path.iterdir()] == [
             f"{temporary_prefix('import')}alive"
         ]
@@ -534,7 +536,7 @@ def test_compare_judges_the_batches_of_common_epochs_and_counts_all_work(
     own.epochs[1].digest = "xxh3:own"
     save(tmp_path, three, four, none, own)
     runs = [record.run_id for record in (three, four, none, own)]
-    rows = Said(tmp_path, capsys, "compare", *runs, "--json").json["runs"]
+    rows = Answer(tmp_path, capsys, "compare", *runs, "--json").json["runs"]
     assert [row["same_batches"] for row in rows] == [True, True, None, False]
     assert [row["epoch_s"] for row in rows] == [2.0, 4.0, None, 1.0]
     assert rows[1]["speedup"] == 0.5

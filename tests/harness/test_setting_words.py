@@ -64,7 +64,9 @@ def test_timeouts_beside_one_lucky_run_are_named() -> None:
         make_record("ginex", [], status="timeout", round=number) for number in (1, 2)
     ]
     records = [run.to_json() for run in runs]
-    told = headline(settings_of(records), records).first
-    assert told is not None
-    assert any("2 of 3 runs of ginex ran out of time" in note for note in told.notes)
-    assert "every measured epoch of ginex" in told.sure
+    reported = headline(settings_of(records), records).first
+    assert reported is not None
+    assert any(
+        "2 of 3 runs of ginex ran out of time" in note for note in reported.notes
+    )
+    assert "every measured epoch of ginex" in reported.sure

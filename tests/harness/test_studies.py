@@ -121,7 +121,7 @@ def test_a_damaged_record_is_made_again(counted: list[int], tmp_path: Path) -> N
     assert json.loads(file.read_text())["study"] == "counted"
 
 
-def test_one_that_fails_is_told_and_the_others_go_on(
+def test_one_that_fails_is_reported_and_the_others_go_on(
     counted: list[int], tmp_path: Path
 ) -> None:
     done = StudySweep(

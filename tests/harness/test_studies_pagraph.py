@@ -108,7 +108,7 @@ def test_a_share_above_one_is_refused() -> None:
         resolve_study(StudyNeed("device-cache-hits", {**SETTINGS, "shares": [1.5]}))
 
 
-def test_partitions_hold_what_they_say_and_one_is_the_whole(
+def test_partitions_hold_what_they_state_and_one_is_the_whole(
     context: StudyContext,
 ) -> None:
     from systems.engine.rank.partition import partition_training_nodes

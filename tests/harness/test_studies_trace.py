@@ -186,7 +186,7 @@ def test_a_long_list_asks_for_no_more_pages_than_draws() -> None:
     assert list_pages(indptr, np.array([0]), np.array([100]), 4) == 5
 
 
-def test_an_expansion_is_told_beside_its_base(tmp_path: Path) -> None:
+def test_an_expansion_is_reported_beside_its_base(tmp_path: Path) -> None:
     make_dataset(
         tmp_path / "data" / "grown",
         MakeSpec("fractal", nodes=1200, edges=9000, dim=4, classes=3, seed=2),
@@ -207,7 +207,7 @@ def test_an_expansion_is_told_beside_its_base(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("study", "params", "said"),
+    ("study", "params", "message"),
     [
         ("miss-ratios", {"policies": ["lru", "magic"]}, "magic"),
         ("miss-ratios", {"shares": [0.1, 1.5]}, "less than or equal to 1"),
@@ -217,9 +217,13 @@ def test_an_expansion_is_told_beside_its_base(tmp_path: Path) -> None:
     ],
 )
 def test_a_wrong_parameter_is_refused_by_name(
-    study: str, params: dict[str, Any], said: str, tiny_dataset: Dataset, tmp_path: Path
+    study: str,
+    params: dict[str, Any],
+    message: str,
+    tiny_dataset: Dataset,
+    tmp_path: Path,
 ) -> None:
-    with pytest.raises(InputError, match=said):
+    with pytest.raises(InputError, match=message):
         made(study, tiny_dataset, tmp_path, **params)
 
 

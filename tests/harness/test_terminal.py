@@ -291,17 +291,17 @@ def test_short_run_ids_name_their_run_in_every_command(
 @pytest.mark.parametrize(
     "verb", [("results", "show"), ("results", "compare"), ("trace",)], ids=" ".join
 )
-def test_an_ambiguous_run_id_is_told_in_one_sentence(
+def test_an_ambiguous_run_id_is_reported_in_one_sentence(
     verb: tuple[str, ...], roots: tuple[Path, Path], capsys: pytest.CaptureFixture[str]
 ) -> None:
     with pytest.raises(SystemExit) as end:
         cli.main([*verb, "gnndrive"])
-    said = capsys.readouterr()
+    message = capsys.readouterr()
     assert end.value.code == 2
-    assert said.out == ""
-    assert said.err.count("\n") == 1
-    assert "2 runs match 'gnndrive'" in said.err
-    assert "20261125-051405-413-gnndrive-41cecc0e-r0" in said.err
+    assert message.out == ""
+    assert message.err.count("\n") == 1
+    assert "2 runs match 'gnndrive'" in message.err
+    assert "20261125-051405-413-gnndrive-41cecc0e-r0" in message.err
 
 
 def test_a_run_made_twice_is_named_by_its_time(tmp_path: Path) -> None:

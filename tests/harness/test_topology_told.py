@@ -24,7 +24,7 @@ def record_with(ratio: float | None, system: str = "ginex") -> Record:
 
 
 @pytest.mark.parametrize(
-    ("ratio", "ok", "said"),
+    ("ratio", "ok", "message"),
     [
         (2.6, True, "2.60 x the host budget and does not fit: not the papers' setting"),
         (0.2, True, "0.20 x the host budget and fits: the papers' setting"),
@@ -32,14 +32,14 @@ def record_with(ratio: float | None, system: str = "ginex") -> Record:
     ],
 )
 def test_the_rule_names_the_graph_and_is_broken_only_where_its_size_is_unknown(
-    ratio: float | None, ok: bool, said: str
+    ratio: float | None, ok: bool, message: str
 ) -> None:
     (rule,) = (entry for entry in rules() if entry.name == "topology_is_told")
     record = record_with(ratio)
     finding = rule.check(record, context_of(record))
     assert finding is not None
     assert finding.ok is ok
-    assert said in finding.detail
+    assert message in finding.detail
     record.memory.budget_bytes = None
     assert rule.check(record, context_of(record)) is None
 
@@ -59,10 +59,10 @@ def test_every_table_names_it_and_none_does_where_the_graph_fits(
         print_headline([record], "t", wide=True)
         assert capsys.readouterr().out.count(LABEL) == times
         plain = [record.to_json()]
-        told = headline(settings_of(plain), plain).first
-        assert told is not None
+        reported = headline(settings_of(plain), plain).first
+        assert reported is not None
         assert (
-            sum("The graph is 2.6 x the host budget" in note for note in told.notes)
+            sum("The graph is 2.6 x the host budget" in note for note in reported.notes)
             == times
         )
-        assert [row.storage == LABEL for row in told.rows] == [times == 1]
+        assert [row.storage == LABEL for row in reported.rows] == [times == 1]

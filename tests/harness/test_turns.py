@@ -90,7 +90,7 @@ def test_alone_it_is_always_ones_turn(monkeypatch):
     assert turn.waited_s == 0.0
 
 
-def test_turns_that_ended_are_told():
+def test_turns_that_ended_are_reported():
     turns = Turns()
     with turns:
         pass

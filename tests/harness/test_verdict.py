@@ -670,7 +670,7 @@ def test_every_rule_is_broken_by_a_run_that_breaks_it(name: str, sound: Run) -> 
         "computes beside other programs",
     ],
 )
-def test_an_epoch_that_works_for_others_is_told_from_a_cache_that_fills_and_from_noise(
+def test_an_epoch_that_works_for_others_is_reported_from_a_cache_that_fills_and_from_noise(
     sound: Run, first: dict[str, Any], held: bool
 ) -> None:
     one_long_epoch(sound)
@@ -712,7 +712,7 @@ def test_a_foreign_systems_hits_are_no_more_than_memory_can_give(
     assert outcomes["counters_add_up"].ok is held, outcomes["counters_add_up"].detail
 
 
-def test_memory_of_a_foreign_constructor_is_told_and_mapped_pages_of_its_own_are_no_warm_start(
+def test_memory_of_a_foreign_constructor_is_reported_and_mapped_pages_of_its_own_are_no_warm_start(
     sound: Run,
 ) -> None:
     changed(sound, DRAWN)
@@ -764,7 +764,7 @@ def test_sizes_of_foreign_mini_batches_may_spread_as_those_of_the_sampler(
 
 
 @pytest.mark.parametrize("entry", rules(), ids=lambda entry: entry.name)
-def test_every_rule_says_why(entry: object) -> None:
+def test_every_rule_states_why(entry: object) -> None:
     assert len(entry.check.__doc__) > 40  # type: ignore[attr-defined]
 
 

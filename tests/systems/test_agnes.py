@@ -321,7 +321,7 @@ def test_the_hyperbatch_is_an_epoch_of_fewer_mini_batches_and_1024_of_more(
         assert "not" not in system.notes()["hyperbatch"]
 
 
-def test_a_hyperbatch_shrinks_to_the_budget_and_says_so(tmp_path: Path) -> None:
+def test_a_hyperbatch_shrinks_to_the_budget_and_states_so(tmp_path: Path) -> None:
     dataset = make_tiny(tmp_path / "d", nodes=20_000, edges=200_000)
     workload = workload_of(dataset, batch_size=20, fanout=(10, 10))
     options: dict[str, Any] = {"block_bytes": 1 << 16}

@@ -66,9 +66,9 @@ def broken_rules(folder: Path, system: type, *chosen: str) -> set[str]:
         (broken.OutOfOrder, ("order",), {"order kept when asked"}),
         (broken.OutOfOrder, ("loss",), {"order kept when asked"}),
         (broken.WrongLoss, ("loss",), {"loss curve equals the oracle's"}),
-        (broken.IgnoresTruncation, ("cut",), {"damaged feature file is told"}),
-        (broken.IgnoresTruncation, ("gone",), {"damaged feature file is told"}),
-        (broken.VagueAboutTruncation, ("cut",), {"damaged feature file is told"}),
+        (broken.IgnoresTruncation, ("cut",), {"damaged feature file is reported"}),
+        (broken.IgnoresTruncation, ("gone",), {"damaged feature file is reported"}),
+        (broken.VagueAboutTruncation, ("cut",), {"damaged feature file is reported"}),
         (broken.SlowToClose, ("close",), {"close() at any moment"}),
         (broken.ClosesOnce, ("run", "close", "cut"), {"close() at any moment"}),
         (broken.ReusesAnything, ("artefacts",), {"prepared artefacts are reused"}),
@@ -95,7 +95,7 @@ def test_a_system_that_samples_otherwise_by_design_is_not_compared(
     assert broken_rules(tmp_path, broken.Unfaithful, "run") == set()
 
 
-def test_a_finding_says_what_to_do(tmp_path: Path) -> None:
+def test_a_finding_states_what_to_do(tmp_path: Path) -> None:
     found = judge(
         [drive(tmp_path, CASES["smallest"], broken.PlansTooMuch)], faithful=True
     )

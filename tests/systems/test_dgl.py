@@ -60,7 +60,7 @@ def test_mini_batches_are_the_workloads_by_default(
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_dgls_own_sampler_gives_other_mini_batches_of_the_same_graph_and_says_so(
+def test_dgls_own_sampler_gives_other_mini_batches_of_the_same_graph_and_states_so(
     tiny_dataset: Dataset, wide_ids: Dataset, name: str
 ) -> None:
     for dataset in (tiny_dataset, wide_ids):
@@ -246,9 +246,9 @@ def test_without_dgl_the_run_is_unsupported_and_the_command_is_named(
     monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
     monkeypatch.setitem(sys.modules, "dgl", None)
-    with pytest.raises(HostError, match=r"pip install dgl==1\.1\.3") as told:
+    with pytest.raises(HostError, match=r"pip install dgl==1\.1\.3") as reported:
         load(name).load_libraries()
-    assert told.value.exit_code == 3
+    assert reported.value.exit_code == 3
 
 
 @pytest.mark.parametrize("name", [*NAMES, "dgl+pp"])

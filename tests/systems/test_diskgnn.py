@@ -171,7 +171,7 @@ def test_minhash_order_reads_less_than_the_order_of_ids(
     assert read[2] < read[0]
 
 
-def test_replayed_samples_repeat_one_epoch_and_the_notes_say_so(
+def test_replayed_samples_repeat_one_epoch_and_the_notes_state_so(
     workload: Workload, tmp_path: Path
 ) -> None:
     assert DiskGnn.is_faithful(DiskGnnOptions())
@@ -314,7 +314,7 @@ def test_epochs_of_an_episode_share_a_pass_and_those_of_set_length_nothing(
         assert system.shared_s() == 0.0
 
 
-def test_sampling_that_reads_the_graph_is_told_from_sampling_itself() -> None:
+def test_sampling_that_reads_the_graph_is_reported_from_sampling_itself() -> None:
     """Two epochs of four mini-batches: the first three take 1 s each, the others 0.25
     s."""
     seconds = np.cumsum([1.0, 1.0, 1.0, 0.25, 0.25, 0.25, 0.25, 0.25]).tolist()

@@ -201,17 +201,17 @@ except HostError as error:
 """
     path, _ = table_file
     allowed = read_here(path, "auto", capsys)
-    mode, counts, told = run_child(
+    mode, counts, reported = run_child(
         _FORBID_IO_URING + _READ_AND_COMPARE + insist, path, "auto"
     ).splitlines()
     assert mode.startswith("pread pool (")
     assert "Operation not permitted" in mode
     assert counts == allowed[1], "the counters depend on the backend"
-    assert "Operation not permitted" in told
+    assert "Operation not permitted" in reported
 
 
 @pytest.mark.slow("systems/engine/io", "systems/native", seconds=8)
-def test_a_memlock_limit_leaves_the_buffers_unregistered_and_says_so(
+def test_a_memlock_limit_leaves_the_buffers_unregistered_and_states_so(
     table_file: tuple[Path, np.ndarray], capsys: pytest.CaptureFixture[str]
 ) -> None:
     path, _ = table_file
@@ -268,13 +268,15 @@ def test_short_reads_are_finished(
     )
     path, _ = table_file
     whole = read_here(path, "pread", capsys)
-    told = tmp_path / "told"
-    env = {"LD_PRELOAD": str(library), "SHORT_READS": str(told)}
+    reported = tmp_path / "told"
+    env = {"LD_PRELOAD": str(library), "SHORT_READS": str(reported)}
     assert run_child(_READ_AND_COMPARE, path, "pread", env=env).splitlines() == whole
-    assert int(told.read_text()) > 100, "no read was cut short: the test proved nothing"
+    assert int(reported.read_text()) > 100, (
+        "no read was cut short: the test proved nothing"
+    )
 
 
-def test_a_file_system_without_direct_io_is_read_buffered_and_says_so() -> None:
+def test_a_file_system_without_direct_io_is_read_buffered_and_states_so() -> None:
     folder = Path("/dev/shm")
     if not folder.is_dir() or not os.access(folder, os.W_OK):
         pytest.skip("needs /dev/shm")

@@ -178,21 +178,21 @@ def test_a_failed_loader_wakes_its_waiters_with_its_error() -> None:
     loader = buffer.acquire(np.array([5, 6]))
     waiter = buffer.acquire(np.array([6, 7]))
     buffer.publish(loader.load_slots[:1])
-    told: list[str] = []
+    reported: list[str] = []
 
     def wait() -> None:
         try:
             buffer.wait(waiter, timeout_s=10)
         except LoaderFailed as error:
-            told.append(str(error))
+            reported.append(str(error))
 
     thread = threading.Thread(target=wait)
     thread.start()
     time.sleep(0.05)
     buffer.fail(loader, OSError("disk is gone"))
     thread.join()
-    assert told
-    assert "disk is gone" in told[0]
+    assert reported
+    assert "disk is gone" in reported[0]
     buffer.fail(waiter, "gave up too")
     buffer.release(np.array([5, 6]))
     buffer.release(np.array([6, 7]))

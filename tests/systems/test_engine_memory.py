@@ -77,7 +77,7 @@ def test_a_bus_error_while_gathering_raises_instead_of_killing(tmp_path: Path) -
     # A plain array over mmap hides its file from the size check, so the gather itself
     # meets the fault, as in a race.
     path = write_table(tmp_path / "t", random_table(4000, 128, "float32"))
-    told = run_child(
+    reported = run_child(
         """
         import mmap, os, sys
         import numpy as np
@@ -99,7 +99,7 @@ def test_a_bus_error_while_gathering_raises_instead_of_killing(tmp_path: Path) -
         """,
         path,
     )
-    lines = told.split("\n")
+    lines = reported.split("\n")
     assert lines[0] == "raised 77824", (
         "not the first missing page: 81920 less the 4096 before the table"
     )

@@ -128,23 +128,23 @@ def test_every_row_and_every_edge_is_written_once_in_its_place(
 def test_each_pass_reports_its_share_up_to_its_end(
     graph: Dataset, tmp_path: Path
 ) -> None:
-    told: dict[str, list[float]] = {}
+    reported: dict[str, list[float]] = {}
     written(
         graph,
         tmp_path,
         1,
-        progress=lambda text, share: told.setdefault(text, []).append(share),
+        progress=lambda text, share: reported.setdefault(text, []).append(share),
     )
-    assert list(told) == [
+    assert list(reported) == [
         "spreading lists by partition",
         "writing edge buckets",
         "spreading feature rows by partition",
     ]
-    for shares in told.values():
+    for shares in reported.values():
         assert len(shares) > 3
         assert shares == sorted(shares)
         assert 0 <= shares[0] < 0.5
-    lists, buckets, rows = told.values()
+    lists, buckets, rows = reported.values()
     assert lists[-1] == rows[-1] == 1.0
     assert buckets == [k / 9 for k in range(9)]
 

@@ -202,8 +202,8 @@ def test_a_disk_that_is_full_while_preparing_is_one_sentence_and_leaves_nothing(
             make_tiny(tmp_path / "d", nodes=30_000, edges=200_000, train_fraction=0.01)
         )
         options = {"split": "50"} if name == "ali+pg" else {}
-        told = pytest.raises((DataIOError, DatasetError, BudgetError))
-        with told as caught, kept(name, workload, folder, **options):
+        reported = pytest.raises((DataIOError, DatasetError, BudgetError))
+        with reported as caught, kept(name, workload, folder, **options):
             pass
         error = caught.value
         assert "\n" not in error.message

@@ -425,14 +425,14 @@ def program(graph: Dataset, system: str, how: str) -> subprocess.Popen[str]:
 def test_a_program_that_ends_amid_an_epoch_ends_at_once_and_leaves_nothing(
     graph: Dataset,
 ) -> None:
-    for system, how, code, said in (
+    for system, how, code, message in (
         ("gnndrive", "end", 0, ""),
         ("diskgnn", "raise", 1, "KeyError: 'from the loop'"),
     ):
         with program(graph, system, how) as process:
             _, errors = process.communicate(timeout=30)
             assert process.returncode == code
-            assert errors.strip().splitlines()[-1:] == ([said] if said else [])
+            assert errors.strip().splitlines()[-1:] == ([message] if message else [])
 
 
 def test_files_of_a_killed_program_are_removed_by_the_next_loader(

@@ -93,9 +93,9 @@ def test_every_attribute_left_out_is_named_in_one_warning(
             **{name: np.asarray(value) for name, value in graph.to_dict().items()},
         )
         graph = tmp_path / form
-    (said,) = warned(graph)
-    named = re.split(r", |: |; ", said)
-    assert set(more) <= set(named), said
+    (fault,) = warned(graph)
+    named = re.split(r", |: |; ", fault)
+    assert set(more) <= set(named), fault
     assert not {"x", "y", "edge_index", "train_mask"} & set(named)
 
 
@@ -108,15 +108,15 @@ def test_a_graph_that_is_taken_whole_gives_no_warning(tmp_path: Path) -> None:
 
 def test_weights_that_are_not_asked_for_are_named(tmp_path: Path) -> None:
     weighted = a_graph(edge_weight=torch.ones(60))
-    (said,) = warned(weighted)
-    assert "edge_weight is not handed out unless edge_weight=True" in said
+    (fault,) = warned(weighted)
+    assert "edge_weight is not handed out unless edge_weight=True" in fault
     assert warned(weighted, edge_weight=True) == []
 
 
 def test_a_kept_graph_is_warned_of_by_every_loader(tmp_path: Path) -> None:
     for _ in range(2):
-        (said,) = warned(a_graph(time=torch.arange(60)), artefacts=tmp_path / "kept")
-        assert "time" in said
+        (fault,) = warned(a_graph(time=torch.arange(60)), artefacts=tmp_path / "kept")
+        assert "time" in fault
 
 
 def hetero() -> HeteroData:
@@ -191,14 +191,14 @@ def test_stores_refuse_graphs_in_memory(store: Any) -> None:
 
 
 def test_a_dictionary_beside_the_edges_is_left_out_and_not_taken_for_a_type() -> None:
-    (said,) = warned(
+    (fault,) = warned(
         {
             **a_graph().to_dict(),
             "meta": {"source": "a shop"},
             "label_dict": {0: "books"},
         }
     )
-    assert "label_dict, meta" in said
+    assert "label_dict, meta" in fault
 
 
 @pytest.mark.parametrize(

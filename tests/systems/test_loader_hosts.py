@@ -159,11 +159,11 @@ def test_two_hosts_take_the_steps_of_one_process(
     hosts: tuple[str, str], datasets: tuple[Path, Path]
 ) -> None:
     running = [_start(hosts, number, datasets[number]) for number in (0, 1)]
-    said = [process.communicate(timeout=240) for process in running]
-    assert [process.returncode for process in running] == [0, 0], said
-    together = json.loads(said[0][0].splitlines()[-1])
+    message = [process.communicate(timeout=240) for process in running]
+    assert [process.returncode for process in running] == [0, 0], message
+    together = json.loads(message[0][0].splitlines()[-1])
     alone = _alone(datasets[0])
-    assert said[1][0].strip() == ""  # only the first host prints
+    assert message[1][0].strip() == ""  # only the first host prints
     for ours, theirs in zip(together["curve"], alone["curve"], strict=True):
         # The mean of two halves' gradients is the same step with other rounding.
         assert ours["loss"] == pytest.approx(theirs["loss"], rel=1e-3)

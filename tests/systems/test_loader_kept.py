@@ -179,12 +179,12 @@ def in_a_fork(work: Callable[[], Any]) -> str:
     child = os.fork()
     if child == 0:
         signal.alarm(20)  # ends a child that hangs
-        said = ""
+        message = ""
         try:
             work()
         except InputError as error:
-            said = str(error)
-        os.write(writer, said.encode())
+            message = str(error)
+        os.write(writer, message.encode())
         os._exit(0)
     os.close(writer)
     with os.fdopen(reader) as file:

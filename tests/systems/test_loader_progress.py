@@ -37,20 +37,22 @@ def graph(tmp_path_factory: pytest.TempPathFactory) -> Dataset:
 def test_preparation_is_reported_task_by_task_with_rising_shares(
     graph: Dataset,
 ) -> None:
-    told: list[tuple[str, float]] = []
+    reported: list[tuple[str, float]] = []
     with make(
         graph,
         system="diskgnn",
         epochs=1,
-        progress=lambda what, share: told.append((what, share)),
+        progress=lambda what, share: reported.append((what, share)),
     ) as loader:
-        assert {what for what, _ in told} == {"sampling mini-batches for their sizes"}
-        assert told[-1][1] == 1.0
+        assert {what for what, _ in reported} == {
+            "sampling mini-batches for their sizes"
+        }
+        assert reported[-1][1] == 1.0
         for _ in loader:
             pass
     groups = [
         (what, [share for _, share in part])
-        for what, part in itertools.groupby(told, lambda entry: entry[0])
+        for what, part in itertools.groupby(reported, lambda entry: entry[0])
     ]
     assert [what for what, _ in groups][-3:] == [
         "searching a layout",
@@ -74,11 +76,11 @@ def test_writing_a_graph_of_ones_own_is_reported(
         y=torch.zeros(60).long(),
         train_mask=torch.arange(60) < 30,
     )
-    told: list[str] = []
+    reported: list[str] = []
     outcore.loader(
-        data, **SETTINGS, progress=lambda what, share: told.append(what)
+        data, **SETTINGS, progress=lambda what, share: reported.append(what)
     ).close()
-    tasks = list(dict.fromkeys(told))
+    tasks = list(dict.fromkeys(reported))
     assert tasks[0] == "reading the source"
     assert "writing features" in tasks
     assert tasks[-1] == "sampling mini-batches for their sizes"

@@ -261,12 +261,12 @@ def test_a_faulty_graph_is_one_sentence_and_leaves_nothing(
         (broken(x=a_graph().x.bfloat16()), "x of data is bfloat16"),
     ],
 )
-def test_what_is_no_plain_data_is_told(given: Any, message: str) -> None:
+def test_what_is_no_plain_data_is_reported(given: Any, message: str) -> None:
     with pytest.raises(InputError, match=message):
         outcore.loader(given, **SETTINGS)
 
 
-def test_a_split_without_nodes_is_told(tmp_path: Path) -> None:
+def test_a_split_without_nodes_is_reported(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"the val split of .* is empty"):
         outcore.loader(broken(val_mask=None), **SETTINGS, input_nodes="val")
 

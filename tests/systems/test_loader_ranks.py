@@ -69,10 +69,10 @@ def test_every_test_node_is_handed_out_once_whatever_the_ranks(
 ) -> None:
     test = graph.load("test").tolist()
     assert len(test) == 11
-    found, said = by_rank(graph, world, split="test", batch_size=batch_size)
+    found, fault = by_rank(graph, world, split="test", batch_size=batch_size)
     assert nodes_of(found) == sorted(test)
     assert all(0 < len(batch) <= batch_size for batches in found for batch in batches)
-    assert said == []
+    assert fault == []
 
 
 @pytest.mark.parametrize("system", ["gnndrive", "diskgnn"])
@@ -114,22 +114,22 @@ def test_ranks_hand_out_the_neighbours_that_one_process_draws(graph: Dataset) ->
 def test_shuffled_ranks_have_equal_numbers_of_mini_batches_and_warn_of_nodes_left_out(
     graph: Dataset,
 ) -> None:
-    found, said = by_rank(graph, 3, nodes=range(11), shuffle=True, batch_size=3)
+    found, fault = by_rank(graph, 3, nodes=range(11), shuffle=True, batch_size=3)
     assert [len(batches) for batches in found] == [1, 1, 1]
-    (warning,) = said
+    (warning,) = fault
     assert warning.startswith("2 of 11 seed nodes are left out of each epoch")
     assert "shuffle=False" in warning
     assert len(nodes_of(found)) == 9
-    _, said = by_rank(graph, 3, nodes=range(12), shuffle=True, batch_size=3)
-    assert said == []
+    _, fault = by_rank(graph, 3, nodes=range(12), shuffle=True, batch_size=3)
+    assert fault == []
 
 
 def test_ranks_with_unequal_numbers_of_mini_batches_are_a_warning_in_training(
     graph: Dataset,
 ) -> None:
-    found, said = by_rank(graph, 3, nodes=range(11), batch_size=3)
+    found, fault = by_rank(graph, 3, nodes=range(11), batch_size=3)
     assert sorted(len(batches) for batches in found) == [1, 2, 2]
-    (warning,) = said
+    (warning,) = fault
     assert warning.startswith("1 of 3 ranks have one mini-batch fewer")
     assert "drop_last=True" in warning
 
@@ -138,11 +138,11 @@ def test_ranks_with_unequal_numbers_of_mini_batches_are_a_warning_in_training(
 def test_drop_last_gives_equal_numbers_without_a_warning(
     graph: Dataset, shuffle: bool
 ) -> None:
-    found, said = by_rank(
+    found, fault = by_rank(
         graph, 3, nodes=range(11), batch_size=3, drop_last=True, shuffle=shuffle
     )
     assert [[len(batch) for batch in batches] for batches in found] == [[3], [3], [3]]
-    assert said == []
+    assert fault == []
 
 
 @pytest.mark.parametrize(

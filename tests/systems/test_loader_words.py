@@ -209,7 +209,7 @@ def test_drop_last_leaves_out_the_short_mini_batch_alone(graph: Dataset) -> None
         assert [batch.batch_size for batch in loader] == [25, 25]
 
 
-def test_the_loader_tells_classes_and_features_and_its_plan(graph: Dataset) -> None:
+def test_the_loader_reports_classes_and_features_and_its_plan(graph: Dataset) -> None:
     with make(graph) as loader:
         assert (loader.num_classes, loader.num_features) == (5, 16)
         table = str(loader.plan).splitlines()

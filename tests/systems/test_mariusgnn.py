@@ -172,7 +172,7 @@ def test_training_nodes_stay_buffered(graph: Dataset, ordering: str) -> None:
         assert min(slots.pop()) >= 0
 
 
-def test_other_partitions_change_as_the_ordering_says() -> None:
+def test_other_partitions_change_as_the_ordering_states() -> None:
     def sets(ordering: Any, epochs: int = 8) -> list[set[int]]:
         found = [buffered(16, 2, 7, ordering, seed=5, epoch=k) for k in range(epochs)]
         assert all(
@@ -457,7 +457,7 @@ def test_a_mini_batch_larger_than_planned_is_refused_with_the_option(
             writer.write(part, np.arange(low, high, dtype=np.int64))  # type: ignore[arg-type]
         writer.num_classes = 1
     workload = workload_of(Dataset.open(tmp_path / "hubs"), batch_size=40, fanout=(4,))
-    told = pytest.raises(
+    reported = pytest.raises(
         BudgetError,
         match=r"has \d+ nodes among the buffered ones.*raise batch_slack above 1",
     )
@@ -465,7 +465,7 @@ def test_a_mini_batch_larger_than_planned_is_refused_with_the_option(
         running(
             "mariusgnn", workload, buffer=17, partitions=32, batch_slack=1.0
         ) as system,
-        told,
+        reported,
     ):
         epoch_of(system, 0)
     with running(

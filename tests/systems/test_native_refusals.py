@@ -130,7 +130,7 @@ def test_damaged_indices_name_the_edge(folder: Path, value: int) -> None:
 
 
 @pytest.mark.parametrize(("part", "where"), [("indptr", False), ("indices", True)])
-def test_a_truncated_graph_says_which_file_and_where(
+def test_a_truncated_graph_states_which_file_and_where(
     folder: Path, part: str, where: bool
 ) -> None:
     whole = (folder / part).read_bytes()

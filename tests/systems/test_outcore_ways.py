@@ -125,7 +125,7 @@ def test_bytes_read_never_grow_with_memory(
         read(workload, host, disk)
         for host in np.geomspace(first, most, STEPS).astype(int).tolist()
     ]
-    told = [
+    reported = [
         (way, counters.bytes_read, counters.bytes_written, counters.io_requests)
         for counters, way in found
     ]
@@ -134,14 +134,14 @@ def test_bytes_read_never_grow_with_memory(
         read_after,
         written_after,
         asked_after,
-    ) in pairwise(told):
+    ) in pairwise(reported):
         saved = max(0, asked_before - asked_after)
-        assert read_after <= read_before + 1.1 * price * saved, told
+        assert read_after <= read_before + 1.1 * price * saved, reported
         cost_before = read_before + written_before + price * asked_before
         assert read_after + written_after + price * asked_after <= 1.02 * cost_before, (
-            told
+            reported
         )
-    assert told[-1] == ("resident", 0, 0, 0)
+    assert reported[-1] == ("resident", 0, 0, 0)
 
 
 #: A drive on which a short read costs no more than its bytes.

@@ -111,7 +111,7 @@ def test_the_least_memory_is_accepted_and_a_refusal_below_names_it(
         )
 
 
-def test_a_cap_is_told_as_a_cap(graph: Dataset) -> None:
+def test_a_cap_is_reported_as_a_cap(graph: Dataset) -> None:
     rest = 150 * MIB + 12345
     with planner(graph, "gnndrive") as of_budget, pytest.raises(BudgetError) as refused:
         of_cap = Planner(**{**vars(of_budget), "rest": rest})
@@ -125,7 +125,7 @@ def test_a_cap_is_told_as_a_cap(graph: Dataset) -> None:
     )
 
 
-def test_too_little_device_memory_is_told_with_the_device_memory_that_does(
+def test_too_little_device_memory_is_reported_with_the_device_memory_that_does(
     graph: Dataset,
 ) -> None:
     with (
@@ -166,7 +166,7 @@ def test_an_error_names_the_largest_buffers_and_what_the_caller_holds() -> None:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_every_option_at_auto_is_told(graph: Dataset, name: str) -> None:
+def test_every_option_at_auto_is_reported(graph: Dataset, name: str) -> None:
     with planner(graph, name) as found:
         device = device_of(found)
         system = found.planned(256 * MIB, device)
@@ -220,12 +220,14 @@ def test_the_loader_takes_auto_as_runs_do(graph: Dataset, name: str) -> None:
 def test_the_least_memory_that_the_loader_names_loads(graph: Dataset) -> None:
     with pytest.raises(BudgetError, match="is the least that fits") as refused:
         make(graph, system="gnndrive", memory="4200KiB")
-    said = refused.value.fix.partition(" ")[0]
-    with make(graph, system="gnndrive", memory=said) as loader:
-        assert loader.plan.total("host") <= int(said.removesuffix("MiB")) * MIB
+    fault = refused.value.fix.partition(" ")[0]
+    with make(graph, system="gnndrive", memory=fault) as loader:
+        assert loader.plan.total("host") <= int(fault.removesuffix("MiB")) * MIB
         assert next(iter(loader)).num_nodes
     with pytest.raises(BudgetError):
-        make(graph, system="gnndrive", memory=f"{int(said.removesuffix('MiB')) - 1}MiB")
+        make(
+            graph, system="gnndrive", memory=f"{int(fault.removesuffix('MiB')) - 1}MiB"
+        )
 
 
 def test_auto_is_refused_for_an_option_that_is_never_automatic(graph: Dataset) -> None:

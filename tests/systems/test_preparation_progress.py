@@ -34,7 +34,7 @@ from workloads.dataset import Dataset
 def test_preparation_reports_its_parts_in_order_and_their_shares(
     tiny_dataset: Dataset, name: str, options: dict[str, str], parts: list[str]
 ) -> None:
-    told: list[tuple[str, float]] = []
+    reported: list[tuple[str, float]] = []
     budget = MemoryBudget(12_000_000)
     with running(
         name,
@@ -42,13 +42,13 @@ def test_preparation_reports_its_parts_in_order_and_their_shares(
         device="emulated:instant",
         device_bytes=64 << 10,
         budget=budget,
-        progress=lambda what, share: told.append((what, share)),
+        progress=lambda what, share: reported.append((what, share)),
         **options,
     ):
         pass
     groups = [
         (what, [share for _, share in group])
-        for what, group in itertools.groupby(told, lambda entry: entry[0])
+        for what, group in itertools.groupby(reported, lambda entry: entry[0])
     ]
     assert [what for what, _ in groups] == parts
     for _, shares in groups:

@@ -281,7 +281,7 @@ def test_rankings_rank_by_their_definitions(tiny_dataset: Dataset) -> None:
         scores(workload, "in-degree")  # type: ignore[arg-type]
 
 
-def test_the_weight_tells_training_nodes_neighbours_apart(tmp_path: Path) -> None:
+def test_the_weight_reports_training_nodes_neighbours_apart(tmp_path: Path) -> None:
     """Without it two nodes that differ only in their split have equal scores; if all
     nodes train, it has no effect."""
     edges = [(0, 10), (10, 0), (1, 12), (12, 1)]

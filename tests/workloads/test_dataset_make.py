@@ -110,7 +110,7 @@ def homophily(dataset: Dataset) -> float:
     return float((labels[dataset.load("indices")] == labels[target]).mean())
 
 
-def test_learnable_features_tell_the_class_and_random_ones_do_not(
+def test_learnable_features_report_the_class_and_random_ones_do_not(
     tmp_path: Path,
 ) -> None:
     spec = MakeSpec("kronecker", **SMALL["kronecker"], dim=16, classes=4)

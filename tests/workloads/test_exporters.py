@@ -204,7 +204,7 @@ def test_ginexs_code_finds_the_arrays_types_and_names_that_it_reads(
     assert json.loads((folder / "conf-3.json").read_text()) == conf
 
 
-def test_an_export_says_what_its_format_cannot_hold(
+def test_an_export_states_what_its_format_cannot_hold(
     weighted: Dataset, tmp_path: Path
 ) -> None:
     made = export_dataset(weighted, tmp_path / "out", "ginex")

@@ -118,7 +118,7 @@ def test_every_float16_boundary_rounds_as_numpy_does() -> None:
 
 
 @pytest.mark.parametrize("dim", [8, 128, 512])
-def test_class_centres_tell_classes_apart_but_not_perfectly(dim: int) -> None:
+def test_class_centres_report_classes_apart_but_not_perfectly(dim: int) -> None:
     rows = FeatureSource.of_classes(LABELS, 7, dim).rows(np.arange(5000))
     centres = class_centres(7, dim, 0)
     guess = np.argmin(((rows[:, None, :] - centres[None]) ** 2).sum(axis=2), axis=1)

@@ -87,7 +87,7 @@ def test_npz_rows_are_sources_and_columns_destinations(tmp_path: Path) -> None:
     assert dataset.origin == "imported (npz)"
 
 
-def test_npz_without_features_and_labels_gets_generated_ones_and_says_so(
+def test_npz_without_features_and_labels_gets_generated_ones_and_states_so(
     tmp_path: Path,
 ) -> None:
     source = write_npz(tmp_path / "g.npz", attributes=False, labelled=False)
@@ -619,7 +619,7 @@ def test_igb_labels_that_are_padding_are_in_no_split_unless_asked_for(
     assert dataset.manifest.recipe["labelled"] == options.get("labelled", "author")
 
 
-def test_igb_full_takes_what_its_author_says_and_offers_what_its_loader_counts() -> (
+def test_igb_full_takes_what_its_author_states_and_offers_what_its_loader_counts() -> (
     None
 ):
     assert igb.LABELLED[269_346_174, 2983] == {

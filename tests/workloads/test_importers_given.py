@@ -178,7 +178,7 @@ def test_given_splits_are_kept_where_they_leave_no_node_to_train_on(
         assert again.content == dataset.content or format_name == "graphbolt"
 
 
-def test_splits_are_drawn_where_none_is_given_and_a_note_says_so(
+def test_splits_are_drawn_where_none_is_given_and_a_note_states_so(
     tmp_path: Path,
 ) -> None:
     dataset = imported(arrays(tmp_path / "g"))
@@ -285,7 +285,7 @@ def test_zeros_and_ones_for_all_nodes_are_a_mask(tmp_path: Path, dtype: str) -> 
     assert imported(two).load("train").tolist() == ([1] if dtype == "uint8" else [0, 1])
 
 
-def test_floats_keep_their_type_in_either_byte_order_and_infinite_weights_are_told(
+def test_floats_keep_their_type_in_either_byte_order_and_infinite_weights_are_reported(
     tmp_path: Path,
 ) -> None:
     weight = np.array([1.0, np.nan, 1e300, np.inf, -1.0, 0.0])

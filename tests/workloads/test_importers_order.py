@@ -499,7 +499,7 @@ def test_transposed_edges_are_refused_with_transpose_it(
 
 
 @pytest.mark.parametrize("kind", ["arrays", "pyg", "graphbolt", "ogb", "igb"])
-def test_edges_of_2_by_2_are_read_as_the_format_has_them_and_a_note_says_so(
+def test_edges_of_2_by_2_are_read_as_the_format_has_them_and_a_note_states_so(
     tmp_path: Path, kind: str
 ) -> None:
     dataset = imported(
@@ -545,7 +545,7 @@ def test_integer_ids_of_any_type_are_read(
         ("train", np.array([0, 1], np.uint8), [1]),
     ],
 )
-def test_zeros_and_ones_of_two_nodes_are_what_their_name_says(
+def test_zeros_and_ones_of_two_nodes_are_what_their_name_states(
     tmp_path: Path, name: str, values: Any, ids: list[int]
 ) -> None:
     folder = tmp_path / "g"

@@ -46,7 +46,7 @@ def test_a_copy_moves_what_the_source_holds_when_it_is_waited_for(
     assert float(table[0, 0]) == 5  # it arrived before
 
 
-def test_rows_are_written_where_the_numbers_said_at_the_call(
+def test_rows_are_written_where_the_numbers_stated_at_the_call(
     device: LateAccelerator,
 ) -> None:
     table = table_of(device)

@@ -289,7 +289,7 @@ def test_labels_are_those_of_the_seed_nodes() -> None:
     assert (NeighborSampler(*GRAPH, [2], seed=0).sample(0, 0, SEEDS).labels == -1).all()
 
 
-def test_counters_say_what_was_looked_up() -> None:
+def test_counters_state_what_was_looked_up() -> None:
     indptr, indices = star([0, 4, 20])
     batch = NeighborSampler(indptr, indices, [10], seed=0).sample(0, 0, np.arange(3))
     assert (batch.edge_reads, batch.list_reads) == (14, 2)

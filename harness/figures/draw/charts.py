@@ -186,4 +186,4 @@ def with_others(
 def others_note(cells: Cells) -> str:
     """Return the sentence on measurements by other code; empty without one."""
     names = ", ".join(cells.foreign.system.unique())
-    return f"hollow, as told by others and not judged: {names}" if names else ""
+    return f"hollow, reported by others and not judged: {names}" if names else ""

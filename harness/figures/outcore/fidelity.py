@@ -39,9 +39,8 @@ MISSING = (
 CAPTION = (
     "Equal dataset, memory, model, fan-out and batch size. Rows, hits, and "
     "requests and bytes of the device, a "
-    "mini-batch: ours / the original's. An original marked as other code is as "
-    "told by others "
-    "(`outcore results add`), not judged."
+    "mini-batch: ours / the original's. An original marked as other code was "
+    "reported by others (`outcore results add`) and is not judged."
 )
 
 

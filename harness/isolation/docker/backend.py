@@ -144,11 +144,11 @@ def _trial(image: str) -> Trial:
         info = client.info()
         version = client.version()
     if mapped := _maps_users(info):
-        said = (
+        fault = (
             f"this engine maps users ({mapped}), so a run in it could not use the "
             "files of its caller"
         )
-        raise HostError(said, "use an engine that runs as root, without userns-remap")
+        raise HostError(fault, "use an engine that runs as root, without userns-remap")
     warnings = " ".join(info.get("Warnings") or [])
     engine = {
         "engine": version.get("Version", ""),
@@ -210,14 +210,14 @@ def _ring(client: Any, image: Image) -> str:
             timeout=_TRIAL_S,
             check=False,
         )
-        said = done.stdout.strip()
-        if done.returncode or not said:
+        fault = done.stdout.strip()
+        if done.returncode or not fault:
             last = (
                 done.stderr.strip().splitlines() or [f"exit status {done.returncode}"]
             )[-1]
-            said = (
+            fault = (
                 f"a container of {image.name} starts, and Python in it does not "
                 f"({last})"
             )
-            raise HostError(said, "see docs/containers.md, or unset OUTCORE_IMAGE")
-    return "" if said == "ring" else said
+            raise HostError(fault, "see docs/containers.md, or unset OUTCORE_IMAGE")
+    return "" if fault == "ring" else fault

@@ -284,9 +284,9 @@ def readings_of(pid: int, proc: Path = Path("/proc")) -> Readings:
 def _folder(mount: Path, path: str) -> Path:
     folder = Path(os.path.normpath(mount / path.lstrip("/")))
     if path in ("", "/") or not folder.is_dir():
-        said = (
+        message = (
             "the container's cgroup cannot be seen from here: the engine runs in "
             "another machine or container"
         )
-        raise HostError(said, "run Outcore on the host of the engine")
+        raise HostError(message, "run Outcore on the host of the engine")
     return folder

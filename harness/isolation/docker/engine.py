@@ -123,9 +123,9 @@ def asking(what: str) -> Iterator[None]:
             f"the engine has no such image ({error.explanation})", fix
         ) from error
     except docker.errors.APIError as error:
-        said = str(error.explanation or error).strip()
+        message = str(error.explanation or error).strip()
         cause, fix = _cause(error)
-        fix = _fix(said) if fix == _START else fix
+        fix = _fix(message) if fix == _START else fix
         raise HostError(f"the Docker Engine could not {what}: {cause}", fix) from error
     except (
         docker.errors.DockerException,
@@ -142,20 +142,22 @@ def _cause(error: Exception) -> tuple[str, str]:
     cause."""
     import requests.exceptions
 
-    said = " ".join(str(getattr(error, "explanation", None) or error).split())
+    message = " ".join(str(getattr(error, "explanation", None) or error).split())
     # docker-py wraps the errors of its libraries in its own.
     chain = [
         one for one in (error, error.__cause__, error.__context__) if one is not None
     ]
     status = next((code for one in chain if (code := _status(one))), 0)
-    if re.search(r"client version \S+ is too old|Minimum supported API version", said):
+    if re.search(
+        r"client version \S+ is too old|Minimum supported API version", message
+    ):
         return (
-            f"it is newer than the Python package docker ({said})",
+            f"it is newer than the Python package docker ({message})",
             "pip install --upgrade docker",
         )
-    if re.search(r"client version \S+ is too new|API versions below", said):
+    if re.search(r"client version \S+ is too new|API versions below", message):
         return (
-            f"it is older than the Python package docker supports ({said})",
+            f"it is older than the Python package docker supports ({message})",
             "upgrade the Docker Engine",
         )
     if status in (502, 503, 504):
@@ -169,7 +171,7 @@ def _cause(error: Exception) -> tuple[str, str]:
         )
     if status in (401, 403, 407):
         return (
-            f"it refuses this user with status {status} ({said})",
+            f"it refuses this user with status {status} ({message})",
             "ask whoever set up its access rules",
         )
     timeouts = (TimeoutError, requests.exceptions.Timeout)
@@ -179,10 +181,10 @@ def _cause(error: Exception) -> tuple[str, str]:
             "restart it: systemctl restart docker",
         )
     if any(isinstance(one, ValueError | KeyError) for one in chain) or _NO_HTTP.search(
-        said
+        message
     ):
-        return f"no Docker Engine answers there ({said[:200]})", _OTHER_HOST
-    return said, _START
+        return f"no Docker Engine answers there ({message[:200]})", _OTHER_HOST
+    return message, _START
 
 
 def _status(error: BaseException) -> int:
@@ -190,14 +192,14 @@ def _status(error: BaseException) -> int:
     return int(getattr(getattr(error, "response", None), "status_code", 0) or 0)
 
 
-def _fix(said: str) -> str:
-    if "no space left" in said:
+def _fix(message: str) -> str:
+    if "no space left" in message:
         return (
             "free some space under the engine's data root (`docker info -f "
             "'{{.DockerRootDir}}'`), or docker prune"
         )
-    if "does not exist" in said and "source path" in said:
+    if "does not exist" in message and "source path" in message:
         return "check that the folder is there on the host where the engine runs"
-    if "memory limit" in said:
+    if "memory limit" in message:
         return "raise memory"
     return "see the engine's own log: journalctl -u docker"

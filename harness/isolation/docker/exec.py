@@ -83,7 +83,7 @@ def _status(api: Any, container: str, work: str) -> int:
             return 128 + signal.SIGKILL
         time.sleep(0.02)
     print(
-        f"outcore: the container engine has not told in {_NOTE_S:.0f} s how a "
+        f"outcore: the container engine has not reported within {_NOTE_S:.0f} s how a "
         "command ended",
         file=sys.stderr,
     )

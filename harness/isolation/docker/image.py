@@ -90,26 +90,28 @@ def find(client: Any, name: str) -> Image:
     labels = attributes["Config"].get("Labels") or {}
     layout = labels.get(f"{LABEL}.layout", "")
     if layout not in ("host", "image"):
-        said = (
+        message = (
             f"image {name} has no label {LABEL}.layout, so nothing says how a worker "
             "starts in it"
         )
-        raise InputError(said, "build on an image of Outcore's, see docs/containers.md")
+        raise InputError(
+            message, "build on an image of Outcore's, see docs/containers.md"
+        )
     try:
         worker = tuple(json.loads(labels.get(f"{LABEL}.worker", "[]")))
         system = json.loads(labels.get(f"{LABEL}.system", "null"))
     except ValueError as error:
         raise InputError(
             f"image {name}: a label of {LABEL} is not JSON ({error})",
-            "mend its Dockerfile",
+            "fix its Dockerfile",
         ) from error
     source = labels.get(f"{LABEL}.source", "")
     if layout == "image" and not worker and source != source_digest():
-        said = (
+        message = (
             f"image {name} holds other code than this checkout, so its runs could not "
             "be compared with others"
         )
-        raise HostError(said, "build it again: containers/build")
+        raise HostError(message, "build it again: containers/build")
     python = (
         sys.executable if layout == "host" else labels.get(f"{LABEL}.python", "python3")
     )
@@ -149,12 +151,12 @@ def _host_archive() -> bytes:
             if not path.exists():
                 continue
             if not path.is_symlink():
-                said = (
+                message = (
                     f"/{name} is a folder of its own here, so a container cannot take "
                     "it from /usr"
                 )
                 raise HostError(
-                    said,
+                    message,
                     "build an image with containers/build, and name it in "
                     "OUTCORE_IMAGE",
                 )

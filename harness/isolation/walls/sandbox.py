@@ -85,14 +85,14 @@ def walls() -> Walls:
     finally:
         close(descriptors)
     if done.returncode:
-        said = (done.stderr.strip().splitlines() or [f"exit code {done.returncode}"])[
+        fault = (done.stderr.strip().splitlines() or [f"exit code {done.returncode}"])[
             -1
         ]
         fix = (
             "run as root, or allow user namespaces (sysctl user.max_user_namespaces, "
             "kernel.unprivileged_userns_clone)"
         )
-        return Walls(missing=f"bubblewrap makes no sandbox here ({said})", fix=fix)
+        return Walls(missing=f"bubblewrap makes no sandbox here ({fault})", fix=fix)
     version = subprocess.run(
         ["bwrap", "--version"], capture_output=True, text=True, timeout=_TRIAL_S
     ).stdout.split()

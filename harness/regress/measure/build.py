@@ -87,7 +87,7 @@ def build(
                 f"{side} {commit[:12]}",
                 progress,
             )
-            maker.tell("worktree")
+            maker.report("worktree")
             repository.add_worktree(tree, commit)
             objects = (
                 repository.maybe("rev-parse", "--verify", f"{commit}:{path}")
@@ -118,7 +118,7 @@ class _Maker:
     _name: str
     _progress: Progress
 
-    def tell(self, step: str) -> None:
+    def report(self, step: str) -> None:
         """Report the step that begins."""
         self._progress(f"{self._name}: {step}")
 
@@ -136,7 +136,7 @@ class _Maker:
         folder = self._cache / "packages" / name
         python = folder / "bin" / "python"
         if not (folder / "installed").is_file():
-            self.tell(f"packages of its {LOCK_FILE} (minutes, the first time)")
+            self.report(f"packages of its {LOCK_FILE} (minutes, the first time)")
             shutil.rmtree(folder, ignore_errors=True)
             self._run(
                 [_base_python(), "-m", "venv", str(folder)],
@@ -170,7 +170,7 @@ class _Maker:
             installed = Path(sysconfig.get_path("platlib"))
             _keep({layer: installed / layer for layer in LAYERS}, kept)
         if not (kept / "built").is_file():
-            self.tell("native modules (a minute or two)")
+            self.report("native modules (a minute or two)")
             shutil.rmtree(kept, ignore_errors=True)
             work = self._cache / "native" / f"{key}.work"
             shutil.rmtree(work, ignore_errors=True)
@@ -243,14 +243,14 @@ class _Maker:
         with self._log.open("a", encoding="utf-8") as log:
             log.write(f"$ {' '.join(map(str, command))}\n{done.stdout}{done.stderr}\n")
         if done.returncode:
-            said = [
+            message = [
                 line.strip()
                 for line in (done.stdout + done.stderr).splitlines()
                 if line.strip()
             ]
             wrong = (
-                [line for line in said if "error" in line.lower()]
-                or said
+                [line for line in message if "error" in line.lower()]
+                or message
                 or [f"exit code {done.returncode}"]
             )
             raise self._failed(f"{what}: {wrong[0]}"[:300])

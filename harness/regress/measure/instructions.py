@@ -66,9 +66,9 @@ def count(python: Path) -> dict[str, int]:
             ) from error
         names = done.stdout.split()
         if done.returncode or not names:
-            said = (done.stderr.strip().splitlines() or ["it did not say why"])[-1]
+            message = (done.stderr.strip().splitlines() or ["it did not say why"])[-1]
             raise HostError(
-                f"the native parts do not run under valgrind: {said}",
+                f"the native parts do not run under valgrind: {message}",
                 "see benchmarks/native_counts.py",
             )
         # Dumps 1, 3, … cover the code before each part.

@@ -103,7 +103,7 @@ class Side:
             )
         before = {path.name for path in run_folders(self.results)}
         roots = ["--data-root", str(self._data), "--results-root", str(self.results)]
-        said = self._call(
+        message = self._call(
             [
                 "bench",
                 str(experiment),
@@ -125,7 +125,7 @@ class Side:
         return [
             sample_of(by_system[cell.system], in_turns=turns is not None)
             if cell.system in by_system
-            else RunSample("", "failed", reason=said or "it left no record")
+            else RunSample("", "failed", reason=message or "it left no record")
             for cell in cells
         ]
 

@@ -119,12 +119,12 @@ def gather(
 
 
 def _cut(path: Path, offset: int) -> DataIOError:
-    said = (
+    message = (
         f"reading {path} failed at offset {offset}: the file ends there, or its device "
         "cannot read it"
     )
     return DataIOError(
-        said,
+        message,
         path=str(path),
         offset=offset,
         fix="verify the dataset with `outcore data verify`",

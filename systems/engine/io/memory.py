@@ -43,7 +43,7 @@ def share_one_heap() -> None:
 
 
 def madvise(array: Array, advice: Advice) -> None:
-    """Tell the kernel the access pattern of `array`'s pages: `random` turns off
+    """Advise the kernel of the access pattern of `array`'s pages: `random` turns off
     read-ahead for a memory map."""
     if array.nbytes:
         _native.advise(

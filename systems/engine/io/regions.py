@@ -161,13 +161,13 @@ class RegionWriter:
             at = padded(start + body)
         if self._budget is not None and self.nbytes + at > self._budget:
             regions = len(self._entries) + len(made)
-            said = (
+            message = (
                 f"{self.path.name} needs {format_bytes(self.nbytes + at)} after "
                 f"{regions} regions"
             )
             self.abandon()
             raise BudgetError(
-                f"{said}, its budget is {format_bytes(self._budget)}", self._fix
+                f"{message}, its budget is {format_bytes(self._budget)}", self._fix
             )
         with self._advice():
             try:
@@ -300,12 +300,12 @@ class RegionReader:
         return data
 
     def _broken(self, number: int, offset: int, reason: str, code: int) -> DataIOError:
-        said = (
+        message = (
             f"reading {self._what} {number} of {self.path} failed at offset {offset}: "
             f"{reason}"
         )
         return DataIOError(
-            said,
+            message,
             path=str(self.path),
             offset=offset,
             errno=code,

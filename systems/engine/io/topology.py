@@ -195,12 +195,12 @@ def check_length(path: Path, expected: int) -> None:
         failed.offset = 0
         raise failed from error
     if size < expected:
-        said = (
+        message = (
             f"{path} ends at offset {size}, {expected} bytes were expected: it was "
             "truncated"
         )
         raise DataIOError(
-            said,
+            message,
             path=str(path),
             offset=size,
             fix="restore it and run `outcore data verify`",

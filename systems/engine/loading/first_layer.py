@@ -165,11 +165,11 @@ class _Aggregation:
         left = None if budget is None else budget - degrees - self._buffers()
         if left is not None and left < target + 1024 * _EDGE_BYTES:
             needed = format_bytes(degrees + self._buffers() + target + 8192)
-            said = (
+            message = (
                 f"first-layer aggregation: {needed} are needed, the budget is "
                 f"{format_bytes(budget or 0)}"
             )
-            raise BudgetError(said, "raise memory")
+            raise BudgetError(message, "raise memory")
         self._left = left
         self._rounds = list(self._cut())
         self._scale = self._inverse_roots() if self._gcn else None

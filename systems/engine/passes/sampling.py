@@ -351,7 +351,7 @@ class ExternalSampler:
                 ) from None
             if isinstance(error, ValueError):
                 raise InputError(
-                    str(error), "mend the seed nodes, batch size or fan-out"
+                    str(error), "correct the seed nodes, batch size or fan-out"
                 ) from None
             if isinstance(error, RuntimeError):
                 raise InterruptedError(str(error)) from None

@@ -383,12 +383,12 @@ class PassSizes(Sizes):
         if self.options.slots != "auto":
             wanted = parse_bytes(self.options.slots, "slots") // self.row
             if wanted < least:
-                said = (
+                message = (
                     f"slots of {self.options.slots} are {wanted} rows, the "
                     f"mini-batches under way need {least}"
                 )
                 raise BudgetError(
-                    f"{self.name}: {said}", f"raise slots to {least * self.row}"
+                    f"{self.name}: {message}", f"raise slots to {least * self.row}"
                 )
             if left is not None and wanted * each > left:
                 item = PlanItem(f"slots of {self.options.slots}", wanted * each)

@@ -188,12 +188,12 @@ class _Graph:
         share: tuple[int, int, int | None],
         threads: int,
         facts: PageRankFacts,
-        tell: Progress,
+        report: Progress,
     ) -> None:
         self._dataset = dataset
         self._facts = facts
         self._reads = facts.reads
-        self._progress = tell
+        self._progress = report
         self._piece_bytes, self._group_edges, self._left = share
         self._threads = threads
         self._kept: list[_Kept] = []
@@ -245,13 +245,13 @@ class _Graph:
                         begin = begin + len(taken)
                 if own is not None:
                     waiting.append(own)
-                self._tell(int(indptr[-1]))
+                self._report(int(indptr[-1]))
         add([*waiting, self._group])
         self._group.clear()
         self._keeping = False
-        self._tell(self._dataset.num_edges)
+        self._report(self._dataset.num_edges)
 
-    def _tell(self, edges: int) -> None:
+    def _report(self, edges: int) -> None:
         self._progress(
             f"PageRank, pass {self._facts.iterations + 1}",
             edges / max(1, self._dataset.num_edges),

@@ -40,7 +40,7 @@ class Partitioning:
     Attributes:
         train: int64 [T], the training nodes in the order of the split.
         partition_of: int64 [T], the partition of each training node.
-        members: uint64 [K, words], bit `v % 64` of word `v // 64` tells whether node v
+        members: uint64 [K, words], bit `v % 64` of word `v // 64` is set if node v
             is in the partition.
     """
 

@@ -148,11 +148,11 @@ def out_degrees(
         begin = (at - offset) // dataset.index_dtype.itemsize
         progress("counting out-degrees", begin / dataset.num_edges)
         if not sound:
-            said = (
+            message = (
                 f"{dataset.file('indices')} holds an id outside [0, "
                 f"{dataset.num_nodes}) after position {begin}"
             )
-            raise DatasetError(said, MAKE_AGAIN)
+            raise DatasetError(message, MAKE_AGAIN)
     return counts
 
 

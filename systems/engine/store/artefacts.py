@@ -185,9 +185,9 @@ def prepare(
                 "make room on the disk of the results folder or lower the disk-space "
                 "limit"
             )
-        said = f"preparing {name} failed: {reason}"
+        message = f"preparing {name} failed: {reason}"
         path = str(error.filename or wanted)
-        raise DataIOError(said, path=path, errno=code, fix=fix) from error
+        raise DataIOError(message, path=path, errno=code, fix=fix) from error
     return Prepared(wanted, False, facts)
 
 
@@ -330,11 +330,11 @@ def _seal(
     }
     total = sum(made.values())
     if budget is not None and total > budget:
-        said = (
+        message = (
             f"{name} takes {format_bytes(total)} on disk, the disk budget is "
             f"{format_bytes(budget)}"
         )
-        raise BudgetError(said, "raise the disk-space limit")
+        raise BudgetError(message, "raise the disk-space limit")
     for path in made:
         sync(path)
     files = {str(path.relative_to(folder)): size for path, size in made.items()}

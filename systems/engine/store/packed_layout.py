@@ -88,7 +88,7 @@ def load_index(folder: Path) -> dict[str, Array]:
         if int(index["version"]) != VERSION:
             raise ValueError("another version")
     except (ValueError, KeyError, zipfile.BadZipFile) as error:
-        said = f"{path} is not a packed store's index: {error}"
+        message = f"{path} is not a packed store's index: {error}"
         fix = "remove the prepared folder, it is then made anew"
-        raise DataIOError(said, path=str(path), offset=0, fix=fix) from error
+        raise DataIOError(message, path=str(path), offset=0, fix=fix) from error
     return index

@@ -281,6 +281,6 @@ def row_pieces(folder: Path, name: str) -> Iterator[tuple[int, NDArray[np.uint8]
 
 
 def _corrupted(path: Path, offset: int, what: str) -> DataIOError:
-    said = f"{what}: their XXH3 is not that of what was written"
+    message = f"{what}: their XXH3 is not that of what was written"
     fix = "remove the prepared folder, it is then made anew, and check the device"
-    return DataIOError(said, path=str(path), offset=offset, fix=fix)
+    return DataIOError(message, path=str(path), offset=offset, fix=fix)

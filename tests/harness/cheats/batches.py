@@ -138,7 +138,7 @@ class NoLabels(Act):
 
 @cheat("mini_batches_came_in_order")
 class IgnoresTheOrder(Act):
-    """Trains in an order of its own although it was told to keep the seed plan's."""
+    """Trains in an order of its own although it was asked to keep the seed plan's."""
 
     settings: ClassVar[dict[str, Any]] = {"keep_order": True}
 

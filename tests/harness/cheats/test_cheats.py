@@ -489,8 +489,8 @@ def refusing(cheat: str) -> set[str]:
     """Return the verdicts that keep a cheat's run from counting: SPOILT, too, where
     only clocks betray it, on a busy machine."""
     timed = {entry.name for entry in rules() if entry.timed}
-    told = {CHEATS[name].rule for name in cheat.split("+")}
-    return {"INVALID", "SPOILT"} if told <= timed else {"INVALID"}
+    reported = {CHEATS[name].rule for name in cheat.split("+")}
+    return {"INVALID", "SPOILT"} if reported <= timed else {"INVALID"}
 
 
 @pytest.fixture
@@ -600,7 +600,7 @@ def test_the_salt_is_hidden_where_the_data_root_is_the_current_folder(
     ), (record.status, record.reason)
 
 
-def test_rows_without_a_salt_can_be_computed_and_the_record_says_so(
+def test_rows_without_a_salt_can_be_computed_and_the_record_states_so(
     series: Series, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Datasets of older Outcores have none: what the cheat computes are their rows."""
@@ -623,7 +623,7 @@ def test_no_wall_has_a_hole_and_the_record_names_the_sandbox(series: Series) -> 
     assert set(broken(record)) <= OF_THE_MACHINE, broken(record)
 
 
-def test_a_run_without_walls_says_so(
+def test_a_run_without_walls_states_so(
     series: Series, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sandbox, "walls", lambda: Walls(missing="a test"))
@@ -710,7 +710,7 @@ def test_a_little_work_at_gates_is_a_caveat(series: Series) -> None:
 
 
 @LIKE
-def test_rows_that_change_during_the_training_step_are_told(series: Series) -> None:
+def test_rows_that_change_during_the_training_step_are_reported(series: Series) -> None:
     record = run(series, "one_table")
     assert record.status == "ok"
     assert record.verdict == "INVALID"
@@ -725,7 +725,7 @@ def test_rows_that_change_during_the_training_step_are_told(series: Series) -> N
         (BallastInCalibration, "floor_is_of_the_run", "INVALID"),
     ],
 )
-def test_memory_that_is_taken_while_code_is_loaded_is_told(
+def test_memory_that_is_taken_while_code_is_loaded_is_reported(
     series: Series, cheat: type[Cheating], rule: str, verdict: str
 ) -> None:
     asked = config(series, f"{cheat.__module__}:{cheat.__name__}", **SETTINGS)
@@ -781,7 +781,7 @@ def test_an_artefact_that_was_made_under_another_setting_is_made_anew(
     assert other.preprocess.seconds >= 1.5
 
 
-def test_code_that_is_in_no_fingerprint_is_told(other: Record) -> None:
+def test_code_that_is_in_no_fingerprint_is_reported(other: Record) -> None:
     assert other.verdict != "VALID"
     assert "rows.so" in broken(other)["code_is_known"]
     assert "rows_of_today.py" in broken(other)["code_is_known"]
@@ -833,9 +833,9 @@ def test_a_file_that_was_added_to_an_artefact_is_named_by_the_next_run(
     series: Series,
 ) -> None:
     run(series, "packs_while_closing")
-    said = run(series, "packs_while_closing").notes["refused_artefacts"]
-    assert "extra.bin" in said
-    assert "made anew" in said
+    message = run(series, "packs_while_closing").notes["refused_artefacts"]
+    assert "extra.bin" in message
+    assert "made anew" in message
 
 
 @COUNTED

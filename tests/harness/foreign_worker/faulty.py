@@ -72,7 +72,7 @@ class Faulty(_TEMPLATE.NewSystem):
         self.log = log
         self.last = log.batch
         self.left_out = False
-        log.batch = self.told  # type: ignore[method-assign]
+        log.batch = self.reported  # type: ignore[method-assign]
         if self.fault == "same mini-batches":
             size = self.run.config.batch_size
             order = self.run.seeds(0)
@@ -99,7 +99,7 @@ class Faulty(_TEMPLATE.NewSystem):
         rows = np.zeros((0, self.run.data.dim), np.float32)
         return [(spot, rows) for spot in log.spots]
 
-    def told(
+    def reported(
         self, nodes: Any, rows: Any, edges: int, seeds: Any, loss: float, correct: int
     ) -> None:
         index = len(self.log.rows)

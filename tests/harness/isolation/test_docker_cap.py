@@ -104,7 +104,7 @@ REFUSED = "Operation not permitted"
 
 
 @pytest.mark.parametrize(
-    ("sockets", "said"),
+    ("sockets", "message"),
     [
         ("none", [REFUSED, REFUSED]),
         ("unix", ["made", REFUSED]),
@@ -112,11 +112,11 @@ REFUSED = "Operation not permitted"
     ],
 )
 def test_a_container_has_the_sockets_that_its_work_needs(
-    sockets: Sockets, said: list[str]
+    sockets: Sockets, message: list[str]
 ) -> None:
     with Docker().create("sockets", Limits(64 * MIB)) as cap:
         cap.bring(Needs(sockets=sockets))
-        assert run_in(cap, SOCKETS).stdout.splitlines() == said
+        assert run_in(cap, SOCKETS).stdout.splitlines() == message
 
 
 #: Programs of which a container refuses the system call, as a sandbox does, and the
@@ -174,10 +174,10 @@ def test_nothing_can_be_written_but_what_was_brought(folder: Path) -> None:
             "/usr/new",
             str(REPOSITORY / "new"),
         ]
-        said = run_in(
+        message = run_in(
             cap, code, *asked, str(scratch / "new"), "/tmp/new"
         ).stdout.splitlines()
-    assert said == ["Read-only file system"] * 5 + ["written"] * 2
+    assert message == ["Read-only file system"] * 5 + ["written"] * 2
     assert (data / "features").read_text() == "1"
     assert (scratch / "new").exists()
     assert (scratch / "new").stat().st_uid == os.geteuid()
@@ -195,15 +195,18 @@ def test_no_network_no_privilege_no_other_process_and_the_callers_uid() -> None:
         "print(sorted(os.sched_getaffinity(0)))\n"
     )
     with Docker().create("alone", Limits(64 * MIB)) as cap:
-        said = run_in(cap, code).stdout.splitlines()
+        message = run_in(cap, code).stdout.splitlines()
     # Root inside keeps one capability: locking memory, which registered buffers need.
     left = f"{1 << 14:016x}" if os.geteuid() == 0 else "0" * 16
-    assert said[0] == f"{os.geteuid()} {os.getegid()}"
-    assert said[1] == "['lo']"
-    assert said[2] == f"{left} {left if os.geteuid() == 0 else said[2].split()[1]} 1 2"
-    assert said[3] == "2"  # the container's waiting first process, and this one
-    assert said[4] == "Operation not permitted"
-    assert said[5] == str(sorted(os.sched_getaffinity(0)))
+    assert message[0] == f"{os.geteuid()} {os.getegid()}"
+    assert message[1] == "['lo']"
+    assert (
+        message[2]
+        == f"{left} {left if os.geteuid() == 0 else message[2].split()[1]} 1 2"
+    )
+    assert message[3] == "2"  # the container's waiting first process, and this one
+    assert message[4] == "Operation not permitted"
+    assert message[5] == str(sorted(os.sched_getaffinity(0)))
 
 
 def test_input_output_arguments_and_status_are_the_commands_own() -> None:
@@ -271,7 +274,7 @@ def test_a_folder_that_is_not_there_is_refused_by_name(tmp_path: Path) -> None:
     assert containers("missing") == []
 
 
-def test_a_container_that_somebody_else_ends_says_so() -> None:
+def test_a_container_that_somebody_else_ends_states_so() -> None:
     with Docker().create("killed", Limits(64 * MIB)) as cap:
         child = start_in(cap, HOLD, "1000")
         (container,) = containers("killed")
@@ -319,7 +322,7 @@ def test_a_killed_orchestrator_takes_its_container_along_and_the_next_removes_it
 @pytest.mark.slow(
     "containers", "harness/isolation/docker", "systems/engine/io", seconds=8
 )
-def test_without_room_to_lock_memory_the_reader_says_that_its_buffers_are_unregistered(
+def test_without_room_to_lock_memory_the_reader_states_that_its_buffers_are_unregistered(
     folder: Path,
 ) -> None:
     file = cold_file(folder, 4 * MIB)
@@ -330,7 +333,7 @@ def test_without_room_to_lock_memory_the_reader_says_that_its_buffers_are_unregi
         "row_bytes=512, depth=64)\n"
         "print(r.mode)\nr.close()"
     )
-    said = {}
+    message = {}
     for locked in (None, 1 << 14):
         with Docker(memlock_bytes=locked).create("lock", Limits()) as cap:
             cap.bring(Needs(read_only=(file,)))
@@ -338,9 +341,9 @@ def test_without_room_to_lock_memory_the_reader_says_that_its_buffers_are_unregi
             done = subprocess.run(
                 argv, capture_output=True, text=True, check=False, timeout=120
             )
-            said[locked] = done.stdout.strip() or done.stderr
-    assert said[None] == "io_uring registered"
-    assert said[1 << 14].startswith(("io_uring unregistered", "pread pool"))
+            message[locked] = done.stdout.strip() or done.stderr
+    assert message[None] == "io_uring registered"
+    assert message[1 << 14].startswith(("io_uring unregistered", "pread pool"))
 
 
 @pytest.mark.slow("containers", "harness/isolation/docker", seconds=8)

@@ -57,7 +57,7 @@ def test_without_an_engine_at_docker_host_the_fix_names_that_variable(
     assert "Traceback" not in done.stderr
 
 
-def test_an_engine_that_does_not_answer_is_told_from_none(
+def test_an_engine_that_does_not_answer_is_reported_from_none(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     with socket.socket(socket.AF_UNIX) as dead:
@@ -78,7 +78,7 @@ def test_an_engine_elsewhere_is_refused(monkeypatch: pytest.MonkeyPatch) -> None
 @needs_docker
 @pytest.mark.alone
 @needs_root
-def test_a_user_without_the_group_is_told_to_join_it() -> None:
+def test_a_user_without_the_group_is_reported_to_join_it() -> None:
     code = (
         "from harness.isolation.docker.backend import Docker\nfound = "
         "Docker.available()\n"
@@ -278,7 +278,7 @@ class LateEngine:
     ],
     ids=["busy", "late", "silent", "ended", "removed"],
 )
-def test_an_ending_that_the_engine_notes_late_is_not_told_as_a_kill(
+def test_an_ending_that_the_engine_notes_late_is_not_reported_as_a_kill(
     monkeypatch: pytest.MonkeyPatch, engine: LateEngine, status: int
 ) -> None:
     """On a busy machine, five seconds without an exit status were once reported as a

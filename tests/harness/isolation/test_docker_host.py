@@ -78,7 +78,7 @@ def test_a_group_that_is_not_to_be_seen_is_refused(tmp_path: Path, group: str) -
         readings_of(4321, v2_host(tmp_path, group))
 
 
-def test_only_v1_is_told_of_disks_without_a_limit(tmp_path: Path) -> None:
+def test_only_v1_is_reported_of_disks_without_a_limit(tmp_path: Path) -> None:
     for name, number in (("vda", "254:0"), ("loop0", "7:0"), ("nvme0n1", "259:0")):
         (tmp_path / "sys" / "block" / name).mkdir(parents=True)
         (tmp_path / "dev").mkdir(exist_ok=True)

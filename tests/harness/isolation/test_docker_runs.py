@@ -199,7 +199,7 @@ def test_a_run_that_hangs_is_ended_with_its_container(series: Series) -> None:
 
 
 @ENDING
-def test_a_container_killed_from_outside_fails_its_run_and_says_so(
+def test_a_container_killed_from_outside_fails_its_run_and_states_so(
     series: Series,
 ) -> None:
     killed = threading.Event()
@@ -233,7 +233,7 @@ def test_ranks_share_one_container(series: Series) -> None:
 
 
 @pytest.mark.slow(*SOURCES)
-def test_where_io_uring_is_denied_the_reader_falls_back_and_the_verdict_says_so(
+def test_where_io_uring_is_denied_the_reader_falls_back_and_the_verdict_states_so(
     roots: tuple[Path, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     denied_calls = {

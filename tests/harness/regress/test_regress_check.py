@@ -164,10 +164,10 @@ def test_two_commits_are_built_run_in_turns_and_held_exactly(
 
 def test_a_commit_is_built_once(clone: Path, cache: Path):
     found = Repository(clone)
-    said: list[str] = []
+    message: list[str] = []
     for _ in range(2):
-        built = build(found, found.commit("HEAD"), cache, "head", said.append)
-    assert [line.split(": ")[1] for line in said] == ["worktree"]
+        built = build(found, found.commit("HEAD"), cache, "head", message.append)
+    assert [line.split(": ")[1] for line in message] == ["worktree"]
     code = "import harness, systems._native; print(harness.__file__)"
     where = subprocess.run(
         [built.python, "-c", code], capture_output=True, text=True, cwd="/", check=True

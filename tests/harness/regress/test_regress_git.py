@@ -21,11 +21,11 @@ from workloads.errors import HostError, InputError
 def _run(capsys, *arguments: object) -> tuple[int, str, str]:
     with pytest.raises(SystemExit) as left:
         main([str(argument) for argument in arguments])
-    said = capsys.readouterr()
-    return int(left.value.code or 0), said.out, said.err
+    fault = capsys.readouterr()
+    return int(left.value.code or 0), fault.out, fault.err
 
 
-def test_a_folder_outside_git_is_told(tmp_path: Path):
+def test_a_folder_outside_git_is_reported(tmp_path: Path):
     with pytest.raises(InputError, match="not inside a git checkout"):
         Repository(tmp_path)
 
@@ -45,11 +45,11 @@ def test_a_checkout_of_another_owner_has_gits_own_remedy(
     with pytest.raises(HostError, match="which another user owns") as refused:
         Repository(folder)
     assert refused.value.fix == fix == git_refusal(folder)
-    code_, _, said = _run(
+    code_, _, fault = _run(
         capsys, "regress", "check", "--base", "HEAD", "--repository", folder
     )
     assert code_ == 3
-    assert fix in said
+    assert fix in fault
     found = code.__wrapped__(folder)
     assert found == {"commit": None, "dirty": None, "refused": True}
     record = read_record(next((GOLDEN / "runs").iterdir()))
@@ -65,7 +65,7 @@ def test_a_checkout_of_another_owner_has_gits_own_remedy(
     assert git_refusal(folder) == ""
 
 
-def test_an_unknown_commit_is_told_and_a_shallow_clone_is_named_as_the_reason(
+def test_an_unknown_commit_is_reported_and_a_shallow_clone_is_named_as_the_reason(
     tmp_path: Path,
 ):
     origin = repository(tmp_path / "origin")

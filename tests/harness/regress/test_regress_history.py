@@ -91,7 +91,7 @@ def test_another_machines_baseline_gives_exact_facts_and_no_times(
     assert more.decision == "regressed"
 
 
-def test_no_history_decides_nothing_and_says_how_to_begin(store, tmp_path: Path):
+def test_no_history_decides_nothing_and_states_how_to_begin(store, tmp_path: Path):
     found = compare_history(_save(tmp_path / "a", session(3)), load(store))
     assert (found.decision, found.exit_code) == ("undecided", 0)
     assert "outcore regress record" in found.notes[0]
@@ -137,17 +137,17 @@ def test_order_is_of_the_commits_even_where_a_clock_was_wrong(tmp_path: Path):
 
 
 @pytest.mark.parametrize(
-    ("code", "said"),
+    ("code", "message"),
     [
         ({"commit": None}, "outside a git"),
         ({"commit": "a" * 40, "dirty": True}, "changed files"),
     ],
 )
-def test_runs_that_no_commit_stands_for_are_not_kept(tmp_path: Path, code, said):
+def test_runs_that_no_commit_stands_for_are_not_kept(tmp_path: Path, code, message):
     repository(tmp_path / "r")
     run = made()
     run.environment["code"] = code
-    with pytest.raises(InputError, match=said):
+    with pytest.raises(InputError, match=message):
         record([run], FolderStore(tmp_path / "b"), Repository(tmp_path / "r"))
     assert not (tmp_path / "b").exists()
 

@@ -168,7 +168,7 @@ def test_counters_of_a_system_that_does_not_repeat_them_are_not_held_exactly():
     assert _metric(found, "device requests").kind == "count"
 
 
-def test_a_counter_that_varies_within_one_side_is_told_and_not_blamed():
+def test_a_counter_that_varies_within_one_side_is_reported_and_not_blamed():
     found = compare(
         cells([made(), made(requests=4999, number=1)]),
         cells([made(), made(number=1)]),

@@ -171,7 +171,7 @@ def test_every_output_is_written_whole_or_not_at_all(found, tmp_path: Path, kind
     assert not any(name.endswith(".tmp") for name in left)
 
 
-def test_an_unknown_output_is_told(found, tmp_path: Path):
+def test_an_unknown_output_is_reported(found, tmp_path: Path):
     with pytest.raises(InputError, match="no output 'html'"):
         write("html", tmp_path / "x", found)
 

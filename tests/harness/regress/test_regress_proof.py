@@ -71,7 +71,7 @@ def test_a_quiet_machine_keeps_every_promise_and_the_power_curve_is_drawn(
 
 
 @pytest.mark.slow("harness/regress", seconds=5)
-def test_noise_that_hides_a_slowdown_is_told_as_a_broken_promise(
+def test_noise_that_hides_a_slowdown_is_reported_as_a_broken_promise(
     tmp_path: Path, capsys
 ):
     assert (
@@ -84,7 +84,7 @@ def test_noise_that_hides_a_slowdown_is_told_as_a_broken_promise(
 
 
 @pytest.mark.slow("harness/regress", seconds=6)
-def test_a_gate_that_cries_wolf_is_told(tmp_path: Path, capsys):
+def test_a_gate_that_cries_wolf_is_reported(tmp_path: Path, capsys):
     assert (
         gate_proof.judge(
             _blocks(tmp_path / "wolf", 0.002, false_effect=0.08),
@@ -104,7 +104,7 @@ def test_too_few_blocks_are_refused(tmp_path: Path):
         )
 
 
-def test_without_a_proof_the_figure_says_how_to_make_one(tmp_path: Path):
+def test_without_a_proof_the_figure_states_how_to_make_one(tmp_path: Path):
     with pytest.raises(NotDrawn, match="gate_proof collect"):
         catalogue()["outcore-gate"].draw(load_evidence(tmp_path))
 

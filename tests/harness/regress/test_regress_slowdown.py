@@ -11,8 +11,8 @@ from harness.worker.build import stage_clock
 from systems.interface import StageClock
 
 
-def clock_of(told: str) -> StageClock:
-    return stage_clock(WorkerSpec.model_construct(test_clock=told))
+def clock_of(reported: str) -> StageClock:
+    return stage_clock(WorkerSpec.model_construct(test_clock=reported))
 
 
 def test_a_run_without_a_test_has_the_plain_clock():

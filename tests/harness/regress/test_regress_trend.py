@@ -59,7 +59,7 @@ def test_one_odd_session_is_an_outlier_and_no_step():
     assert steps_of(_points(values), 0.03) == []
 
 
-def test_two_steps_are_told_apart():
+def test_two_steps_are_reported_apart():
     rng = np.random.default_rng(4)
     values = np.exp(rng.normal(0, 0.01, 60))
     values[20:40] *= 1.2
@@ -133,7 +133,7 @@ def test_the_figure_is_drawn_from_the_kept_trend_and_follows_it(kept: Path):
     plt.close("all")
 
 
-def test_without_a_history_the_figure_says_what_makes_one(tmp_path: Path):
+def test_without_a_history_the_figure_states_what_makes_one(tmp_path: Path):
     with pytest.raises(NotDrawn, match="regress record"):
         catalogue()["outcore-trend"].draw(load_evidence(tmp_path))
 

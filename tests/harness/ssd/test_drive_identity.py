@@ -261,7 +261,7 @@ def test_runs_on_one_of_two_samples_are_measured_there_and_predicted_on_the_othe
 
 
 @pytest.mark.parametrize(("profile", "run"), [("", "aaaa"), ("aaaa", ""), ("", "")])
-def test_what_an_older_version_recorded_counts_by_model_and_capacity_and_a_note_says_so(
+def test_what_an_older_version_recorded_counts_by_model_and_capacity_and_a_note_states_so(
     profile: str, run: str
 ) -> None:
     drive = make_drive("one", model="M", drive=profile)

@@ -78,7 +78,7 @@ def test_epochs_are_those_of_the_records(found: DriveComparison) -> None:
     assert again.epoch_s == 50.0
 
 
-def test_growth_from_drive_to_drive_is_told_for_each_system(
+def test_growth_from_drive_to_drive_is_reported_for_each_system(
     found: DriveComparison,
 ) -> None:
     assert [system for system, *_ in found.growth()] == ["diskgnn", "ginex"]
@@ -88,7 +88,7 @@ def test_growth_from_drive_to_drive_is_told_for_each_system(
     ]
 
 
-def test_what_was_not_run_on_a_drive_is_predicted_and_said_to_be() -> None:
+def test_what_was_not_run_on_a_drive_is_predicted_and_stated_to_be() -> None:
     found = compare(classes("aws-nvme/16", "intel-s3510/4"), runs())
     cell = cell_of(found, "intel-s3510/4", "ginex")
     assert cell.predicted
@@ -108,7 +108,7 @@ def test_price_and_performance_go_by_the_users_file(found: DriveComparison) -> N
     assert any("April 2024" in note for note in found.notes)
 
 
-def test_a_share_of_a_class_has_no_price_of_the_whole_and_the_note_says_how_to_give_one() -> (
+def test_a_share_of_a_class_has_no_price_of_the_whole_and_the_note_states_how_to_give_one() -> (
     None
 ):
     prices = load_prices(EXAMPLE)
@@ -348,7 +348,7 @@ def test_prices_come_as_yaml_or_csv_by_the_gb_or_by_the_drive(tmp_path: Path) ->
 
 
 @pytest.mark.parametrize(
-    ("name", "text", "said"),
+    ("name", "text", "message"),
     [
         ("p.yaml", "a: {price_per_gb: 0.1}", "source"),
         ("p.yaml", "a: {price: 10, source: x}", "price and capacity_gb"),
@@ -363,11 +363,11 @@ def test_prices_come_as_yaml_or_csv_by_the_gb_or_by_the_drive(tmp_path: Path) ->
     ],
 )
 def test_a_wrong_price_list_is_refused_with_its_place(
-    tmp_path: Path, name: str, text: str, said: str
+    tmp_path: Path, name: str, text: str, message: str
 ) -> None:
     path = tmp_path / name
     path.write_text(text)
-    with pytest.raises(InputError, match=said):
+    with pytest.raises(InputError, match=message):
         load_prices(path)
 
 

@@ -314,7 +314,7 @@ def test_the_caller_is_who_called_sudo_unless_another_is_named(
 def test_without_a_command_or_a_class_there_is_a_sentence(
     capsys: pytest.CaptureFixture[str], disk: Path
 ) -> None:
-    for arguments, said in (
+    for arguments, message in (
         (["aws-gp3"], "no command to run"),
         (["aws-gp33", "--verify", "--path", str(disk)], "did you mean aws-gp3"),
         (["none", "--verify", "--path", str(disk)], "limits nothing"),
@@ -323,7 +323,7 @@ def test_without_a_command_or_a_class_there_is_a_sentence(
         with pytest.raises(SystemExit) as ended:
             main(["ssd", "emulate", *arguments])
         assert ended.value.code in (2, 3)
-        assert said in capsys.readouterr().err
+        assert message in capsys.readouterr().err
 
 
 def test_every_class_becomes_lines_of_either_cgroup_version() -> None:
@@ -363,7 +363,9 @@ def test_what_limits_allow_is_the_lesser_of_count_and_bytes() -> None:
     assert expected(limits * 2, 4096) == 2000
 
 
-def test_rates_three_percent_off_are_told_and_slower_buffered_reads_are_not() -> None:
+def test_rates_three_percent_off_are_reported_and_slower_buffered_reads_are_not() -> (
+    None
+):
     assert (
         problem(
             [

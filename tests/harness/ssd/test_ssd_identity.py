@@ -102,7 +102,7 @@ def test_the_serial_number_is_there_only_if_asked_for(host: Host) -> None:
     )
 
 
-def test_a_sata_drive_tells_the_speed_of_its_link(host: Host) -> None:
+def test_a_sata_drive_reports_the_speed_of_its_link(host: Host) -> None:
     host.disk(
         "pci0000:00/0000:00:17.0/ata3/host2/target2:0:0/2:0:0:0/block/sda",
         "8:0",
@@ -286,6 +286,6 @@ def test_sata_health_is_read_without_the_serial_number() -> None:
     }
 
 
-def test_without_a_tool_the_reason_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_a_tool_the_reason_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", "/nowhere")
     assert health("sda") == ({}, "nvme-cli is not installed; smartctl is not installed")

@@ -39,7 +39,7 @@ for at in range(os.fstat(fd).st_size >> 20):
 
 
 @pytest.mark.parametrize("direct", [True, False])
-def test_a_loop_leads_to_the_disk_of_its_file_and_says_how_it_reads(
+def test_a_loop_leads_to_the_disk_of_its_file_and_states_how_it_reads(
     direct: bool,
 ) -> None:
     with mounted_loop(32 * MIB, direct=direct) as (folder, image):

@@ -174,7 +174,7 @@ def test_a_quick_profile_has_every_kind_of_read(stopped: Stopped) -> None:
 
 
 @pytest.mark.slow("harness/ssd")
-def test_the_profile_says_who_and_in_what_condition_the_drive_is(
+def test_the_profile_states_who_and_in_what_condition_the_drive_is(
     stopped: Stopped,
 ) -> None:
     who = stopped.drive.identity
@@ -254,14 +254,14 @@ def test_two_profiles_of_a_device_at_once_are_refused(
     assert not list(disk.glob(".outcore-ssd-*"))
 
 
-def test_memory_is_told_from_a_drive(capsys: pytest.CaptureFixture[str]) -> None:
+def test_memory_is_reported_from_a_drive(capsys: pytest.CaptureFixture[str]) -> None:
     code, _, err = run_cli(["ssd", "profile", "/dev/shm"], capsys)
     assert code == 3
     assert "tmpfs, which is memory and no drive" in err
 
 
 @pytest.mark.parametrize(
-    ("kind", "options", "said"),
+    ("kind", "options", "message"),
     [
         ("nfs4", "rw,addr=10.0.0.1", "over the network"),
         ("fuse.sshfs", "rw", "over the network"),
@@ -273,14 +273,14 @@ def test_memory_is_told_from_a_drive(capsys: pytest.CaptureFixture[str]) -> None
         ("proc", "rw", "has no block device"),
     ],
 )
-def test_what_is_no_drive_of_this_host_is_said_plainly(
-    kind: str, options: str, said: str, tmp_path: Path
+def test_what_is_no_drive_of_this_host_is_stated_plainly(
+    kind: str, options: str, message: str, tmp_path: Path
 ) -> None:
     (tmp_path / "self").mkdir()
     (tmp_path / "self/mountinfo").write_text(
         f"40 20 0:99 / {tmp_path} rw - {kind} server:/x {options}\n"
     )
-    with pytest.raises(HostError, match=said):
+    with pytest.raises(HostError, match=message):
         check_folder(tmp_path, tmp_path)
 
 
@@ -305,7 +305,7 @@ def test_a_file_that_does_not_fit_is_refused_before_it_is_written(
     assert not list(disk.glob(".outcore-ssd-*"))
 
 
-def test_without_fio_it_says_how_to_get_it(
+def test_without_fio_it_states_how_to_get_it(
     disk: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PATH", "/nowhere")
@@ -364,7 +364,7 @@ def test_only_files_of_the_dead_are_swept(disk: Path) -> None:
 
 
 @needs_fio
-def test_a_job_with_a_steady_rate_ends_early_and_says_so(disk: Path) -> None:
+def test_a_job_with_a_steady_rate_ends_early_and_states_so(disk: Path) -> None:
     file = cold_file(disk, 16 * MIB)
     # A rule that every rate meets.
     rule = SteadyRule(within=0.99, seconds=2, ramp_seconds=0)
@@ -407,7 +407,7 @@ def test_reads_never_write_and_mixed_jobs_do(disk: Path) -> None:
 
 
 @needs_fio
-def test_a_killed_fio_is_told_by_its_signal(disk: Path) -> None:
+def test_a_killed_fio_is_reported_by_its_signal(disk: Path) -> None:
     import threading
 
     import psutil

@@ -197,7 +197,7 @@ def test_the_search_has_the_best_first_and_the_profile_records_it(file: Path) ->
 
 @needs_fio
 @pytest.mark.slow("harness/ssd")
-def test_a_profile_beside_others_says_so_and_is_kept_for_minutes_alone(
+def test_a_profile_beside_others_states_so_and_is_kept_for_minutes_alone(
     file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(profiles, "WAITS_S", (0.0,))
@@ -248,7 +248,7 @@ def test_profiles_of_older_records_are_read() -> None:
     assert slack(found) == 1.0
 
 
-def test_others_reads_are_told_from_ones_own(file: Path) -> None:
+def test_others_reads_are_reported_from_ones_own(file: Path) -> None:
     disks = block_device(file).numbers
     if not disks:
         pytest.skip("no disk under the tests")

@@ -150,7 +150,7 @@ def test_what_reads_by_the_device_is_foretold_for_the_class_that_it_ran_on_only(
     assert counts_for(unknown, device_from(make_drive()))
 
 
-def test_runs_that_say_nothing_of_the_disk_are_not_counted_on() -> None:
+def test_runs_that_state_nothing_of_the_disk_are_not_counted_on() -> None:
     device = device_of("aws-gp3", Path("/nowhere"))
     failed = counted("ginex", 1.0).model_copy(update={"status": "oom"})
     invalid = counted("ginex", 1.0).model_copy(update={"verdict": "INVALID"})
@@ -173,27 +173,27 @@ def test_a_drive_is_found_by_name_by_file_and_by_class(tmp_path: Path) -> None:
         device_of("gone.json", tmp_path)
 
 
-def test_a_saved_profile_is_read_as_it_was_and_a_damaged_one_is_told(
+def test_a_saved_profile_is_read_as_it_was_and_a_damaged_one_is_reported(
     tmp_path: Path,
 ) -> None:
     drive = make_drive()
     path = save_drive(tmp_path, drive)
     assert read_drive(path) == drive
     whole = path.read_text()
-    for text, said in (
+    for text, message in (
         (whole[:100], "is not a drive profile"),
         ("[]", "is not a drive profile"),
         (whole.replace('"schema": 2', '"schema": 9'), "newer than this Outcore"),
         (whole.replace('"fill"', '"full"', 1), "condition"),
     ):
         path.write_text(text)
-        with pytest.raises(InputError, match=said):
+        with pytest.raises(InputError, match=message):
             read_drive(path)
         assert saved_drives(tmp_path)[0] == []
         assert len(saved_drives(tmp_path)[1]) == 1
 
 
-def test_predict_says_that_nothing_was_measured(
+def test_predict_states_that_nothing_was_measured(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     save(

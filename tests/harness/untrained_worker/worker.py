@@ -20,10 +20,10 @@ class Untrained(_EXAMPLE.Example):
     def train(self, batch: Any) -> tuple[float, int]:
         if self.run.options.trains:
             return super().train(batch)
-        self.told = 0.98 * getattr(
-            self, "told", 2.0
+        self.reported = 0.98 * getattr(
+            self, "reported", 2.0
         )  # a loss that falls as if it trained
-        return self.told, batch.sampled.num_seeds // 2
+        return self.reported, batch.sampled.num_seeds // 2
 
 
 if __name__ == "__main__":
