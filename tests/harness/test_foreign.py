@@ -164,7 +164,7 @@ def test_what_a_worker_refuses_or_raises_is_reported(series: Series) -> None:
     assert crashed.status == "failed"
     assert "RuntimeError: no luck" in crashed.reason
     for fault, status, message in (
-        ("leaves", "failed", "calibration failed: the worker left with exit code 3"),
+        ("leaves", "failed", "calibration failed: the worker exited with code 3"),
         (
             "counter",
             "failed",
