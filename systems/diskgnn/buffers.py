@@ -16,8 +16,9 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
+from systems.diskgnn.fit import Fit
 from systems.diskgnn.layout import Addresses
-from systems.diskgnn.planner import DiskGnnSizes, Fit
+from systems.diskgnn.sizes import DiskGnnSizes
 from systems.engine.io.arrays import as_rows
 from systems.engine.loading.gather_loader import torch_dtype
 from systems.engine.loading.pipeline import Pipeline, RowRing

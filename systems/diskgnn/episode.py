@@ -18,6 +18,7 @@ from typing import Any
 
 import numpy as np
 
+from systems.diskgnn.fit import Fit, fit
 from systems.diskgnn.layout import (
     ADDRESSES,
     ColdSamples,
@@ -30,7 +31,7 @@ from systems.diskgnn.layout import (
     segments,
     unpacked,
 )
-from systems.diskgnn.planner import NAME, DiskGnnSizes, Fit, fit
+from systems.diskgnn.options import NAME
 from systems.diskgnn.ranking import (
     AccessCounts,
     Ids,
@@ -46,6 +47,7 @@ from systems.diskgnn.search import (
     feature_reads,
     simulate_reads,
 )
+from systems.diskgnn.sizes import DiskGnnSizes
 from systems.engine.io.memory import give_back_free_memory
 from systems.engine.io.reader import ReadStats
 from systems.engine.io.regions import RegionIndex

@@ -11,23 +11,35 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from contextlib import (
+    AbstractContextManager,
+    ExitStack,
+    contextmanager,
+    nullcontext,
+    suppress,
+)
 from dataclasses import dataclass
+from typing import Self
 
 import numpy as np
 
-from systems.diskgnn.buffers import HostMemory, Rows, Staging
-from systems.diskgnn.episode import Ready
+from systems.diskgnn.buffers import DeviceMemory, HostMemory, Rows, Staging
+from systems.diskgnn.episode import DEVICE, DISK, HOST, Ready
 from systems.diskgnn.layout import Addresses, read_graph
-from systems.diskgnn.planner import DiskGnnSizes
 from systems.diskgnn.ranking import Ids
+from systems.diskgnn.sizes import DiskGnnSizes
 from systems.engine.io.memory import aligned_empty
-from systems.engine.io.reader import RowReader
-from systems.engine.io.row_reads import ReaderPool
+from systems.engine.io.reader import ReadStats, RowReader
+from systems.engine.io.row_reads import ReaderPool, RowTable
 from systems.engine.io.tally import Tally
 from systems.engine.loading.pipeline import Channel, Pipeline, Turnstile
-from systems.engine.store.packed_store import PackedBatch, PackedReader, PendingBatch
-from systems.interface import Batch, StageClock
+from systems.engine.store.packed_store import (
+    PackedBatch,
+    PackedReader,
+    PendingBatch,
+    row_pieces,
+)
+from systems.interface import Batch, Counters, StageClock
 from workloads.direct_files import padded
 from workloads.sampling.batch import SampledBatch
 
@@ -63,37 +75,119 @@ class EpisodeLoader:
         memory: table and staging buffers; None where only graphs are wanted.
         singles: readers of single rows, one for each thread that reads them; none where
             all rows are packed.
+        opened: reader, memory and readers of single rows, closed by `close`.
     """
 
     sizes: DiskGnnSizes
     ready: Ready
+    clock: StageClock
     reader: PackedReader
     memory: HostMemory | None
     singles: ReaderPool[RowReader] | None
-    clock: StageClock
+    opened: ExitStack
+
+    @classmethod
+    def open(cls, sizes: DiskGnnSizes, ready: Ready, clock: StageClock) -> Self:
+        """Open an episode's files, allocate its memory and load its caches.
+
+        Raises:
+            DataIOError: a file of the episode is damaged.
+        """
+        options = sizes.options
+        with ExitStack() as opened:
+            reader = PackedReader(
+                ready.path,
+                request_bytes=options.request_bytes,
+                depth=options.request_depth,
+            )
+            opened.callback(reader.close)
+            memory: HostMemory | None = None
+            singles: ReaderPool[RowReader] | None = None
+            if not sizes.sampling_only:
+                shared = options.packing == "off" or ready.facts["shared_rows"]
+                readers = options.readers if shared else 0
+                kind = DeviceMemory if sizes.on_device else HostMemory
+                memory = kind(sizes, ready.fit, singles=readers > 0)
+                opened.callback(memory.close)
+                _load_caches(memory, ready)
+                singles = ReaderPool(lambda: _single_reader(sizes, ready), readers)
+                opened.callback(singles.close)
+            return cls(sizes, ready, clock, reader, memory, singles, opened.pop_all())
 
     def __post_init__(self) -> None:
         self._threads = max(_ASSEMBLERS, len(self.singles or ()))
-        room = (
-            int(self.reader.structure_bytes.max())
-            if len(self.reader.structure_bytes)
-            else 0
-        )
+        graph_bytes = self.reader.structure_bytes
+        room = int(graph_bytes.max()) if len(graph_bytes) else 0
         # Adjacent memory for the chunks' graphs, so that huge pages cover it.
-        graphs = aligned_empty(self.sizes.graphs * padded(room)).reshape(
-            self.sizes.graphs, -1
-        )
+        count = self.sizes.graphs
+        graphs = aligned_empty(count * padded(room)).reshape(count, -1)
         self._graphs = [memory[:room] for memory in graphs]
         self._lock = threading.Lock()
         self._outstanding: dict[int, PendingBatch] = {}
         self._pipeline: Pipeline | None = None
+        self._tally: Tally | None = None
 
-    def epoch(self, k: int, drawn: int, tally: Tally) -> Iterator[Batch]:
+    @property
+    def mode(self) -> str:
+        """Read mode of the packed files."""
+        return self.reader.mode
+
+    def counters(self) -> Counters:
+        """Return the last epoch's hits on each level, misses and reads.
+
+        Rows of a disk cache are hits of that tier although they are read from disk:
+        they count as useful bytes like the rows of packed chunks, and so do the graphs,
+        which are read with them.
+        """
+        tally = self._tally
+        options = self.sizes.options
+        if tally is None:
+            return Counters()
+        packed = tally["packed"]
+        single = tally["single"]
+        direct = tally["direct"]
+        hits = {"host": direct}
+        if self.sizes.on_device:
+            hits = {"device": direct, "host": tally["host"]}
+        misses = packed
+        if options.packing == "off":
+            misses += single
+        else:
+            hits["disk_cache"] = single
+        depth = options.request_depth + len(self.singles or ()) * options.io_depth
+        row_bytes = (packed + single) * self.sizes.row
+        return tally.counters(
+            depth,
+            self.reader.counters(),
+            rows=tally["rows"],
+            hits=hits,
+            misses=misses,
+            bytes_useful=row_bytes + tally["graph_bytes"],
+        )
+
+    def predicted(self, drawn: int) -> ReadStats:
+        """Return the predicted reads of sampled epoch `drawn`, from its plan alone."""
+        sampling = self.sizes.sampling_only
+        total = self.ready.single_reads(drawn)
+        total.add(
+            self.reader.simulate(
+                self._chunks(drawn),
+                parts=("structure",) if sampling else ("features", "structure"),
+            )
+        )
+        return total
+
+    def _chunks(self, drawn: int) -> list[int]:
+        """List the chunks of a sampled epoch's mini-batches."""
+        batches = range(self.ready.num_batches)
+        return [self.ready.chunk(drawn, batch) for batch in batches]
+
+    def epoch(self, k: int, drawn: int) -> Iterator[Batch]:
         """Yield the mini-batches of epoch `k`, with the samples of epoch `drawn`, in
         the seed plan's order."""
-        chunks = [
-            self.ready.chunk(drawn, batch) for batch in range(self.ready.num_batches)
-        ]
+        tally = self._tally = Tally()
+        self.reader.reset_counters()
+        chunks = self._chunks(drawn)
         try:
             with Pipeline("diskgnn") as pipe:
                 self._pipeline = pipe
@@ -255,10 +349,35 @@ class EpisodeLoader:
                 pending.result()
 
     def close(self) -> None:
-        """End the threads and wait for the reads in flight."""
+        """End the threads, wait for the reads in flight, close the files and free the
+        memory."""
         if self._pipeline is not None:
             self._pipeline.close()
         self._drain()
+        self.opened.close()
+
+
+def _load_caches(memory: HostMemory, ready: Ready) -> None:
+    levels = ready.fit.levels
+    for name, count in ((DEVICE, levels.direct), (HOST, levels.host)):
+        if count:
+            memory.load(name, row_pieces(ready.path, name))
+
+
+def _single_reader(sizes: DiskGnnSizes, ready: Ready) -> RowReader:
+    """Open a reader of the rows that are read one by one: of the feature table, or of
+    the disk caches."""
+    options = sizes.options
+    table = RowTable.of(sizes.workload.dataset)
+    if options.packing != "off":
+        shared = ready.facts["shared_rows"]
+        table = RowTable(ready.path / f"{DISK}.rows", 0, shared, sizes.row)
+    return RowReader(
+        table.path,
+        **table.place,
+        depth=options.io_depth,
+        granularity=options.io_granularity,
+    )
 
 
 @contextmanager

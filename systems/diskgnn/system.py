@@ -1,5 +1,22 @@
 """DiskGNN: offline sampling, rows ranked by accesses, four levels of storage, a
-pipeline of four workers."""
+pipeline of four workers.
+
+The data path of an episode, the epochs that are prepared together:
+
+1. sample all of its mini-batches to a file, and count the uses of each row
+   (`episode.py`);
+2. divide memory between the hottest rows and the buffers of mini-batches (`fit.py`):
+   the device's table, then the host cache;
+3. search for the segments whose disk caches keep the packed files within their limit
+   (`search.py`), and pack the other rows by mini-batch (`layout.py`);
+4. for each mini-batch of an epoch, read its graph and its packed rows ahead, read
+   shared rows one by one, and copy all beside the cached rows (`pipeline.py`,
+   `buffers.py`).
+
+It is no `PathSystem`: where a row lies is decided for all mini-batches beforehand, so
+nothing is sampled or looked up in an epoch, and memory is divided anew for each
+episode. Buffers are sized by `systems/parts/sizes.py` as others are.
+"""
 
 from __future__ import annotations
 
@@ -7,23 +24,21 @@ import time
 from collections.abc import Iterator
 from functools import cached_property
 from pathlib import Path
-from typing import Literal
 
 import numpy as np
 
 from systems import _native
-from systems.diskgnn.buffers import DeviceMemory, HostMemory
-from systems.diskgnn.episode import DEVICE, DISK, HOST, Episodes, Ready
+from systems.diskgnn.episode import Episodes, Ready
+from systems.diskgnn.fit import fit
+from systems.diskgnn.layout import Levels
+from systems.diskgnn.options import NAME, DiskGnnOptions
 from systems.diskgnn.pipeline import EpisodeLoader
-from systems.diskgnn.planner import DiskGnnOptions, DiskGnnSizes, fit
 from systems.diskgnn.ranking import AccessCounts, miss_curve, slots_of
+from systems.diskgnn.sizes import DiskGnnSizes
 from systems.engine.io.memory import give_back_free_memory
-from systems.engine.io.reader import ReadStats, RowReader
-from systems.engine.io.row_reads import ReaderPool, RowTable
-from systems.engine.io.tally import Tally
+from systems.engine.io.reader import ReadStats
+from systems.engine.io.row_reads import RowTable
 from systems.engine.io.topology import DatasetFiles
-from systems.engine.loading.sized import SizedSystem
-from systems.engine.store.packed_store import PackedReader, row_pieces
 from systems.forecast import PAGE, sequential
 from systems.interface import (
     Batch,
@@ -31,9 +46,13 @@ from systems.interface import (
     Facts,
     Forecast,
     Options,
+    Plan,
+    System,
     SystemInfo,
     Trace,
 )
+from systems.parts.part import Site
+from workloads.sampling.bounds import batch_bounds
 
 
 class DiskGnnFacts(Facts):
@@ -58,12 +77,12 @@ class DiskGnnFacts(Facts):
     pack_read_bytes: int | None = None
 
 
-class DiskGnn(SizedSystem):
+class DiskGnn(System):
     """DiskGNN on the processor, where device cache and host cache are one, and on
     devices with their own memory."""
 
     info = SystemInfo(
-        name="diskgnn",
+        name=NAME,
         paper="diskgnn",
         summary="offline sampling; hot rows cached, the others packed by "
         "mini-batch and "
@@ -73,13 +92,9 @@ class DiskGnn(SizedSystem):
     )
     options: DiskGnnOptions
 
-    _ready: Ready | None = None
-    _reader: PackedReader | None = None
-    _memory: HostMemory | None = None
-    _trainer: EpisodeLoader | None = None
-    _tally: Tally | None = None
-    _singles: ReaderPool[RowReader] | None = None
     _episodes: Episodes | None = None
+    _ready: Ready | None = None
+    _loader: EpisodeLoader | None = None
     _reused = False
     _load_s = 0.0
 
@@ -92,8 +107,20 @@ class DiskGnn(SizedSystem):
 
     @cached_property
     def _sizes(self) -> DiskGnnSizes:
+        site = Site.of(self)
+        site.bounds = batch_bounds(self.workload)
+        site.table = RowTable.of(self.workload.dataset)
         drawn = len(self._episode_of(0))
-        return self.fit(lambda: DiskGnnSizes(self, drawn))
+        return self.fit(lambda: DiskGnnSizes(site, self.options, drawn))
+
+    def plan(self) -> Plan:
+        """Plan caches and mini-batches under way, and what preparation takes beyond
+        them."""
+        return self._sizes.plan
+
+    def chosen(self) -> dict[str, int | str]:
+        """Return the threads, and the bytes of the tables and of packing."""
+        return {**super().chosen(), **self._sizes.chosen()}
 
     def prepare(self) -> None:
         """Open the dataset; where all epochs replay one epoch's samples, sample and
@@ -133,72 +160,30 @@ class DiskGnn(SizedSystem):
     def _episode_of(self, epoch: int) -> tuple[int, ...]:
         """Return the sampled epochs that are prepared together with that of `epoch`."""
         every = self.options.resample_every
-        known = self.runtime.epochs
         if every == 0:
             return (0,)
-        length = self.options.episode or max(1, -(-known // every))
+        draws = -(-self.runtime.epochs // every)  # of the run; 0: unknown
+        length = self.options.episode or max(1, draws)
         first = epoch // every // length * length
-        last = (
-            max(first + 1, min(first + length, -(-known // every)))
-            if known
-            else first + length
-        )
+        last = first + length
+        if draws:
+            last = max(first + 1, min(last, draws))
         return tuple(draw * every for draw in range(first, last))
 
-    def _open(self, epochs: tuple[int, ...]) -> Ready:
+    def _open(self, epochs: tuple[int, ...]) -> None:
         """Prepare or find an episode and load its caches."""
         assert self._episodes is not None
-        self._close("_trainer", "_singles", "_memory")
+        self._close_loader()
         is_first = self._ready is None
         ready = self._ready = self._episodes.get(epochs)
         if is_first:
             self._reused = ready.reused
         # Preparation's freed arrays stay on the heap, and training needs their memory.
         give_back_free_memory()
-        options = self.options
-        sizes = self._sizes
         began = time.monotonic()
         with self.clock.stage("switch"):
-            self._reader = PackedReader(
-                ready.path,
-                request_bytes=options.request_bytes,
-                depth=options.request_depth,
-            )
-            if self.runtime.stages != "sample":
-                readers = (
-                    options.readers
-                    if options.packing == "off" or ready.facts["shared_rows"]
-                    else 0
-                )
-                kind = DeviceMemory if sizes.on_device else HostMemory
-                self._memory = kind(sizes, ready.fit, singles=readers > 0)
-                levels = ready.fit.levels
-                for name, count in ((DEVICE, levels.direct), (HOST, levels.host)):
-                    if count:
-                        self._memory.load(name, row_pieces(ready.path, name))
-                self._singles = ReaderPool(lambda: self._single_reader(ready), readers)
-            self._trainer = EpisodeLoader(
-                sizes, ready, self._reader, self._memory, self._singles, self.clock
-            )
+            self._loader = EpisodeLoader.open(self._sizes, ready, self.clock)
         self._load_s = time.monotonic() - began
-        return ready
-
-    def _single_reader(self, ready: Ready) -> RowReader:
-        options = self.options
-        table = RowTable.of(self.workload.dataset)
-        if options.packing != "off":
-            table = RowTable(
-                ready.path / f"{DISK}.rows",
-                0,
-                ready.facts["shared_rows"],
-                self._sizes.row,
-            )
-        return RowReader(
-            table.path,
-            **table.place,
-            depth=options.io_depth,
-            granularity=options.io_granularity,
-        )
 
     def epoch(self, k: int) -> Iterator[Batch]:
         """Return the mini-batches of epoch `k` in the seed plan's order; its episode is
@@ -208,62 +193,21 @@ class DiskGnn(SizedSystem):
         return self._run(k)
 
     def _run(self, k: int) -> Iterator[Batch]:
-        if self._ready is None or self._drawn(k) not in self._ready.epochs:
+        drawn = self._drawn(k)
+        if self._ready is None or drawn not in self._ready.epochs:
             self.prepare_epochs(k)
-        trainer = self._trainer
-        reader = self._reader
-        assert trainer is not None
-        assert reader is not None
-        self._tally = Tally()
-        reader.reset_counters()
-        yield from trainer.epoch(k, self._drawn(k), self._tally)
+        assert self._loader is not None
+        yield from self._loader.epoch(k, drawn)
 
     def counters(self) -> Counters:
-        """Return the last epoch's hits on each level, misses and reads.
-
-        Rows of a disk cache are hits of that tier although they are read from disk:
-        they count as useful bytes like the rows of packed chunks, and so do the graphs,
-        which are read with them.
-        """
-        tally = self._tally
-        reader = self._reader
-        options = self.options
-        if tally is None or reader is None:
-            return Counters()
-        packed = tally["packed"]
-        single = tally["single"]
-        from_table = options.packing == "off"
-        on_device = self._sizes.on_device
-        hits = (
-            {"device": tally["direct"], "host": tally["host"]}
-            if on_device
-            else {"host": tally["direct"]}
-        )
-        return tally.counters(
-            options.request_depth + len(self._singles or ()) * options.io_depth,
-            reader.counters(),
-            rows=tally["rows"],
-            hits=hits if from_table else {**hits, "disk_cache": single},
-            misses=packed + single if from_table else packed,
-            bytes_useful=(packed + single) * self._sizes.row + tally["graph_bytes"],
-        )
+        """Return the last epoch's hits on each level, misses and reads."""
+        return Counters() if self._loader is None else self._loader.counters()
 
     def simulated(self, epoch: int) -> ReadStats:
         """Return the predicted reads of `epoch`, from its plan alone; for epochs of the
         current episode."""
-        assert self._ready is not None
-        assert self._reader is not None
-        drawn = self._drawn(epoch)
-        graphs = self.runtime.stages == "sample"
-        parts: tuple[Literal["features", "structure"], ...] = (
-            ("structure",) if graphs else ("features", "structure")
-        )
-        total = self._ready.single_reads(drawn)
-        chunks = [
-            self._ready.chunk(drawn, batch) for batch in range(self._ready.num_batches)
-        ]
-        total.add(self._reader.simulate(chunks, parts=parts))
-        return total
+        assert self._loader is not None
+        return self._loader.predicted(self._drawn(epoch))
 
     def files(self) -> list[Path]:
         """Return the files of the current episode."""
@@ -274,9 +218,9 @@ class DiskGnn(SizedSystem):
         if self._ready is None:
             return DiskGnnFacts()
         made = self._ready.facts
-        predicted = self._ready.facts["predicted"]
+        predicted = made["predicted"]
         return DiskGnnFacts(
-            io=self._reader.mode if self._reader is not None else "closed",
+            io=self._loader.mode if self._loader is not None else "closed",
             reads_in=("load_graph", "extract"),
             prepared_reused=self._reused,
             samples_reused=self.options.resample_every != 1,
@@ -291,31 +235,20 @@ class DiskGnn(SizedSystem):
     def forecast(self, trace: Trace, host_bytes: int) -> Forecast:
         """Forecast the rows packed by mini-batch, those outside the caches, and the
         preparation of each epoch."""
-        sizes = self._sizes
-        nodes = trace.workload.dataset.num_nodes
         runtime = self.runtime
-        counts = AccessCounts(nodes)
-        every = [part.astype(np.int64) for part in trace.nodes]
-        for part in every:
-            counts.add(part)
-        wanted = sizes.table_rows + sizes.host_rows
-        ranked = counts.hottest(wanted) if trace.hot is None else trace.hot(wanted)
-        levels = fit(
-            sizes, miss_curve(every, slots_of(ranked, nodes), len(ranked))
-        ).levels
-        held, on_device = np.zeros((2, nodes), dtype=bool)
+        dataset = trace.workload.dataset
+        ranked, levels = self._forecast_levels(trace)
+        held, on_device = np.zeros((2, dataset.num_nodes), dtype=bool)
         held[ranked[: levels.cached]] = True
         on_device[ranked[: levels.direct]] = True
         missed = trace.missed(held)
-        packed = (
-            missed * trace.row_bytes
-            + trace.sampled * trace.graph_bytes
-            + 12 * trace.accesses
-        )
+        graphs = trace.sampled * trace.graph_bytes + 12 * trace.accesses
+        packed = missed * trace.row_bytes + graphs
         # Every epoch is sampled anew through the page cache; one pass over the features
         # packs all of an episode.
         page_cache_bytes = host_bytes - self.plan().bytes_of("indptr")
-        share_of_pass = trace.workload.dataset.feature_bytes / max(1, runtime.epochs)
+        pages = {PAGE: trace.scale * trace.graph_pages(page_cache_bytes)}
+        share_of_pass = dataset.feature_bytes / max(1, runtime.epochs)
         moved = sequential(share_of_pass + trace.scale * packed)
         sampled_s = trace.num_batches * trace.sample_s / max(1, runtime.cores)
         return Forecast(
@@ -323,30 +256,48 @@ class DiskGnn(SizedSystem):
             f"caches {trace.hit_rate(missed)} of the accesses, the rest lies "
             "packed by mini-batch",
             rows_copied=trace.missed(on_device),
-            each_reads={PAGE: trace.scale * trace.graph_pages(page_cache_bytes)}
-            | moved,
+            each_reads=pages | moved,
             each_s=sampled_s,
         )
+
+    def _forecast_levels(self, trace: Trace) -> tuple[np.ndarray, Levels]:
+        """Return the rows of a trace, int64, hottest first, and how many of them each
+        level holds."""
+        sizes = self._sizes
+        num_nodes = trace.workload.dataset.num_nodes
+        batches = [part.astype(np.int64) for part in trace.nodes]
+        counts = AccessCounts(num_nodes)
+        for nodes in batches:
+            counts.add(nodes)
+        wanted = sizes.table_rows + sizes.host_rows
+        ranked = counts.hottest(wanted) if trace.hot is None else trace.hot(wanted)
+        curve = miss_curve(batches, slots_of(ranked, num_nodes), len(ranked))
+        return ranked, fit(sizes, curve).levels
 
     def notes(self) -> dict[str, str]:
         """Return the read mode, the rows on each level, and the search's prediction."""
         if self._ready is None:
             return {}
-        fit = self._ready.fit
+        found = self._ready.fit
+        levels = found.levels
+        faithful = self.options.resample_every == 1
         return {
             **super().notes(),
             "epochs_prepared": ", ".join(map(str, self._ready.epochs)),
-            "samples": "each epoch its own"
-            if self.options.resample_every == 1
-            else "replayed: not faithful",
-            "rows_in_memory": f"{fit.levels.direct} in the table, {fit.levels.host} "
-            "beside it",
-            "buffers": f"{fit.buffers} of {fit.buffer_rows} rows, {fit.staging} to "
-            "stage",
+            "samples": "each epoch its own" if faithful else "replayed: not faithful",
+            "rows_in_memory": f"{levels.direct} in the table, {levels.host} beside it",
+            "buffers": f"{found.buffers} of {found.buffer_rows} rows, {found.staging} "
+            "to stage",
         }
+
+    def _close_loader(self) -> None:
+        loader = self._loader
+        self._loader = None
+        if loader is not None:
+            loader.close()
 
     def close(self) -> None:
         """End the threads, close the files and free the table."""
         if self._episodes is not None:
             self._episodes.stop()
-        self._close("_trainer", "_singles", "_memory", "_reader")
+        self._close_loader()

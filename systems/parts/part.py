@@ -4,13 +4,13 @@ know of its run."""
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from systems.engine.io.row_reads import RowTable
 from systems.engine.io.topology import device_limit
 from systems.engine.store.artefacts import Prepared
-from systems.interface import MemoryBudget, Runtime, StageClock
+from systems.interface import MemoryBudget, Runtime, StageClock, System
 from systems.parts.sizes import Follower, Need, Sizes
 from workloads.accelerator import Accelerator
 from workloads.sampling.bounds import Bounds
@@ -19,7 +19,7 @@ from workloads.workload import Workload
 
 @dataclass
 class Site:
-    """The run that a path's parts work for. `PathSystem` makes it; parts only read it.
+    """The run that a system's parts work for. The system makes it; parts only read it.
 
     Attributes:
         name: name of the system, for errors.
@@ -52,6 +52,17 @@ class Site:
     buffer_bytes: int = 0
     sizes: Sizes | None = None
 
+    @classmethod
+    def of(cls, system: System) -> Site:
+        """Return the site of a system's run; its maker sets `bounds` and `table`."""
+        return cls(
+            system.info.name,
+            system.workload,
+            system.runtime,
+            system.budget,
+            system.clock,
+        )
+
     @property
     def accelerator(self) -> Accelerator:
         """The training device."""
@@ -72,6 +83,11 @@ class Site:
         """Bytes of device memory for tables; None where host memory is the device, or
         it is unlimited."""
         return device_limit(self.runtime, self.budget)
+
+    @property
+    def limits(self) -> MemoryBudget:
+        """The budget, with the device memory that tables may take."""
+        return replace(self.budget, device=self.device_limit)
 
     @property
     def table_bytes(self) -> int:

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path as FilePath
 from typing import Any
 
@@ -18,7 +18,6 @@ from systems.interface import (
     Counters,
     Facts,
     Forecast,
-    MemoryBudget,
     Options,
     Plan,
     System,
@@ -127,9 +126,7 @@ class PathSystem(System):
         return sum(sizes)
 
     def _joined(self, path: Path) -> Site:
-        site = Site(
-            self.info.name, self.workload, self.runtime, self.budget, self.clock
-        )
+        site = Site.of(self)
         path.join(site)
         return site
 
@@ -140,11 +137,8 @@ class PathSystem(System):
         for part in parts:
             part.check()
         needs = [need for part in parts for need in part.needs()]
-        site.sizes = divide(self.info.name, needs, self._limits(site), path.fix)
+        site.sizes = divide(self.info.name, needs, site.limits, path.fix)
         return Planned(path, site, parts, site.sizes, Chain(path.changing, path.rows))
-
-    def _limits(self, site: Site) -> MemoryBudget:
-        return replace(self.budget, device=site.device_limit)
 
     def plan(self) -> Plan:
         """Plan every buffer of the parts."""

@@ -15,7 +15,7 @@ import torch
 from harness.check.case import Case
 from harness.check.stage import make_dataset
 from systems.diskgnn.episode import reading_the_graph
-from systems.diskgnn.planner import DiskGnnOptions
+from systems.diskgnn.options import DiskGnnOptions
 from systems.diskgnn.system import DiskGnn
 from systems.interface import MemoryBudget
 from tests.systems.support_systems import reference, run, running, workload_of

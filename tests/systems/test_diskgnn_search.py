@@ -17,8 +17,8 @@ from hypothesis import strategies as st
 
 from harness.check.case import Case
 from harness.check.stage import make_dataset
+from systems.diskgnn.fit import fit
 from systems.diskgnn.layout import ColdSamples, Shape, segments
-from systems.diskgnn.planner import DiskGnnSizes, fit
 from systems.diskgnn.ranking import AccessCounts, MissCurve, miss_curve, slots_of
 from systems.diskgnn.search import (
     Search,
@@ -27,6 +27,7 @@ from systems.diskgnn.search import (
     rows_of,
     simulate_reads,
 )
+from systems.diskgnn.sizes import DiskGnnSizes
 from systems.engine.io.reader import ReadStats
 from systems.engine.store.batch_store import BatchReader, BatchWriter
 from tests.systems.support_systems import workload_of
