@@ -21,162 +21,34 @@ five bytes a node of the graph, for its uses and its place.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Iterator
 from functools import cached_property
 
-import numpy as np
-import numpy.typing as npt
-
+from systems.agnes.group import Hyperbatch, Preparer
 from systems.agnes.planner import NAME, AgnesOptions, AgnesSizes
-from systems.agnes.tiers import place
-from systems.engine.io.memory import aligned_empty, give_back_free_memory
-from systems.engine.io.row_reads import RowTable
-from systems.engine.io.tally import Tally
-from systems.engine.passes import preparer
-from systems.engine.passes.distribute import ChunkWriter, KeptRows
-from systems.engine.passes.loader import GroupLoader
-from systems.engine.passes.preparer import NO_USES
-from systems.engine.passes.sampling import Job
-from systems.engine.passes.sizes import BOUNCE
-from systems.engine.passes.system import GroupSystem
+from systems.engine.passes.groups import Groups
 from systems.forecast import sequential
-from systems.interface import Counters, Forecast, StageClock, SystemInfo, Trace
-from workloads.errors import BudgetError
+from systems.interface import (
+    Batch,
+    Counters,
+    Facts,
+    Forecast,
+    Plan,
+    System,
+    SystemInfo,
+    Trace,
+)
+
+_OBSERVED = (
+    "groups",
+    "graph_bytes_read",
+    "table_bytes_read",
+    "packed_bytes_written",
+    "graph_bytes_written",
+)
 
 
-@dataclass
-class Hyperbatch(preparer.Group):
-    """A hyperbatch: a sampled group of mini-batches, then gathered.
-
-    Attributes:
-        kept, on_device: rows that its gathering brings to memory, and those of them in
-            device memory.
-        in_files: rows that it appends to files.
-        writer: writer of its files, which holds the ids of their rows; None once it is
-            gathered.
-        ids, to: uint32 and int32 [kept], rows that come to memory, ascending, and their
-            slots; empty once gathered.
-    """
-
-    kept: int = 0
-    on_device: int = 0
-    in_files: int = 0
-    writer: ChunkWriter | None = None
-    ids: npt.NDArray[np.uint32] = field(
-        default_factory=lambda: np.empty(0, dtype=np.uint32)
-    )
-    to: npt.NDArray[np.int32] = field(
-        default_factory=lambda: np.empty(0, dtype=np.int32)
-    )
-
-
-class Preparer(preparer.Preparer[Hyperbatch]):
-    """Preparer of successive hyperbatches: a thread samples and places one while
-    another gathers the one before.
-
-    Raises:
-        DataIOError: a file of the dataset cannot be opened.
-    """
-
-    sizes: AgnesSizes
-
-    def __init__(self, sizes: AgnesSizes, clock: StageClock) -> None:
-        super().__init__(sizes, clock, Hyperbatch, gap_bytes=sizes.graph_piece_bytes)
-        self._writers: list[ChunkWriter] = []
-
-    def prepare(self, job: Job) -> Hyperbatch:
-        """Sample a hyperbatch, place its rows, and write the address lists of its
-        mini-batches.
-
-        Raises:
-            BudgetError: the mini-batches are larger than planned.
-            DataIOError: a disk is full or fails.
-            InterruptedError: `stop` was called.
-        """
-        group = self.sample([job])
-        group.graph_written = group.index.nbytes
-        if not self.sizes.sampling_only:
-            with self.clock.stage("inspect", job.first):
-                self._place(group)
-            group.used = NO_USES
-            give_back_free_memory()
-        return group
-
-    def _place(self, group: Hyperbatch) -> None:
-        sizes = self.sizes
-        used = group.used
-        try:
-            tiers = place(
-                used,
-                num_nodes=sizes.num_nodes,
-                slots=sizes.slots,
-                device_slots=sizes.device_slots,
-                window=sizes.window,
-                least={"fill": 1, "average": 0, "off": group.job.count + 1}[
-                    sizes.options.tiers
-                ],
-            )
-        except ValueError as error:
-            raise BudgetError(
-                f"{NAME}: {error}", "raise memory or lower window"
-            ) from None
-        group.kept = len(tiers.kept)
-        group.on_device = tiers.on_device
-        group.in_files = int(tiers.missing.sum())
-        group.ids = tiers.kept
-        group.to = tiers.places[tiers.kept]
-        group.rows = self._path("rows")
-        table = RowTable.of(sizes.workload.dataset)
-        group.writer = ChunkWriter(
-            group.rows,
-            table,
-            misses=group.in_files,
-            stop=self._stop,
-            plan=sizes.pass_plan,
-        )
-        self._writers.append(group.writer)
-        for ids, to, places in tiers.lists(used):
-            group.writer.append(ids, {"slots": places, "to": to})
-            if self._stopped:
-                raise InterruptedError("placing was stopped")
-
-    def gather(self, group: Hyperbatch, trainer: GroupLoader) -> None:
-        """Bring a hyperbatch's rows to memory and to files; all mini-batches before it
-        are released.
-
-        Raises:
-            DataIOError: a disk is full or fails.
-            InterruptedError: `stop` was called.
-        """
-        slots = trainer.slots
-        writer = group.writer
-        first = group.job.first
-        assert slots is not None
-        assert writer is not None
-        row = self.sizes.row
-        room = aligned_empty(max(1, BOUNCE // row) * row).reshape(-1, row)
-
-        def give(rows: npt.NDArray[np.uint8], at: int) -> None:
-            slots.put(rows, group.to[at : at + len(rows)], first)
-
-        with self.clock.stage("pack", first):
-            group.chunks, group.pack = writer.distribute(
-                KeptRows(group.ids, room, give)
-            )
-            slots.wait_for_copies(first)
-        self._writers.remove(writer)
-        group.writer = None
-        group.ids = group.ids[:0].copy()
-        group.to = group.to[:0].copy()
-
-    def close(self) -> None:
-        """Close the files and remove the prepared hyperbatches."""
-        for writer in self._writers:
-            writer.close()
-        super().close()
-
-
-class Agnes(GroupSystem[Hyperbatch]):
+class Agnes(System):
     """AGNES on the processor, and on devices, which hold the most used rows and read
     the others in host memory."""
 
@@ -189,48 +61,38 @@ class Agnes(GroupSystem[Hyperbatch]):
         reads_by_device=True,
     )
     options: AgnesOptions
+    _groups: Groups[Hyperbatch] | None = None
 
     @cached_property
     def _sizes(self) -> AgnesSizes:
         return AgnesSizes(self)
 
-    def _make_preparer(self) -> Preparer:
-        return Preparer(self._sizes, self.clock)
+    def plan(self) -> Plan:
+        """Plan the memory of sampling, gathering and training, and the slots."""
+        return self._sizes.plan
 
-    @property
-    def _looks_ahead(self) -> bool:
-        return self._sizes.look_ahead != "off"
+    def chosen(self) -> dict[str, int | str]:
+        """Return the sizes of hyperbatches and slots, and when they are sampled."""
+        return {**super().chosen(), **self._sizes.chosen()}
 
-    @property
-    def _brings_first(self) -> bool:
-        return self._sizes.look_ahead == "training"
-
-    def _prepare(self, preparer: Preparer, job: Job) -> Hyperbatch:
-        return preparer.prepare(job)
-
-    def _count(self, group: Hyperbatch, tally: Tally) -> None:
-        tally.add(
-            group.reads,
-            groups=1,
-            written=group.graph_written,
-            graph_bytes_read=group.reads.bytes_read,
-            graph_bytes_written=group.graph_written,
+    def prepare(self) -> None:
+        """Open the files and allocate the slots; hyperbatches are prepared within the
+        epochs."""
+        sizes = self._sizes
+        self._groups = Groups(
+            sizes,
+            self.clock,
+            lambda: Preparer(sizes, self.clock),
+            look_ahead=sizes.look_ahead != "off",
+            loads_first=sizes.look_ahead == "training",
         )
 
-    def _bring(self, preparer: Preparer, group: Hyperbatch, tally: Tally) -> None:
-        assert self._trainer is not None
-        if self._sizes.sampling_only:
-            return
-        self._trainer.wait_until_released()
-        preparer.gather(group, self._trainer)
-        tally.add(
-            group.pack.reads,
-            written=group.bytes_written - group.graph_written,
-            kept=group.kept,
-            kept_on_device=group.on_device,
-            table_bytes_read=group.pack.reads.bytes_read,
-            packed_bytes_written=group.pack.bytes_written,
-        )
+    def epoch(self, k: int) -> Iterator[Batch]:
+        """Return the mini-batches of epoch `k` in the seed plan's order; later
+        hyperbatches are sampled meanwhile."""
+        if self._groups is None:
+            raise RuntimeError("prepare() comes before epoch()")
+        return self._groups.epoch(k)
 
     def counters(self) -> Counters:
         """Return the last epoch's hits by tier, misses and reads, with the reads that
@@ -239,37 +101,17 @@ class Agnes(GroupSystem[Hyperbatch]):
         A row in memory misses once in a hyperbatch, when it is gathered; a row in a
         file misses for each mini-batch.
         """
-        tally = self._tally
-        dataset = self.workload.dataset
-        if tally is None:
+        groups = self._groups
+        if groups is None or groups.tally is None:
             return Counters()
-        rows, in_files, kept, on_device = (
-            tally[name] for name in ("rows", "misses", "kept", "on_device")
-        )
-        misses = in_files + kept
-        on_device = on_device - tally["kept_on_device"]
-        drawn_bytes = tally["edges"] * (
-            dataset.topology_bytes // max(1, dataset.num_edges)
-        )
-        # Mini-batches of a hyperbatch draw the same neighbours from one read.
-        neighbours_bytes = min(drawn_bytes, tally["graph_bytes_read"])
-        observed = (
-            "graph_bytes_read",
-            "table_bytes_read",
-            "packed_bytes_written",
-            "graph_bytes_written",
-        )
-        return tally.counters(
+        tally = groups.tally
+        in_files = tally["misses"]
+        observed = {"file_rows": float(in_files), **tally.observed(*_OBSERVED)}
+        return groups.counters(
             self._sizes.pieces,
-            rows=rows,
-            hits={"device": on_device, "host": rows - misses - on_device},
-            misses=misses,
-            bytes_useful=misses * self._sizes.row + neighbours_bytes,
-            bytes_written=tally["written"],
-            observed={
-                "file_rows": float(in_files),
-                **tally.observed("groups", *observed),
-            },
+            misses=in_files + tally["kept"],
+            on_device=tally["on_device"] - tally["kept_on_device"],
+            observed=observed,
         )
 
     def forecast(self, trace: Trace, host_bytes: int) -> Forecast:
@@ -314,14 +156,20 @@ class Agnes(GroupSystem[Hyperbatch]):
             rows_copied=copied,
         )
 
+    def facts(self) -> Facts:
+        """Return the read mode and the reading stages."""
+        return Facts() if self._groups is None else self._groups.facts()
+
     def notes(self) -> dict[str, str]:
         """Return the read mode, the chosen sizes, and the places of the last
         hyperbatch's rows."""
-        if self._trainer is None:
+        groups = self._groups
+        if groups is None or groups.loader is None:
             return {}
         sizes = self._sizes
-        group = self._last
-        wanted = min(self.options.hyperbatch or sizes.default_group, self._num_batches)
+        group = groups.last
+        batches = self.options.hyperbatch or sizes.default_group
+        wanted = min(batches, groups.num_batches)
         fewer = (
             f", not {wanted}: the budget holds the structure of no more"
             if sizes.group < wanted
@@ -343,3 +191,9 @@ class Agnes(GroupSystem[Hyperbatch]):
                 f"{group.uses} uses; rows: {rows}, {group.in_files} in files"
             )
         return found
+
+    def close(self) -> None:
+        """End the threads, close the files, free the slots and remove the prepared
+        hyperbatches."""
+        if self._groups is not None:
+            self._groups.close()

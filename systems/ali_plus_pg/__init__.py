@@ -12,7 +12,6 @@ from pydantic import Field
 
 from systems.ali_plus_pg.split import Split
 from systems.engine.io.row_reads import RowReadOptions
-from systems.engine.loading.sized import SamplingOptions
 from systems.interface import SystemInfo, auto, size
 from systems.parts import (
     DirectRows,
@@ -23,6 +22,7 @@ from systems.parts import (
     StaticHost,
     Tables,
 )
+from systems.parts.options import SamplingOptions
 
 
 class AliPlusPgOptions(SamplingOptions, RowReadOptions):

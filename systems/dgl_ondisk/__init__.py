@@ -7,11 +7,10 @@ from pydantic import Field
 
 from systems.engine.dgl import require_dgl
 from systems.engine.io.reader import Granularity
-from systems.engine.loading.sized import SamplingOptions
 from systems.interface import SystemInfo
 from systems.parts import Path, PathSystem, Ring, SingleRows
 from systems.parts.kinds.dgl import DglGraph, DglRows, dgl_sample
-from systems.parts.options import SamplerOption, dgl_samples
+from systems.parts.options import SamplerOption, SamplingOptions, dgl_samples
 
 
 class DglOnDiskOptions(SamplingOptions, SamplerOption):

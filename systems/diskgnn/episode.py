@@ -87,15 +87,6 @@ class Ready(Prepared):
     num_batches: int
     fit: Fit
 
-    def single_reads(self, epoch: int) -> ReadStats:
-        """Return the predicted counts of reading single rows for sampled epoch
-        `epoch`."""
-        content = self.facts["single_reads"][str(epoch)]
-        by_size = {
-            int(size): count for size, count in content["requests_by_size"].items()
-        }
-        return ReadStats(**{**content, "requests_by_size": by_size})
-
     def chunk(self, epoch: int, batch: int) -> int:
         """Return the chunk number of mini-batch `batch` of sampled epoch `epoch`."""
         return self.epochs.index(epoch) * self.num_batches + batch

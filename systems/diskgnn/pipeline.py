@@ -11,13 +11,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import (
-    AbstractContextManager,
-    ExitStack,
-    contextmanager,
-    nullcontext,
-    suppress,
-)
+from contextlib import AbstractContextManager, ExitStack, nullcontext, suppress
 from dataclasses import dataclass
 from typing import Self
 
@@ -29,10 +23,10 @@ from systems.diskgnn.layout import Addresses, read_graph
 from systems.diskgnn.ranking import Ids
 from systems.diskgnn.sizes import DiskGnnSizes
 from systems.engine.io.memory import aligned_empty
-from systems.engine.io.reader import ReadStats, RowReader
+from systems.engine.io.reader import RowReader
 from systems.engine.io.row_reads import ReaderPool, RowTable
 from systems.engine.io.tally import Tally
-from systems.engine.loading.pipeline import Channel, Pipeline, Turnstile
+from systems.engine.loading.pipeline import Channel, Pipeline
 from systems.engine.store.packed_store import (
     PackedBatch,
     PackedReader,
@@ -165,18 +159,6 @@ class EpisodeLoader:
             bytes_useful=row_bytes + tally["graph_bytes"],
         )
 
-    def predicted(self, drawn: int) -> ReadStats:
-        """Return the predicted reads of sampled epoch `drawn`, from its plan alone."""
-        sampling = self.sizes.sampling_only
-        total = self.ready.single_reads(drawn)
-        total.add(
-            self.reader.simulate(
-                self._chunks(drawn),
-                parts=("structure",) if sampling else ("features", "structure"),
-            )
-        )
-        return total
-
     def _chunks(self, drawn: int) -> list[int]:
         """List the chunks of a sampled epoch's mini-batches."""
         batches = range(self.ready.num_batches)
@@ -229,7 +211,7 @@ class EpisodeLoader:
         turns = pipe.turnstile()
 
         def assemble(number: int, work: _Work) -> Batch:
-            return self._assemble(work, tally, free, lambda: _turn(turns, number))
+            return self._assemble(work, tally, free, lambda: turns.turn(number))
 
         pipe.stage("assemble", self._threads, assemble, graphs, complete)
         yield from pipe.results(complete)
@@ -378,10 +360,3 @@ def _single_reader(sizes: DiskGnnSizes, ready: Ready) -> RowReader:
         depth=options.io_depth,
         granularity=options.io_granularity,
     )
-
-
-@contextmanager
-def _turn(turns: Turnstile, number: int) -> Iterator[None]:
-    turns.enter(number)
-    yield
-    turns.leave()

@@ -36,7 +36,6 @@ from systems.diskgnn.pipeline import EpisodeLoader
 from systems.diskgnn.ranking import AccessCounts, miss_curve, slots_of
 from systems.diskgnn.sizes import DiskGnnSizes
 from systems.engine.io.memory import give_back_free_memory
-from systems.engine.io.reader import ReadStats
 from systems.engine.io.row_reads import RowTable
 from systems.engine.io.topology import DatasetFiles
 from systems.forecast import PAGE, sequential
@@ -202,12 +201,6 @@ class DiskGnn(System):
     def counters(self) -> Counters:
         """Return the last epoch's hits on each level, misses and reads."""
         return Counters() if self._loader is None else self._loader.counters()
-
-    def simulated(self, epoch: int) -> ReadStats:
-        """Return the predicted reads of `epoch`, from its plan alone; for epochs of the
-        current episode."""
-        assert self._loader is not None
-        return self._loader.predicted(self._drawn(epoch))
 
     def files(self) -> list[Path]:
         """Return the files of the current episode."""

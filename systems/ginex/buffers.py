@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from systems.engine.cache.neighbour_cache import NeighbourCachePlan
 from systems.engine.io.row_reads import feature_reader_bytes
 from systems.engine.io.topology import indptr_item, map_item, sampling_items
-from systems.engine.loading.gather_loader import Tables
 from systems.engine.store.batch_store import BatchWriter
 from systems.ginex.options import GinexOptions
 from systems.interface import MemoryBudget, Runtime
@@ -26,6 +25,9 @@ SAMPLING = "sampling"
 # and one that waits.
 _THREAD_BYTES = 512 << 10
 _LOOP_THREADS = 3
+#: Tables for the rows of mini-batches on the device.
+TABLES = "device feature tables"
+_TABLES_FIX = "raise device memory, or lower device_buffers, batch size or fan-out"
 #: Bytes of the node ids of a row that stays and of the row that replaces it.
 KEPT_ROW_BYTES = 8
 
@@ -77,17 +79,34 @@ class Buffers:
         """Bytes of a reader of feature rows."""
         return feature_reader_bytes(self.workload, self.options, self.bounds.max_nodes)
 
-    def held(self, input_rows: int, readers: int, tables: Tables) -> list[Need]:
+    def held(self, input_rows: int, readers: int) -> list[Need]:
         """List the buffers that both phases hold, beside the seed nodes."""
         indptr = fixed([indptr_item(self.workload)])
         if not self.reads:
             return indptr
-        return [
+        found = [
             *indptr,
             Need("batch inputs", input_rows * self.row),
             Need("reader buffers", readers * self.reader_bytes),
-            Need("device feature tables", tables.device * tables.nbytes, "device"),
         ]
+        if self.runtime.accelerator.kind != "cpu":
+            found.append(self._tables())
+        return found
+
+    def _tables(self) -> Need:
+        """Return the tables on the device: as many as wanted, fewer where they do not
+        fit."""
+        one = self._table_bytes
+        most = self.options.device_buffers * one
+        return Need(TABLES, one, "device", best=most, step=one, fix=_TABLES_FIX)
+
+    @property
+    def _table_bytes(self) -> int:
+        return self.bounds.max_nodes * self.row
+
+    def tables(self, sizes: Sizes) -> int:
+        """Return the number of tables on the device."""
+        return sizes.granted.get(TABLES, 0) // self._table_bytes
 
     def loop(self, readers: int) -> list[Need]:
         """List the memory of mini-batches and changesets from their load to the end of

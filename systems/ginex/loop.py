@@ -79,14 +79,15 @@ class MainLoop:
     threads: int
 
     def __post_init__(self) -> None:
-        self.tables = tables = self.sizes.tables
-        rows = self.sizes.input_rows
-        dtype = torch_dtype(tables.dtype)
-        memory = self.accelerator.host_buffer(rows * tables.dim * tables.dtype.itemsize)
-        self._inputs = memory.view(dtype).view(rows, tables.dim)
+        sizes = self.sizes
+        cached = self.cache.rows
+        dim = cached.shape[1]
+        dtype = cached.dtype
+        memory = self.accelerator.host_buffer(sizes.input_rows * dim * dtype.itemsize)
+        self._inputs = memory.view(dtype).view(sizes.input_rows, dim)
         self._device = [
-            self.accelerator.allocate(tables.rows, tables.dim, dtype)
-            for _ in range(tables.device)
+            self.accelerator.allocate(sizes.table_rows, dim, dtype)
+            for _ in range(sizes.tables)
         ]
 
     def fill(self, pipe: Pipeline, superbatch: Superbatch, tally: Tally) -> None:
@@ -142,7 +143,7 @@ class MainLoop:
             # In order, so that a later mini-batch never holds the memory that the next
             # one to train waits for.
             turnstile.enter(i)
-            check_size(batch.sampled, self.tables.rows)
+            check_size(batch.sampled, self.sizes.table_rows)
             batch.rows = table = inputs.take_piece(batch.sampled.num_nodes)
             turnstile.leave()
             with self.clock.stage("extract", batch.sampled.index):

@@ -9,7 +9,7 @@ neighbour cache and rows that stay cached in sampling (Section 3.5, Cache Size).
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from systems.engine.cache.changeset import ChangesetPlan
 from systems.engine.cache.neighbour_cache import (
@@ -17,8 +17,7 @@ from systems.engine.cache.neighbour_cache import (
     building_bytes,
     plan_neighbour_cache,
 )
-from systems.engine.io.topology import indptr_item, list_threads_bytes
-from systems.engine.loading.gather_loader import Tables, plan_tables
+from systems.engine.io.topology import device_limit, indptr_item, list_threads_bytes
 from systems.ginex.buffers import KEPT_ROW_BYTES, LOOP, SAMPLING, Buffers
 from systems.ginex.options import GinexOptions
 from systems.interface import Plan, PlanItem, System
@@ -54,7 +53,8 @@ class GinexSizes:
             sampling.
         readers: mini-batches whose misses are read at the same time.
         input_rows: rows of host memory for all batch inputs together.
-        tables: feature tables on the device.
+        tables: feature tables on the device, for the largest mini-batch's rows each.
+        table_rows: rows of each.
     """
 
     plan: Plan
@@ -66,7 +66,8 @@ class GinexSizes:
     list_threads: int
     readers: int
     input_rows: int
-    tables: Tables
+    tables: int
+    table_rows: int
 
     def chosen(self, row_bytes: int) -> dict[str, int | str]:
         """Return the superbatch, bytes of both caches, and threads."""
@@ -135,7 +136,8 @@ class _Division:
         self.name = system.info.name
         self.workload = system.workload
         self.runtime = system.runtime
-        self.budget = system.budget
+        device = device_limit(self.runtime, system.budget)
+        self.budget = replace(system.budget, device=device)
         self.options = options
         self.list_threads = list_threads
         self.bounds = batch_bounds(self.workload)
@@ -151,9 +153,8 @@ class _Division:
 
         self.disk_bytes, self.superbatch_bytes = self._runtime_files()
         self.readers, self.input_rows = self._inputs()
-        self.tables = self._tables()
         self.needs = [
-            *self.buffers.held(self.input_rows, self.readers, self.tables),
+            *self.buffers.held(self.input_rows, self.readers),
             *self.buffers.loop(self.readers),
         ]
         self.samplers = self._samplers()
@@ -190,7 +191,8 @@ class _Division:
             list_threads=self.list_threads,
             readers=self.readers,
             input_rows=self.input_rows,
-            tables=self.tables,
+            tables=self.buffers.tables(sizes),
+            table_rows=self.bounds.max_nodes,
         )
 
     def _left(self, phase: str) -> int | None:
@@ -249,22 +251,6 @@ class _Division:
             ):
                 return readers, rows
             batches -= 1
-
-    def _tables(self) -> Tables:
-        dataset = self.workload.dataset
-        rows = self.bounds.max_nodes
-        if not self.reads:
-            return Tables(rows, dataset.dim, dataset.feature_dtype, 0, 0)
-        wanted = self.options.device_buffers
-        return plan_tables(
-            self.name,
-            self.workload,
-            self.runtime,
-            self.budget,
-            rows=rows,
-            host=1,
-            device=wanted,
-        )
 
     def _samplers(self) -> int:
         """Return twice the cores; fewer where samplers take over a quarter of the

@@ -394,7 +394,7 @@ class Superbatches:
             "sampled",
             "neighbour_cache": "off",
             "batch_inputs": f"{sizes.input_rows} rows for {sizes.readers} readers, "
-            f"{sizes.tables.device} device tables",
+            f"{sizes.tables} device tables",
         }
         if self._neighbours is not None:
             made = self._neighbours.facts

@@ -5,9 +5,9 @@ from __future__ import annotations
 
 from pydantic import Field
 
-from systems.engine.loading.sized import SamplingOptions
 from systems.interface import Options, SystemInfo
 from systems.parts import HostRows, Loaded, Neighbours, Path, PathSystem, Tables
+from systems.parts.options import SamplingOptions
 
 
 class InMemoryOptions(SamplingOptions):

@@ -6,7 +6,7 @@ from typing import Literal
 
 from pydantic import Field
 
-from systems.engine.loading.sized import SamplingOptions
+from systems.parts.options import SamplingOptions
 
 NAME = "mariusgnn"
 #: Bytes a node that partitioning the graph holds: `indptr`, the node's partition, and

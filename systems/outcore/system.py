@@ -9,20 +9,14 @@ read alone (`resident.py`). The first two are this file's groups.
 from __future__ import annotations
 
 import math
-from collections import Counter
 from collections.abc import Iterator
-from dataclasses import replace
 from functools import cached_property
-from itertools import islice
 
 from systems.engine.io.memory import give_back_free_memory
 from systems.engine.io.reader import RowReader
 from systems.engine.io.row_reads import RowTable
-from systems.engine.io.tally import Tally
 from systems.engine.io.topology import DatasetFiles
-from systems.engine.passes.loader import GroupLoader
-from systems.engine.passes.sampling import Job
-from systems.engine.passes.system import GroupSystem
+from systems.engine.passes.groups import Groups
 from systems.forecast import PAGE, sequential
 from systems.interface import (
     Batch,
@@ -32,6 +26,7 @@ from systems.interface import (
     Options,
     Plan,
     PlanItem,
+    System,
     SystemInfo,
     Tier,
     Trace,
@@ -52,7 +47,7 @@ from workloads.errors import BudgetError
 _TIERS: tuple[Tier, ...] = ("host", "device", "disk")
 
 
-class Outcore(GroupSystem[Group]):
+class Outcore(System):
     """Outcore on the processor, where training reads the slots in host memory, and on
     devices with their own memory.
 
@@ -69,8 +64,8 @@ class Outcore(GroupSystem[Group]):
     )
     options: OutcoreOptions
 
-    _kept: list[Group]  # those of a replay
     _choice: Choice | None = None
+    _groups: Groups[Group] | None = None
     _graph: Graph | None = None  # the graph in memory, of two ways
     _resident: Resident | None = None
 
@@ -116,24 +111,44 @@ class Outcore(GroupSystem[Group]):
                 items.append(PlanItem("graph and rows in memory", more, tier))
         return Plan(tuple(items))
 
+    def chosen(self) -> dict[str, int | str]:
+        """Return the sizes of groups and slots, and the way of sampling; nothing where
+        preparation chooses among several ways."""
+        found = super().chosen()
+        if self._choice is None and len(self._ways) > 1:
+            return found
+        return {**found, **self._sizes.chosen()}
+
     def prepare(self) -> None:
         """Choose a way, load what it keeps in memory and open the files; groups are
         prepared within the epochs."""
-        options = self.options
-        self._kept = []
-        self._strategies = Counter[str]()
         self._choose()
         if self._resident is not None:
             return
-        if self.runtime.stages != "sample" and options.packing != "on":
-            table = RowTable.of(self.workload.dataset)
-            self._singles = RowReader(
-                table.path,
-                **table.place,
-                depth=options.io_depth,
-                granularity=options.io_granularity,
-            )
-        super().prepare()
+        options = self.options
+        sizes = self._sizes
+        graph = None if self._graph is None else self._graph.sampler
+        self._groups = Groups(
+            sizes,
+            self.clock,
+            lambda: Preparer(sizes, self.clock, graph),
+            look_ahead=options.look_ahead and not options.replay,
+            replay=options.replay,
+            singles=self._single_reader(),
+        )
+
+    def _single_reader(self) -> RowReader | None:
+        """Open a reader of single rows, unless all are distributed."""
+        options = self.options
+        if self.runtime.stages == "sample" or options.packing == "on":
+            return None
+        table = RowTable.of(self.workload.dataset)
+        return RowReader(
+            table.path,
+            **table.place,
+            depth=options.io_depth,
+            granularity=options.io_granularity,
+        )
 
     def _choose(self) -> None:
         """Choose a way, and load its graph and rows."""
@@ -157,116 +172,42 @@ class Outcore(GroupSystem[Group]):
 
     def _release(self) -> None:
         """Free graph and rows, and forget the choice."""
-        self._close("_resident")
-        self._choice = self._graph = None
+        resident = self._resident
+        self._resident = None
+        if resident is not None:
+            resident.close()
+        self._choice = None
+        self._graph = None
         vars(self).pop("_sizes", None)
 
     def epoch(self, k: int) -> Iterator[Batch]:
         """Return the mini-batches of epoch `k` in the seed plan's order; later groups
         are prepared meanwhile."""
-        if self._resident is None:
-            return super().epoch(k)
-        self._check_files()
-        return self._resident.epoch(k)
-
-    def _make_trainer(self) -> GroupLoader | None:
-        # A replay's slots take over preparation's memory.
-        return None if self.options.replay else super()._make_trainer()
-
-    def _make_preparer(self) -> Preparer:
-        return Preparer(
-            self._sizes,
-            self.clock,
-            None if self._graph is None else self._graph.sampler,
-        )
-
-    def _later(self, job: Job) -> Iterator[Job]:
-        """Return the groups after `job`, over the ends of epochs; a replay samples
-        epoch 0 only."""
-        if self.options.replay:
-            return (one for one in self._jobs(job.epoch) if one > job)
-        return super()._later(job)
-
-    def _batches(self, k: int, tally: Tally) -> Iterator[Batch]:
-        return (
-            self._replay(k, tally)
-            if self.options.replay
-            else super()._batches(k, tally)
-        )
-
-    def _replay(self, k: int, tally: Tally) -> Iterator[Batch]:
-        """Yield the mini-batches of epoch 0's groups; a plan from empty slots makes
-        their chunks serve every epoch."""
-        for job in self._jobs(0)[len(self._kept) :]:
-            self._ask(job)
-            self._kept.append(self._prepared())
-            self._count(self._kept[-1], tally)
-        if self._trainer is None:
-            assert isinstance(self._preparer, Preparer)
-            self._preparer.rest()
-            self._trainer = GroupLoader(self._sizes, self.clock, self._singles)
-        self._trainer.restart()
-        for group in self._kept:
-            for batch in self._trainer.run(group, tally):
-                batch.sampled = replace(batch.sampled, epoch=k)
-                yield batch
-
-    @property
-    def _looks_ahead(self) -> bool:
-        return self.options.look_ahead and not self.options.replay
-
-    def _prepare(self, preparer: Preparer, job: Job) -> Group:
-        jobs = [job, *islice(self._later(job), len(self.workload.sampler.fanout))]
-        return preparer.prepare(jobs, self._looks_ahead)
-
-    def _prepared(self) -> Group:
-        group = super()._prepared()
-        self._strategies[group.strategy] += 1
-        return group
-
-    def _count(self, group: Group, tally: Tally) -> None:
-        tally.add(
-            group.reads, groups=1, written=group.bytes_written, **group.observed()
-        )
-        tally.add(group.pack.reads)
-
-    def _leave(self) -> None:
-        super()._leave()
-        self._kept = []
-        if self.options.replay:
-            # Preparing anew needs the slots' memory.
-            self._close("_trainer")
+        if self._resident is not None:
+            self._check_files()
+            return self._resident.epoch(k)
+        if self._groups is None:
+            raise RuntimeError("prepare() comes before epoch()")
+        return self._groups.epoch(k)
 
     def counters(self) -> Counters:
         """Return the last epoch's hits, misses and reads, with the reads that prepared
         later groups meanwhile."""
         if self._resident is not None:
             return self._resident.counters()
-        tally = self._tally
-        dataset = self.workload.dataset
-        if tally is None:
+        groups = self._groups
+        if groups is None or groups.tally is None:
             return Counters()
-        rows, misses, on_device, groups = (
-            tally[name] for name in ("rows", "misses", "on_device", "groups")
-        )
-        drawn_bytes = tally["edges"] * (
-            dataset.topology_bytes // max(1, dataset.num_edges)
-        )
-        # Mini-batches of a group draw the same neighbours from one read.
-        neighbours_bytes = min(drawn_bytes, tally["graph_bytes_read"])
-        return tally.counters(
-            self.options.io_depth
-            if self.options.packing == "off"
-            else self._sizes.pieces,
-            rows=rows,
-            hits={"device": on_device, "host": rows - misses - on_device},
-            misses=misses,  # distributed rows and rows read one by one
-            bytes_useful=misses * self._sizes.row + neighbours_bytes,
-            bytes_written=tally["written"],
-            observed=tally.observed(
-                "groups",
-                *(self._last.observed() if groups and self._last is not None else ()),
-            ),
+        tally = groups.tally
+        observed = ["groups"]
+        if tally["groups"] and groups.last is not None:
+            observed += groups.last.observed()
+        single = self.options.packing == "off"
+        return groups.counters(
+            self.options.io_depth if single else self._sizes.pieces,
+            misses=tally["misses"],  # distributed rows and rows read one by one
+            on_device=tally["on_device"],
+            observed=tally.observed(*observed),
         )
 
     def forecast(self, trace: Trace, host_bytes: int) -> Forecast:
@@ -331,9 +272,8 @@ class Outcore(GroupSystem[Group]):
         """Return the read mode, the chosen sizes and strategies, and the predicted and
         measured seconds."""
         resident = self._resident
+        groups = self._groups
         chosen = self._choice
-        if self._trainer is None and resident is None:
-            return {}
         how: dict[str, str] = {}
         if chosen is not None:
             how["way"] = way_of(chosen.sizes)
@@ -343,8 +283,10 @@ class Outcore(GroupSystem[Group]):
             how["ways_s"] = ", ".join(costs) or "not compared"
         if resident is not None:
             return {**resident.facts().notes(), **how, **resident.notes()}
+        if groups is None or groups.loader is None:
+            return {}
         sizes = self._sizes
-        group = self._last
+        group = groups.last
         found = {
             **super().notes(),
             **how,
@@ -364,7 +306,7 @@ class Outcore(GroupSystem[Group]):
             return found
         found |= {
             "strategy": ", ".join(
-                f"{name} {count}" for name, count in sorted(self._strategies.items())
+                f"{name} {count}" for name, count in sorted(groups.strategies.items())
             ),
             "last_group": f"{group.uses} uses, {group.hits} hits, {group.carried} "
             "of them from "
@@ -386,10 +328,12 @@ class Outcore(GroupSystem[Group]):
 
     def facts(self) -> Facts:
         """Return the read mode and the reading stages."""
-        return super().facts() if self._resident is None else self._resident.facts()
+        way = self._resident or self._groups
+        return Facts() if way is None else way.facts()
 
     def close(self) -> None:
         """End the threads, close the files, free graph and rows and remove the prepared
         groups."""
-        super().close()
+        if self._groups is not None:
+            self._groups.close()
         self._release()

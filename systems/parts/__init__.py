@@ -6,7 +6,6 @@ Read `path.py` first, then one interface a kind of part: `topology`, `sample`, `
 divides the memory among all.
 """
 
-from systems.engine.loading.sized import SamplingOptions as SamplingOptions
 from systems.parts.cache import Cache as Cache
 from systems.parts.copy import Copy as Copy
 from systems.parts.copy import Load as Load
@@ -28,6 +27,7 @@ from systems.parts.kinds.static_device import StaticDevice as StaticDevice
 from systems.parts.kinds.static_host import StaticHost as StaticHost
 from systems.parts.kinds.tables import Tables as Tables
 from systems.parts.kinds.zero_copy import ZeroCopy as ZeroCopy
+from systems.parts.options import SamplingOptions as SamplingOptions
 from systems.parts.part import Part as Part
 from systems.parts.part import Site as Site
 from systems.parts.path import Path as Path

@@ -124,10 +124,8 @@ class Loop:
 
     def _take(self, number: int) -> object:
         turnstile: Turnstile = self._turnstile
-        turnstile.enter(number)
-        place = self.path.copy.take()
-        turnstile.leave()
-        return place
+        with turnstile.turn(number):
+            return self.path.copy.take()
 
     def _look_up(self, ids: Ids) -> Lookup:
         cache = self.path.cache

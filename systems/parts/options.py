@@ -6,9 +6,8 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator, Field
 
-from systems.engine.loading.sized import SamplingOptions
 from systems.engine.rank import ranking
-from systems.interface import Options, size
+from systems.interface import Options, auto, size
 from workloads.errors import InputError
 from workloads.units import parse_bytes
 
@@ -41,6 +40,15 @@ def wanted_rows(value: str, num_rows: int, row_bytes: int) -> int:
             raise ValueError(f"a share of the rows is from 0x to 1x, not {value}")
         return int(share * num_rows)
     return parse_bytes(value, "cache") // max(1, row_bytes)
+
+
+class SamplingOptions(Options):
+    """Options of sampling ahead of training."""
+
+    prefetch: int = auto(
+        2, most=64, description="sampled mini-batches that may wait for each sampler"
+    )
+    sampling_workers: int = auto(most=256, description="threads that sample")
 
 
 class HostOptions(SamplingOptions):

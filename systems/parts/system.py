@@ -12,7 +12,6 @@ from typing import Any
 from systems.engine.io.row_reads import RowTable
 from systems.engine.io.tally import Tally
 from systems.engine.loading.pipeline import Pipeline
-from systems.engine.loading.sized import SamplingOptions
 from systems.interface import (
     Batch,
     Counters,
@@ -24,7 +23,7 @@ from systems.interface import (
     Trace,
 )
 from systems.parts.loop import Loop
-from systems.parts.options import HostOptions, dgl_samples
+from systems.parts.options import HostOptions, SamplingOptions, dgl_samples
 from systems.parts.part import Part, Site
 from systems.parts.path import Path
 from systems.parts.sample import Ids

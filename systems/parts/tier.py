@@ -4,8 +4,7 @@ a path's rows."""
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -128,11 +127,11 @@ class Chain:
         Returns:
             the reads, the hits of each cache, and the rows that no cache holds.
         """
-        with _turn(self._looking, number):
+        with self._looking.turn(number):
             self.looked_up += 1
             found, left, places = self._look_up(ids)
         reads = self.rows.read_places(left, out, places)
-        with _turn(self._settling, number):
+        with self._settling.turn(number):
             for tier, one in zip(reversed(self.tiers), reversed(found), strict=True):
                 tier.settle(one, out)
             self.settled += 1
@@ -168,10 +167,3 @@ class Chain:
             found.append(one)
         assert places is not None
         return found, ids, places
-
-
-@contextmanager
-def _turn(turnstile: Turnstile, number: int) -> Iterator[None]:
-    turnstile.enter(number)
-    yield
-    turnstile.leave()

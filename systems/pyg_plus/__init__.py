@@ -11,9 +11,9 @@ from __future__ import annotations
 from pydantic import Field
 
 from systems.engine.io.faults import FaultMeter
-from systems.engine.loading.sized import SamplingOptions
 from systems.interface import SystemInfo, auto
 from systems.parts import Mapped, MappedRows, Neighbours, Path, PathSystem, Tables
+from systems.parts.options import SamplingOptions
 
 # Eight samplers are as fast as the 32 processes of the authors' code, and hold a
 # quarter of the memory.

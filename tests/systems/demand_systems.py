@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from systems.engine.io.row_reads import RowReadOptions
-from systems.engine.loading.sized import SamplingOptions
 from systems.interface import SystemInfo
 from systems.parts.kinds.demand import Demand
 from systems.parts.kinds.direct_rows import DirectRows
@@ -13,6 +12,7 @@ from systems.parts.kinds.ranked import Ranked
 from systems.parts.kinds.ring import Ring
 from systems.parts.kinds.static_device import StaticDevice
 from systems.parts.kinds.tables import Tables
+from systems.parts.options import SamplingOptions
 from systems.parts.path import Path
 from systems.parts.system import PathSystem
 

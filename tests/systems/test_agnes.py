@@ -15,9 +15,10 @@ from hypothesis import strategies as st
 
 from harness.advise.trace import take_trace
 from systems import _native
+from systems.agnes.group import Preparer
 from systems.agnes.planner import AgnesOptions
-from systems.agnes.system import Agnes, Preparer
 from systems.agnes.tiers import place
+from systems.engine.passes.groups import Groups
 from systems.engine.passes.preparer import Uses
 from systems.interface import Counters, DiskPoint, DiskProfile, MemoryBudget
 from tests.support import make_tiny
@@ -423,7 +424,7 @@ def test_the_next_hyperbatch_is_sampled_beside_gathering_or_after_it(
             kind, name, lambda *given: (order.append(word), call(*given))[1]
         )
 
-    noted(Agnes, "_ask", "sample")
+    noted(Groups, "_request", "sample")
     noted(Preparer, "gather", "gather")
     with running("agnes", workload, look_ahead=look_ahead, hyperbatch=4) as system:
         run(system, 0)

@@ -342,7 +342,7 @@ def test_replay_reads_rows_that_stay_once(
                 batch.release()
             assert found.hexdigest() == features
             read.append(system.counters())
-        pinned = system._kept[0].pinned
+        pinned = system._groups._kept[0].pinned
     assert pinned > 0
     assert read[0].misses == read[1].misses == read[2].misses
     assert read[0].bytes_read > read[1].bytes_read == read[2].bytes_read
@@ -361,7 +361,7 @@ def test_a_replay_that_was_left_prepares_anew_in_the_memory_of_its_slots(
         next(left).release()
         left.close()
         assert (
-            system._trainer is None
+            system._groups.loader is None
         )  # its slots are freed before the next preparation
         assert run(system, 0)[:2] == reference(workload, 0)
 
@@ -390,7 +390,7 @@ def test_an_epoch_that_was_left_or_asked_for_again_is_whole(
 def test_a_corrupted_chunk_is_reported(tiny_dataset: Dataset) -> None:
     with running("outcore", workload_of(tiny_dataset), packing="on") as system:
         run(system, 0)
-        chunks = system._next.result().chunks  # type: ignore[attr-defined]
+        chunks = system._groups._next.result().chunks  # type: ignore[attr-defined]
         with chunks.path.open("r+b") as file:
             file.seek(int(chunks.rows[0, 0]))
             file.write(b"\xff" * 64)

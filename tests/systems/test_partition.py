@@ -12,9 +12,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from systems import _native
 from systems.engine.rank.partition import (
     Partitioning,
-    cross_partition_accesses,
     partition_training_nodes,
     plan_bytes,
 )
@@ -22,6 +22,24 @@ from tests.systems.support_systems import workload_of
 from workloads.dataset import Dataset
 from workloads.errors import BudgetError, DatasetError, InputError
 from workloads.making.writer import DatasetWriter
+from workloads.workload import Workload
+
+
+def cross_partition_accesses(
+    workload: Workload, partitioning: Partitioning, *, hops: int | None = None
+) -> tuple[int, int]:
+    """Count (outside accesses, all accesses): pairs of a training node and an L-hop
+    in-neighbour or itself."""
+    every, outside = _native.count_accesses(
+        workload.dataset.memmap("indptr"),
+        workload.dataset.memmap("indices"),
+        partitioning.train,
+        partitioning.partition_of,
+        partitioning.hops if hops is None else hops,
+        partitioning.members,
+        2,
+    )
+    return outside, every
 
 
 def make_graph(

@@ -22,7 +22,7 @@ file.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
@@ -40,7 +40,6 @@ from systems.engine.io.stream import (
     whole_rows,
 )
 from systems.engine.io.topology import damaged
-from systems.engine.loading.sized import Sample
 from systems.interface import Progress, silent
 from workloads.errors import BudgetError
 from workloads.models import aggregated_width
@@ -362,7 +361,7 @@ class _Aggregation:
         return roots
 
 
-def seeds_only(labels: Ints) -> Sample:
+def seeds_only(labels: Ints) -> Callable[[int, int, Ints], SampledBatch]:
     """Make the sampler of an aggregated one-layer model: seed nodes with their labels,
     without a hop."""
 

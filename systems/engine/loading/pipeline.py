@@ -17,7 +17,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from typing import Any, Generic, TypeVar
 
 import torch
@@ -165,6 +165,14 @@ class Turnstile(Stoppable):
         with self._changed:
             self._next += 1
             self._changed.notify_all()
+
+    @contextmanager
+    def turn(self, number: int) -> Iterator[None]:
+        """Run the body between `enter` and `leave`; after an error in it no higher
+        number enters."""
+        self.enter(number)
+        yield
+        self.leave()
 
 
 class RowRing(Stoppable):

@@ -4,11 +4,12 @@ their uses of rows kept."""
 from __future__ import annotations
 
 import shutil
+from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Generic, Literal, TypeVar
+from typing import TYPE_CHECKING, Generic, Literal, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -17,6 +18,7 @@ from systems import _native
 from systems.engine.io.memory import give_back_free_memory
 from systems.engine.io.reader import ReadStats
 from systems.engine.io.regions import RegionIndex
+from systems.engine.io.tally import Tally
 from systems.engine.io.topology import mapped_sampler
 from systems.engine.loading.pipeline import Channel, Pipeline
 from systems.engine.passes.distribute import ChunkIndex, PassStats
@@ -27,6 +29,9 @@ from systems.interface import StageClock
 from workloads.sampling.batch import SampledBatch
 from workloads.sampling.make import make_seed_plan
 from workloads.sampling.neighbor import NeighborSampler
+
+if TYPE_CHECKING:
+    from systems.engine.passes.loader import GroupLoader
 
 
 @dataclass(frozen=True)
@@ -90,12 +95,23 @@ class Group:
         lists = 0 if self.chunks is None else int(self.chunks.lists[:, 1].sum())
         return self.graph_written + lists + self.pack.bytes_written
 
+    def observed(self) -> dict[str, float]:
+        """Return the counts of its preparation for `Counters.observed`."""
+        return {}
+
+    def count(self, tally: Tally) -> None:
+        """Count the reads and writes of its preparation, in the epoch in which it
+        began."""
+        written = self.bytes_written
+        tally.add(self.reads, groups=1, written=written, **self.observed())
+        tally.add(self.pack.reads)
+
 
 G = TypeVar("G", bound=Group)
 
 
 @dataclass(eq=False)
-class Preparer(Generic[G]):
+class Preparer(ABC, Generic[G]):
     """Preparer of successive groups; the class of each system places their rows.
 
     Args:
@@ -139,6 +155,27 @@ class Preparer(Generic[G]):
         self._free: dict[str, list[Path]] = {"samples": [], "rows": []}
         self._stop = _native.StopFlag()
         self._stopped = False
+
+    @abstractmethod
+    def prepare(self, jobs: Sequence[Job], ahead: bool) -> G:
+        """Prepare the first of these groups.
+
+        Args:
+            jobs: the group and the groups after it, as many as there are hops.
+            ahead: whether the next group is prepared after it.
+
+        Raises:
+            DataIOError: a disk is full or fails; `close` removes what was written.
+            InterruptedError: `stop` was called.
+        """
+
+    def load(self, group: G, loader: GroupLoader, tally: Tally) -> None:
+        """Load a prepared group's rows into the loader's slots before it trains; the
+        default leaves all rows to the loader."""
+
+    def rest(self) -> None:
+        """Free memory and close files after the last group, but keep the prepared
+        groups."""
 
     def _make_online(self) -> NeighborSampler:
         """Return the sampler of mini-batches one by one: `indptr` in memory, the rest

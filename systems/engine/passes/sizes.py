@@ -7,7 +7,8 @@ preparation and the mini-batches under way leave.
 
 from __future__ import annotations
 
-from abc import abstractmethod
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import ClassVar
 
@@ -15,15 +16,15 @@ import numpy as np
 from pydantic import Field
 
 from systems.engine.io.topology import device_limit, indptr_item
-from systems.engine.loading.sized import Sizes
 from systems.engine.passes.sampling import ExternalSampler, in_flight
 from systems.engine.store.batch_store import BatchWriter
 from systems.engine.store.packed_layout import slot_rows
 from systems.interface import Options, Plan, PlanItem, System, size
+from systems.parts.sizes import divide, fixed, left_of
 from workloads.accelerator import NO_ROWS
 from workloads.direct_files import PAGE
 from workloads.errors import BudgetError
-from workloads.sampling.bounds import largest_batch
+from workloads.sampling.bounds import batch_bounds, largest_batch
 from workloads.units import parse_bytes
 
 LISTS_AHEAD = 3  # address lists of mini-batches that are read ahead
@@ -81,10 +82,15 @@ class PassOptions(Options):
     )
 
 
-class PassSizes(Sizes):
+class PassSizes(ABC):
     """Sizes of a run's groups and buffers; the class of each system plans preparation.
 
     Attributes:
+        name: name of the system.
+        bounds: bounds of the workload's mini-batches.
+        row: bytes of a feature row.
+        sampling_only: whether a run only samples.
+        plan: all buffers.
         fix: remedy for a budget that is too small.
         graph_whole: whether pieces of the graph are read as wholes, once for each hop.
         group_option: option that sets the mini-batches of a group; 0: as many of an
@@ -113,6 +119,7 @@ class PassSizes(Sizes):
     group_option: ClassVar[str] = "group"
     default_group: ClassVar[int] = 4096
     options: PassOptions
+    plan: Plan
     external: bool
     graph_piece_bytes: int
     graph_pieces: int
@@ -123,8 +130,16 @@ class PassSizes(Sizes):
     slots: int
 
     def __init__(self, system: System) -> None:
-        super().__init__(system)
-        options = self.options
+        self.name = system.info.name
+        self.workload = system.workload
+        self.runtime = system.runtime
+        self.budget = system.budget
+        assert isinstance(system.options, PassOptions)
+        options = self.options = system.options
+        self.bounds = batch_bounds(self.workload)
+        self.row = self.workload.dataset.row_bytes
+        self.num_nodes = self.workload.dataset.num_nodes
+        self.sampling_only = self.runtime.stages == "sample"
         host = self.budget.host
         disk = self.runtime.disk
         self.sizes_of_batches = largest_batch(self.workload).nodes_by_batch.reshape(-1)
@@ -151,6 +166,19 @@ class PassSizes(Sizes):
         self.room_bytes = (self.threads + 1) * BatchWriter.bound_bytes(
             self.bounds.sampled_bytes, hops
         )
+
+    def left(self, items: Sequence[PlanItem]) -> int | None:
+        """Return the bytes of the host budget beside these buffers, below 0 if they do
+        not fit; None: unlimited."""
+        return left_of(self.budget, fixed(items))
+
+    def require(self, items: Sequence[PlanItem], fix: str) -> Plan:
+        """Return the plan of these buffers.
+
+        Raises:
+            BudgetError: they do not fit the budget; names the first that does not.
+        """
+        return divide(self.name, fixed(items), self.budget, fix).plan
 
     @abstractmethod
     def _set_graph(self) -> None:

@@ -171,30 +171,6 @@ def partition_training_nodes(
     return Partitioning(train, found, members, dataset.num_nodes, hops)
 
 
-def cross_partition_accesses(
-    workload: Workload, partitioning: Partitioning, *, hops: int | None = None
-) -> tuple[int, int]:
-    """Count (outside accesses, all accesses): pairs of a training node and an L-hop
-    in-neighbour or itself.
-
-    A self-reliant partitioning has no accesses outside a partition for the hops it was
-    made for.
-    """
-    indptr, indices = _graph(workload)
-    train = partitioning.train
-    partition_of = partitioning.partition_of
-    members = partitioning.members
-    hops = partitioning.hops if hops is None else hops
-    threads = len(os.sched_getaffinity(0))
-    try:
-        every, outside = _native.count_accesses(
-            indptr, indices, train, partition_of, hops, members, threads
-        )
-    except ValueError as error:
-        raise _damaged(workload, error) from None
-    return outside, every
-
-
 def _graph(workload: Workload) -> tuple[Ints, NDArray[Any]]:
     DatasetFiles(workload, ["indices"]).check()
     indptr = workload.dataset.memmap("indptr")
