@@ -82,7 +82,7 @@ class Agnes(System):
         self._groups = Groups(
             sizes,
             self.clock,
-            lambda: Preparer(sizes, self.clock),
+            lambda _: Preparer(sizes, self.clock),
             look_ahead=sizes.look_ahead != "off",
             loads_first=sizes.look_ahead == "training",
         )
@@ -106,10 +106,12 @@ class Agnes(System):
             return Counters()
         tally = groups.tally
         in_files = tally["misses"]
+        misses = in_files + tally["kept"]
         observed = {"file_rows": float(in_files), **tally.observed(*_OBSERVED)}
         return groups.counters(
             self._sizes.pieces,
-            misses=in_files + tally["kept"],
+            misses=misses,
+            rows_read=misses,
             on_device=tally["on_device"] - tally["kept_on_device"],
             observed=observed,
         )

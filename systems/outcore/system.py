@@ -131,7 +131,7 @@ class Outcore(System):
         self._groups = Groups(
             sizes,
             self.clock,
-            lambda: Preparer(sizes, self.clock, graph),
+            lambda _: Preparer(sizes, self.clock, graph),
             look_ahead=options.look_ahead and not options.replay,
             replay=options.replay,
             singles=self._single_reader(),
@@ -202,10 +202,12 @@ class Outcore(System):
         observed = ["groups"]
         if tally["groups"] and groups.last is not None:
             observed += groups.last.observed()
+        misses = tally["misses"]  # distributed rows and rows read one by one
         single = self.options.packing == "off"
         return groups.counters(
             self.options.io_depth if single else self._sizes.pieces,
-            misses=tally["misses"],  # distributed rows and rows read one by one
+            misses=misses,
+            rows_read=misses,
             on_device=tally["on_device"],
             observed=tally.observed(*observed),
         )

@@ -35,7 +35,8 @@ class Groups(Generic[G]):
     one preparation.
 
     Attributes:
-        open_preparer: opens the files that preparation reads.
+        open_preparer: opens the files that preparation reads; gets the loader, or None
+            where a replay allocates it later.
         look_ahead: whether the next group is prepared while one trains.
         loads_first: whether a group is loaded before the next one is prepared, so that
             memory holds one of both at a time.
@@ -54,7 +55,7 @@ class Groups(Generic[G]):
 
     sizes: PassSizes
     clock: StageClock
-    open_preparer: Callable[[], Preparer[G]]
+    open_preparer: Callable[[GroupLoader | None], Preparer[G]]
     look_ahead: bool
     loads_first: bool = False
     replay: bool = False
@@ -156,7 +157,7 @@ class Groups(Generic[G]):
     def _request(self, job: Job) -> None:
         """Submit a group to the preparation thread, which has low priority."""
         if self._preparer is None:
-            self._preparer = self.open_preparer()
+            self._preparer = self.open_preparer(self.loader)
             self._pool = ThreadPoolExecutor(
                 1, f"{self.sizes.name}-prepare", initializer=_lower_priority
             )
@@ -207,6 +208,7 @@ class Groups(Generic[G]):
         queue_depth: int,
         *,
         misses: int,
+        rows_read: int,
         on_device: int,
         observed: Mapping[str, float],
     ) -> Counters:
@@ -214,7 +216,8 @@ class Groups(Generic[G]):
 
         Args:
             queue_depth: reads kept in flight.
-            misses: rows that the epoch read.
+            misses: uses of rows that were not in memory.
+            rows_read: rows that were read because mini-batches use them.
             on_device: hits in device memory.
             observed: further counts.
         """
@@ -230,7 +233,7 @@ class Groups(Generic[G]):
             rows=rows,
             hits={"device": on_device, "host": rows - misses - on_device},
             misses=misses,
-            bytes_useful=misses * self.sizes.row + drawn_bytes,
+            bytes_useful=rows_read * self.sizes.row + drawn_bytes,
             bytes_written=tally["written"],
             observed=dict(observed),
         )
