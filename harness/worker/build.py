@@ -70,7 +70,7 @@ def load_system(spec: WorkerSpec, joint: Joint) -> LoadedSystem:
 def parts(spec: WorkerSpec, joint: Joint) -> Parts:
     """Build the parts of a run from its worker's spec; an emulated device attaches to
     the orchestrator's memory."""
-    from systems.engine.loading.gather_loader import torch_dtype
+    from systems.engine.io.arrays import torch_dtype
     from workloads.accelerators.make import make_accelerator
     from workloads.accelerators.pool import DevicePool
     from workloads.training import Trainer

@@ -19,9 +19,8 @@ import torch
 from systems.diskgnn.fit import Fit
 from systems.diskgnn.layout import Addresses
 from systems.diskgnn.sizes import DiskGnnSizes
-from systems.engine.io.arrays import as_rows
-from systems.engine.loading.gather_loader import torch_dtype
-from systems.engine.loading.pipeline import Pipeline, RowRing
+from systems.engine.io.arrays import as_rows, torch_dtype
+from systems.engine.pipeline import Pipeline, RowRing
 from workloads.accelerator import Event
 from workloads.direct_files import PAGE, padded
 from workloads.feature_table import SplitTable, Table

@@ -53,7 +53,7 @@ from systems.engine.io.reader import ReadStats
 from systems.engine.io.regions import RegionIndex
 from systems.engine.io.row_reads import RowTable
 from systems.engine.io.topology import mapped_sampler
-from systems.engine.loading.pipeline import Channel, Pipeline
+from systems.engine.pipeline import Channel, Pipeline
 from systems.engine.store.artefacts import Prepared, identity, prepare
 from systems.engine.store.batch_store import BatchReader, BatchWriter
 from systems.engine.store.packed_layout import arrays_bytes

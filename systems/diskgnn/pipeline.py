@@ -26,7 +26,7 @@ from systems.engine.io.memory import aligned_empty
 from systems.engine.io.reader import RowReader
 from systems.engine.io.row_reads import ReaderPool, RowTable
 from systems.engine.io.tally import Tally
-from systems.engine.loading.pipeline import Channel, Pipeline
+from systems.engine.pipeline import Channel, Pipeline
 from systems.engine.store.packed_store import (
     PackedBatch,
     PackedReader,

@@ -16,12 +16,12 @@ import numpy as np
 import torch
 
 from systems.engine.cache.changeset import Changeset, copy_rows
+from systems.engine.io.arrays import torch_dtype
 from systems.engine.io.memory import aligned_empty, madvise
 from systems.engine.io.reader import RowReader
 from systems.engine.io.row_reads import ReaderPool
 from systems.engine.io.tally import Tally
-from systems.engine.loading.gather_loader import check_size, copied, torch_dtype
-from systems.engine.loading.pipeline import Channel, Pipeline, TableRing
+from systems.engine.pipeline import Channel, Pipeline, TableRing
 from systems.ginex.buffers import LOADED
 from systems.ginex.sizes import GinexSizes
 from systems.ginex.superbatch import Piece, Policy, Superbatch
@@ -29,6 +29,7 @@ from systems.interface import Batch, StageClock
 from workloads.accelerator import Accelerator
 from workloads.direct_files import padded
 from workloads.sampling.batch import SampledBatch
+from workloads.sampling.bounds import check_size
 from workloads.workload import Workload
 
 Table = torch.Tensor
@@ -173,7 +174,7 @@ class MainLoop:
             pipe.stage(
                 "transfer",
                 1,
-                lambda _, batch: copied(batch, tables, self.accelerator, self.clock),
+                lambda _, batch: self._copied(batch, tables),
                 gathered,
                 ready,
             )
@@ -211,6 +212,18 @@ class MainLoop:
         tally.add(
             rows=sampled.num_nodes, hits=len(hits), cache_updates=len(change.in_slots)
         )
+
+    def _copied(self, batch: Batch, free: Channel[torch.Tensor]) -> Batch:
+        """Copy a mini-batch's rows to the next free table of the device, and release
+        those on the host."""
+        _, table = free.get()
+        index = batch.sampled.index
+        assert isinstance(batch.table, torch.Tensor)
+        rows = batch.table[: batch.sampled.num_nodes]
+        with self.clock.stage("transfer", index):
+            self.accelerator.copy(table, rows, batch=index).wait()
+        batch.release()
+        return Batch(batch.sampled, table, on_release=lambda: free.give_back(table))
 
     def close(self) -> None:
         """Free the tables once all pipelines have ended."""

@@ -24,7 +24,7 @@ from systems.engine.io.reader import RowReader
 from systems.engine.io.row_reads import ReaderPool, feature_reader
 from systems.engine.io.tally import Tally
 from systems.engine.io.topology import DatasetFiles, mapped_sampler
-from systems.engine.loading.pipeline import Channel, Pipeline
+from systems.engine.pipeline import Channel, Pipeline
 from systems.engine.store.artefacts import Prepared
 from systems.forecast import sequential
 from systems.ginex.buffers import runtime_batch_bytes

@@ -24,12 +24,12 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
+from systems.engine.io.arrays import torch_dtype
 from systems.engine.io.memory import madvise
 from systems.engine.io.row_reads import ReaderPool, feature_reader
 from systems.engine.io.tally import Tally
 from systems.engine.io.topology import DatasetFiles, loaded, mapped_sampler
-from systems.engine.loading.gather_loader import torch_dtype
-from systems.engine.loading.pipeline import Channel, Pipeline, Stopped
+from systems.engine.pipeline import Channel, Pipeline, Stopped
 from systems.gnndrive.buffers import (
     Acquired,
     BufferClosed,

@@ -23,15 +23,15 @@ from systems.engine.io.reader import RowReader
 from systems.engine.io.row_reads import ReaderPool, RowTable
 from systems.engine.io.tally import Tally
 from systems.engine.io.topology import indptr_item, sampling_items
-from systems.engine.loading.gather_loader import check_size
-from systems.engine.loading.pipeline import Channel, Pipeline, RowRing
 from systems.engine.passes.loader import Slots
 from systems.engine.passes.sizes import BOUNCE
+from systems.engine.pipeline import Channel, Pipeline, RowRing
 from systems.interface import Batch, Counters, Facts, PlanItem, StageClock
 from systems.outcore.cost import gap_bytes
 from systems.outcore.graph import Graph, graph_items
 from systems.outcore.planner import OutcoreSizes
 from workloads.sampling.batch import SampledBatch
+from workloads.sampling.bounds import check_size
 from workloads.sampling.make import make_seed_plan
 
 Ids = npt.NDArray[np.int64]

@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 import torch
 
 from systems.engine.cache.static_cache import Lookup
-from systems.engine.loading.pipeline import Pipeline
+from systems.engine.pipeline import Pipeline
 from systems.interface import Batch
 from systems.parts.part import Part
 from workloads.sampling.batch import SampledBatch

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 import torch
 
-from systems.engine.loading.gather_loader import torch_dtype
+from systems.engine.io.arrays import torch_dtype
 from systems.interface import Tier
 from systems.parts.part import Site
 from systems.parts.sizes import Need

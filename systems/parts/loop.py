@@ -10,8 +10,7 @@ from typing import Any
 from systems.engine.cache.static_cache import Lookup, look_up
 from systems.engine.io.reader import ReadStats
 from systems.engine.io.tally import Tally
-from systems.engine.loading.gather_loader import check_size
-from systems.engine.loading.pipeline import Channel, Pipeline, Turnstile
+from systems.engine.pipeline import Channel, Pipeline, Turnstile
 from systems.interface import Batch
 from systems.parts.copy import Load
 from systems.parts.part import Site
@@ -19,6 +18,7 @@ from systems.parts.path import Path
 from systems.parts.sample import Ids
 from systems.parts.tier import Chain
 from workloads.sampling.batch import SampledBatch
+from workloads.sampling.bounds import check_size
 
 
 @dataclass

@@ -11,7 +11,7 @@ from typing import Any
 
 from systems.engine.io.row_reads import RowTable
 from systems.engine.io.tally import Tally
-from systems.engine.loading.pipeline import Pipeline
+from systems.engine.pipeline import Pipeline
 from systems.interface import (
     Batch,
     Counters,

@@ -12,7 +12,7 @@ import numpy.typing as npt
 import torch
 
 from systems.engine.io.reader import ReadStats
-from systems.engine.loading.pipeline import Pipeline, Turnstile
+from systems.engine.pipeline import Pipeline, Turnstile
 from systems.forecast import Forecast, Trace, sequential
 from systems.parts.part import Part
 from systems.parts.rows import Ids, Rows

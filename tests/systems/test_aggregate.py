@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from systems.engine.loading.first_layer import AggregateFacts, aggregate_first_layer
+from systems.engine.store.first_layer import AggregateFacts, aggregate_first_layer
 from tests.support import make_tiny
 from tests.systems.support_systems import workload_of
 from workloads.dataset import Dataset

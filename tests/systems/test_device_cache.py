@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from systems.engine.loading.pipeline import RowRing, Stopped
+from systems.engine.pipeline import RowRing, Stopped
 
 
 @given(

@@ -10,7 +10,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from systems.engine.loading.pipeline import Stopped, TableRing
+from systems.engine.pipeline import Stopped, TableRing
 
 
 @given(

@@ -229,7 +229,7 @@ def test_an_error_in_a_thread_is_raised_and_ends_all_threads(
         system_class.load_libraries()
     except Exception as error:
         pytest.skip(str(error))
-    from systems.engine.loading.pipeline import Pipeline
+    from systems.engine.pipeline import Pipeline
 
     stage = Pipeline.stage
     failing = threading.Event()

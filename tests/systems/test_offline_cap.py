@@ -15,8 +15,8 @@ import pytest
 from harness.isolation import Limits
 from systems.data_tiering.reorder import reorder
 from systems.engine.io.memory import evict
-from systems.engine.loading.first_layer import aggregate_first_layer
 from systems.engine.rank.ranking import top
+from systems.engine.store.first_layer import aggregate_first_layer
 from tests.harness.cap_tools import CAPPING, MIB, REPOSITORY, needs_cap, on_disk
 from tests.systems.support_systems import workload_of
 from workloads.dataset import PARTS, Dataset
@@ -30,7 +30,7 @@ PROGRAM = """
 import sys
 import numpy as np
 from pathlib import Path
-from systems.engine.loading.first_layer import aggregate_first_layer
+from systems.engine.store.first_layer import aggregate_first_layer
 from systems.data_tiering.reorder import reorder
 from systems.engine.rank.ranking import top
 from workloads.dataset import Dataset
@@ -98,7 +98,7 @@ def in_half(dataset: Dataset, what: str, target: Path, cap_bytes: int) -> str:
     return done.stdout.strip()
 
 
-@pytest.mark.slow("systems/engine/loading/first_layer.py", "systems/engine/io")
+@pytest.mark.slow("systems/engine/store/first_layer.py", "systems/engine/io")
 @needs_cap
 @pytest.mark.timeout(240)
 def test_aggregation_runs_under_half_of_its_tables_bytes(wide: Dataset) -> None:

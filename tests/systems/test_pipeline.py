@@ -8,7 +8,7 @@ import time
 
 import pytest
 
-from systems.engine.loading.pipeline import Channel, Pipeline, Stopped, Turnstile
+from systems.engine.pipeline import Channel, Pipeline, Stopped, Turnstile
 
 pytestmark = pytest.mark.timeout(30)
 

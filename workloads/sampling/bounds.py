@@ -11,8 +11,9 @@ from typing import Any
 import numpy as np
 
 from workloads.arraytypes import Int64Array, JsonDict
-from workloads.errors import require
+from workloads.errors import BudgetError, require
 from workloads.making.progress import Progress, no_progress
+from workloads.sampling.batch import SampledBatch
 from workloads.sampling.make import make_sampler, make_seed_plan
 from workloads.sampling.neighbor import NeighborSampler
 from workloads.workload import Workload
@@ -125,6 +126,18 @@ class Bounds:
     # of a seed plan and an epoch's mini-batches: the training nodes twice, and a copy
     # of half
     seed_bytes: int = 0
+
+
+def check_size(sampled: SampledBatch, largest: int) -> None:
+    """Raise BudgetError if a mini-batch has more than the `largest` nodes that the plan
+    holds."""
+    if sampled.num_nodes > largest:
+        raise BudgetError(
+            f"mini-batch {sampled.index} of epoch {sampled.epoch} has "
+            f"{sampled.num_nodes} nodes, the plan holds "
+            f"{largest}",
+            "report this: the bound of the largest mini-batch is wrong",
+        )
 
 
 _LOCK = threading.Lock()

@@ -20,6 +20,11 @@ from workloads.errors import DataIOError
 Array = NDArray[Any]
 
 
+def torch_dtype(dtype: np.dtype[np.generic]) -> torch.dtype:
+    """Convert numpy's float32 or float16 to torch's dtype."""
+    return {"float32": torch.float32, "float16": torch.float16}[dtype.name]
+
+
 def as_ids(ids: Array | torch.Tensor) -> NDArray[np.int64]:
     """Return `ids` as a contiguous int64 array; copies only if its dtype or layout
     differs."""

@@ -20,15 +20,14 @@ import torch
 
 from systems import _native
 from systems.engine.cache.changeset import copy_rows
-from systems.engine.io.arrays import as_rows
+from systems.engine.io.arrays import as_rows, torch_dtype
 from systems.engine.io.memory import aligned_empty
 from systems.engine.io.reader import ReadStats, RowReader
 from systems.engine.io.tally import Tally
-from systems.engine.loading.gather_loader import torch_dtype
-from systems.engine.loading.pipeline import Channel, Pipeline, Stopped
 from systems.engine.passes.chunks import Addresses, Chunks, Rows
 from systems.engine.passes.preparer import Group
 from systems.engine.passes.sizes import BOUNCE, LISTS_AHEAD, PassSizes
+from systems.engine.pipeline import Channel, Pipeline, Stopped
 from systems.engine.store.batch_store import BatchReader
 from systems.interface import Batch, StageClock
 from workloads.accelerator import Event

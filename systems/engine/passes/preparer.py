@@ -20,10 +20,10 @@ from systems.engine.io.reader import ReadStats
 from systems.engine.io.regions import RegionIndex
 from systems.engine.io.tally import Tally
 from systems.engine.io.topology import mapped_sampler
-from systems.engine.loading.pipeline import Channel, Pipeline
 from systems.engine.passes.distribute import ChunkIndex, PassStats
 from systems.engine.passes.sampling import ExternalSampler, Ids, Job, Nodes
 from systems.engine.passes.sizes import PassSizes
+from systems.engine.pipeline import Channel, Pipeline
 from systems.engine.store.batch_store import BatchWriter
 from systems.interface import StageClock
 from workloads.sampling.batch import SampledBatch

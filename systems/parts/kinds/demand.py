@@ -10,8 +10,7 @@ from typing import Literal, get_args
 import torch
 
 from systems import _native
-from systems.engine.io.arrays import as_ids, as_rows
-from systems.engine.loading.gather_loader import torch_dtype
+from systems.engine.io.arrays import as_ids, as_rows, torch_dtype
 from systems.forecast import Trace
 from systems.parts.options import wanted_rows
 from systems.parts.rows import Ids

@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
+from systems.engine.io.arrays import torch_dtype
 from systems.engine.io.reader import Granularity, ReadStats, RowReader
 from systems.engine.io.row_reads import (
     ReaderPool,
@@ -18,7 +19,6 @@ from systems.engine.io.row_reads import (
     feature_reader,
     feature_reader_bytes,
 )
-from systems.engine.loading.gather_loader import torch_dtype
 from systems.forecast import PAGE, Forecast, Reads, Trace, sequential
 from systems.parts.rows import Ids, Rows
 from systems.parts.sizes import Follower, Need

@@ -11,14 +11,14 @@ from typing import Any
 import numpy as np
 
 from systems.engine.io.row_reads import RowTable
-from systems.engine.loading.first_layer import (
+from systems.engine.store.artefacts import identity, prepare
+from systems.engine.store.first_layer import (
     DATA_OFFSET,
     FILE,
     AggregateFacts,
     aggregate_first_layer,
     seeds_only,
 )
-from systems.engine.store.artefacts import identity, prepare
 from systems.interface import Expectation
 from systems.parts.sizes import Follower, Need
 from systems.parts.source import Source

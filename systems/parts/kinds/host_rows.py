@@ -12,11 +12,10 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from systems.engine.io.arrays import gather
+from systems.engine.io.arrays import gather, torch_dtype
 from systems.engine.io.memory import madvise
 from systems.engine.io.reader import ReadStats
 from systems.engine.io.row_reads import RowTable
-from systems.engine.loading.gather_loader import torch_dtype
 from systems.forecast import Forecast, Trace
 from systems.parts.options import HostStore
 from systems.parts.rows import Ids, Rows

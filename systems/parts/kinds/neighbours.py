@@ -11,7 +11,7 @@ import numpy as np
 
 from systems.engine.io.faults import FaultMeter
 from systems.engine.io.topology import sampling_items
-from systems.engine.loading.first_layer import seeds_only
+from systems.engine.store.first_layer import seeds_only
 from systems.parts.sample import Ids, Sample
 from systems.parts.sizes import Follower, Need, fixed
 from systems.parts.topology import Graph

@@ -10,8 +10,8 @@ from functools import cached_property
 import numpy as np
 import torch
 
-from systems.engine.loading.gather_loader import torch_dtype
-from systems.engine.loading.pipeline import Channel, Pipeline, RowRing
+from systems.engine.io.arrays import torch_dtype
+from systems.engine.pipeline import Channel, Pipeline, RowRing
 from systems.interface import Batch
 from systems.parts.copy import Copy, Load
 from systems.parts.device_table import DeviceTable

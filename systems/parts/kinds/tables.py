@@ -9,9 +9,8 @@ from dataclasses import dataclass, field
 import numpy as np
 import torch
 
-from systems.engine.io.arrays import gather
-from systems.engine.loading.gather_loader import BETWEEN, torch_dtype
-from systems.engine.loading.pipeline import Channel, Pipeline
+from systems.engine.io.arrays import gather, torch_dtype
+from systems.engine.pipeline import Channel, Pipeline
 from systems.interface import Batch
 from systems.parts.copy import Copy, Load
 from systems.parts.sizes import Follower, Need
@@ -65,7 +64,7 @@ class Tables(Copy):
     def in_flight(self) -> int:
         """Sampled mini-batches beside the queue: one waits for a table, one has its
         rows."""
-        return BETWEEN
+        return 2
 
     @property
     def moves(self) -> bool:

@@ -14,7 +14,7 @@ from functools import cached_property
 
 import torch
 
-from systems.engine.loading.pipeline import Channel, Pipeline, RowRing
+from systems.engine.pipeline import Channel, Pipeline, RowRing
 from systems.interface import Batch
 from systems.parts.copy import Copy, Load
 from systems.parts.device_table import DeviceTable

@@ -1,2 +1,0 @@
-"""Loading of mini-batches: the pipeline, the loaders and the bases that systems derive
-from."""
