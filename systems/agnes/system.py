@@ -17,6 +17,18 @@ past the page cache; the write buffers of files and the hyperbatch shrink to the
 or take place only then, which leaves memory for larger hyperbatches; the thread that
 samples also places the rows, so that gathering is one pass over the table. Memory takes
 five bytes a node of the graph, for its uses and its place.
+
+The data path of a hyperbatch:
+
+1. sample all of its mini-batches to a file, and place the rows that they use in tiers
+   (`group.py`, `tiers.py`);
+2. once the hyperbatch before has trained, gather its rows in one pass over the table,
+   to memory and to a file for each mini-batch (`group.py`);
+3. read each mini-batch and the rows of its file ahead, and train it
+   (`systems/engine/passes/groups.py`, `loader.py`).
+
+It is no `PathSystem`: reads serve all mini-batches of a hyperbatch before any of them
+trains. Buffers are sized by `systems/parts/sizes.py` as others are.
 """
 
 from __future__ import annotations

@@ -3,7 +3,12 @@ group ahead of training.
 
 `prepare` chooses one of three ways (`choice.py`): passes over graph and table; groups
 sampled from the graph in memory; or graph and rows in memory, where rows that miss are
-read alone (`resident.py`). The first two are this file's groups.
+read alone (`resident.py`). The first two prepare groups of mini-batches (`group.py`)
+and train them as `agnes` does (`systems/engine/passes/groups.py`, `loader.py`).
+
+It is no `PathSystem`: passes serve all mini-batches of a group before any of them
+trains, and the way is chosen in preparation. Buffers are sized by
+`systems/parts/sizes.py` as others are.
 """
 
 from __future__ import annotations
