@@ -11,6 +11,7 @@ import pytest
 
 from systems import registry
 from systems.interface import System
+from systems.parts import PathSystem
 from workloads.errors import InputError
 
 
@@ -29,6 +30,12 @@ def test_no_system_inherits_from_another(name: str) -> None:
     parts."""
     bases = registry.load(name).__mro__[1:]
     assert [base.__name__ for base in bases if "info" in vars(base)] == []
+
+
+@pytest.mark.parametrize("name", registry.names())
+def test_a_system_is_one_step_from_its_interface(name: str) -> None:
+    """Nothing of a data path stands in a base class between them."""
+    assert registry.load(name).__bases__ in ((System,), (PathSystem,))
 
 
 @pytest.mark.parametrize(
