@@ -65,6 +65,7 @@ if TYPE_CHECKING:
         Need,
         NeighbourLists,
         Neighbours,
+        PagedRows,
         Part,
         Path,
         PathSystem,
@@ -108,13 +109,10 @@ _MODULES = {
     "SystemInfo",
     "systems.loading": "LayerEdges Loader MiniBatch",
     "systems.options": "Options auto",
-    "systems.parts": "Cache ChangingCache Copy Demand DirectRows FirstLayer "
-    "Follower Graph "
-    "HostRows Load Loaded Mapped "
-    "MappedRows Need NeighbourLists Neighbours Part Path PathSystem Ranked Ring Rows "
-    "Sample SamplingOptions SingleRows Site Source StaticDevice StaticHost Tables "
-    "Topology ZeroCopy "
-    "host_graph",
+    "systems.parts": "Cache ChangingCache Copy Demand DirectRows FirstLayer Follower "
+    "Graph HostRows Load Loaded Mapped MappedRows Need NeighbourLists Neighbours "
+    "PagedRows Part Path PathSystem Ranked Ring Rows Sample SamplingOptions SingleRows "
+    "Site Source StaticDevice StaticHost Tables Topology ZeroCopy host_graph",
     "workloads.dataset": "Dataset",
     "workloads.errors": "BudgetError DataIOError DatasetError HostError InputError "
     "OutcoreError",
@@ -170,6 +168,7 @@ __all__ += [
     "Need",
     "NeighbourLists",
     "Neighbours",
+    "PagedRows",
     "Part",
 ]
 __all__ += [

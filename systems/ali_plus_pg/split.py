@@ -77,6 +77,7 @@ class Split(ListShare, RowShare):
         list_threads: threads that share a mini-batch's lists.
     """
 
+    title = "memory for lists and rows, split"
     wanted: str = "auto"
     cache: str = "auto"
     batches: int = 0

@@ -22,6 +22,7 @@ from systems.parts.kinds.host_rows import HostRows as HostRows
 from systems.parts.kinds.mapped_rows import MappedRows as MappedRows
 from systems.parts.kinds.neighbour_lists import NeighbourLists as NeighbourLists
 from systems.parts.kinds.neighbours import Neighbours as Neighbours
+from systems.parts.kinds.paged_rows import PagedRows as PagedRows
 from systems.parts.kinds.ranked import Ranked as Ranked
 from systems.parts.kinds.ring import Ring as Ring
 from systems.parts.kinds.static_device import StaticDevice as StaticDevice

@@ -3,6 +3,7 @@ same for every system of parts."""
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -60,14 +61,32 @@ class Loop:
         self.path.rows.start(self.first, self.seeds)
         self.chain.start(self.pipe)
         self._turnstile = self.pipe.turnstile()
-        source = self.seeds if self.path.sample.inline else self._sampled()
-        yield from self.pipe.results(self._loaded(source))
+        yield from self.pipe.results(self._loaded(self._source()))
+
+    def _source(self) -> Channel[SampledBatch] | Iterable[Any]:
+        """Return the sampled mini-batches in order; seed nodes where the thread that
+        extracts draws too."""
+        if self.path.sample.inline:
+            return self.seeds
+        sampled = self._sampled()
+        return self._windowed(sampled) if self.path.window else sampled
 
     def _sampled(self) -> Channel[SampledBatch]:
         sample = self.path.sample
         sampled: Channel[SampledBatch] = self.pipe.channel(sample.waiting, ordered=True)
         self.pipe.stage("sample", sample.workers, self._draw, self.seeds, sampled)
         return sampled
+
+    def _windowed(self, sampled: Channel[SampledBatch]) -> Iterator[SampledBatch]:
+        """Yield each mini-batch once the rows have seen `window` mini-batches behind
+        it."""
+        held: deque[SampledBatch] = deque()
+        for batch in sampled.items():
+            self.path.rows.coming(batch)
+            held.append(batch)
+            if len(held) > self.path.window:
+                yield held.popleft()
+        yield from held
 
     def _loaded(self, source: Channel[Any] | Iterable[Any]) -> Channel[Batch]:
         """Start the threads that extract and transfer, and return the channel of

@@ -20,6 +20,7 @@ from systems.interface import (
     Forecast,
     MemoryBudget,
     Options,
+    PartUse,
     Plan,
     System,
     Trace,
@@ -31,6 +32,7 @@ from systems.parts.path import Path
 from systems.parts.sample import Ids
 from systems.parts.sizes import PAGE_CACHE, Need, Sizes, divide
 from systems.parts.tier import Chain
+from systems.parts.uses import names_of, uses_of
 from workloads.errors import BudgetError
 from workloads.sampling.make import make_seed_plan
 
@@ -239,6 +241,7 @@ class PathSystem(System):
         planned = self.planned()
         path = planned.path
         tally = self._tally
+        found = path.rows.found
         missed = tally["misses"]
         loaded = tally["loaded"]
         hits: dict[str, int] = {}
@@ -246,6 +249,8 @@ class PathSystem(System):
             hits[path.copy.near] = tally["rows"] - loaded
         if path.changing:
             hits["host"] = hits.get("host", 0) + loaded - missed
+        if found:
+            hits["host"] = hits.get("host", 0) + found
         if path.rows.tier:
             hits[path.rows.tier] = hits.get(path.rows.tier, 0) + missed
         observed: dict[str, float] = {}
@@ -255,7 +260,7 @@ class PathSystem(System):
             path.rows.queue_depth,
             rows=tally["rows"],
             hits=hits,
-            misses=0 if path.rows.tier else missed,
+            misses=0 if path.rows.tier else missed - found,
             bytes_loaded=loaded * planned.site.table.row_bytes
             if path.copy.counts_loaded
             else 0,
@@ -266,6 +271,14 @@ class PathSystem(System):
         """List the files of prepared artefacts, which the run reads."""
         parts = self._planned.parts if self._planned is not None else ()
         return [file for part in parts for made in part.prepared for file in made.files]
+
+    def data_path(self) -> list[PartUse]:
+        """List the parts of the path, with buffers and counts once an epoch began."""
+        planned = self.planned()
+        if not self._is_open:
+            return names_of(planned.parts)
+        row_bytes = planned.site.table.row_bytes
+        return uses_of(planned.path, planned.parts, self._tally, row_bytes)
 
     def facts(self) -> Facts:
         """Return the parts' facts, and whether all artefacts were found."""

@@ -23,6 +23,7 @@ from workloads.sampling.make import advise_random
 class Loaded(Topology):
     """Graph and labels loaded into memory, one copy for all ranks of a run."""
 
+    title = "graph in memory"
     in_memory = True
 
     def needs(self) -> Sequence[Need | Follower]:
@@ -54,6 +55,7 @@ class Mapped(Topology):
         read_ahead: leave the kernel's read-ahead on.
     """
 
+    title = "graph behind a memory map"
     read_ahead: bool = False
     _files: DatasetFiles = field(init=False, repr=False)
 

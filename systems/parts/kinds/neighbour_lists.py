@@ -44,6 +44,7 @@ class NeighbourLists(Mapped):
         share: decides the cache's memory.
     """
 
+    title = "mapped graph, lists of important nodes in memory"
     share: ListShare = field(kw_only=True)
     _tally: Tally = field(init=False, repr=False, default_factory=Tally)
     _held: tuple[int, int] = field(init=False, repr=False, default=(0, 0))
