@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from systems.engine.io.tally import Tally
-from systems.interface import PartUse
+from systems.interface import Counters, PartUse
 from systems.parts.part import Part
 from systems.parts.path import Path
 
@@ -41,6 +41,20 @@ def uses_of(
         found.append(use)
         buffers = []
     return found
+
+
+def cache_use(name: str, buffers: Sequence[str], counters: Counters) -> PartUse:
+    """Return the use of a system's one cache of rows."""
+    hits = sum(counters.hits.values())
+    counts: Counts = {"rows": counters.rows, "hits": hits}
+    return PartUse(name=name, buffers=tuple(buffers), counts=counts)
+
+
+def reads_use(name: str, buffers: Sequence[str], counters: Counters) -> PartUse:
+    """Return the use of a system's reads of rows."""
+    counts: Counts = {"rows": counters.misses, "requests": counters.io_requests}
+    counts["bytes"] = counters.bytes_read
+    return PartUse(name=name, buffers=tuple(buffers), counts=counts)
 
 
 def _counts(path: Path, tally: Tally, row_bytes: int) -> Iterator[tuple[Part, Counts]]:

@@ -79,9 +79,7 @@ class PagedRows(DirectRows):
             *super().needs(),
             Need("page maps", maps),
             Need("page look-ups", look_ups),
-            Need(
-                _PAGES, page_bytes, best=self.num_pages * page_bytes, step=page_bytes
-            ),
+            Need(_PAGES, page_bytes, best=self.num_pages * page_bytes, step=page_bytes),
         ]
 
     def open(self) -> None:
