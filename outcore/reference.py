@@ -72,6 +72,7 @@ SECTIONS = (
     ),
 )
 _SECTION = re.compile(r"^(Args|Attributes|Returns|Raises|Warns|Yields):$")
+_RULE = re.compile(r"\brule (\d+)")
 _FIELDS = {"Field", "auto", "size", "field"}
 _WIDTH = 88
 
@@ -206,7 +207,7 @@ def _prose(text: str) -> str:
         else:
             inside = inside and not line.strip()
             lines.append(line)
-    return "\n".join(lines).strip()
+    return _RULE.sub(r"[\g<0>](methodology.md#rule-\1)", "\n".join(lines).strip())
 
 
 def _entry(text: str) -> str:
