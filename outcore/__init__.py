@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     )
     from systems.loading import LayerEdges, MiniBatch
     from systems.loading import Loader as loader
-    from systems.options import Options, auto
+    from systems.options import Options, PartUse, auto
     from systems.parts import (
         Cache,
         ChangingCache,
@@ -108,7 +108,7 @@ _MODULES = {
     "StageClock System "
     "SystemInfo",
     "systems.loading": "LayerEdges Loader MiniBatch",
-    "systems.options": "Options auto",
+    "systems.options": "Options PartUse auto",
     "systems.parts": "Cache ChangingCache Copy Demand DirectRows FirstLayer Follower "
     "Graph HostRows Load Loaded Mapped MappedRows Need NeighbourLists Neighbours "
     "PagedRows Part Path PathSystem Ranked Ring Rows Sample SamplingOptions SingleRows "
@@ -143,6 +143,7 @@ __all__ += [
     "Counters",
     "MemoryBudget",
     "Options",
+    "PartUse",
     "Plan",
     "PlanItem",
     "Runtime",

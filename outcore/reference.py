@@ -56,7 +56,7 @@ SECTIONS = (
         "Write a system without parts",
         "[How to add a system](researcher.md#add-a-system) has an example.",
         "System SystemInfo Options auto Plan PlanItem MemoryBudget Runtime StageClock "
-        "Batch Counters Workload Dataset",
+        "Batch Counters PartUse Workload Dataset",
     ),
     (
         "Sample, and read rows",
@@ -169,8 +169,9 @@ def _methods(node: ast.ClassDef) -> Iterator[Function]:
     """Yield the public methods that no base class on the page has."""
     described = set(_inherited(node))
     for each in node.body:
-        is_method = isinstance(each, Function) and not each.name.startswith("_")
-        if is_method and each.name not in described:
+        if not isinstance(each, Function) or each.name.startswith("_"):
+            continue
+        if each.name not in described:
             yield each
 
 

@@ -122,12 +122,13 @@ def show(
     info = system_info(name)
     record = _newest(call.results_root, name)
     parts = parts_of(load(name)) if record is None else _names(record)
+    uses = [] if record is None else _uses(record)
     content = {
         "system": name,
         "summary": info.summary,
         "parts": parts,
         "run": None if record is None else record.run_id,
-        "uses": [] if record is None else _uses(record),
+        "uses": uses,
     }
 
     def shown() -> None:
@@ -139,8 +140,7 @@ def show(
             )
             return
         rows = [
-            (use["name"], _sizes(use["bytes"]), _work(use["counts"]))
-            for use in content["uses"]
+            (use["name"], _sizes(use["bytes"]), _work(use["counts"])) for use in uses
         ]
         epoch = record.epochs[-1].epoch
         title = f"epoch {epoch} of {record.run_id}, {record.config.dataset.name}"

@@ -95,9 +95,7 @@ class Loop:
         copy = self.path.copy
         ready: Channel[Batch] = pipe.channel(copy.extractors, ordered=True)
         if not copy.moves:
-            pipe.stage(
-                "extract", copy.extractors, self._extract_and_move, source, ready
-            )
+            pipe.stage("extract", copy.extractors, self._extract, source, ready)
             return ready
         extracted: Channel[Load] = pipe.channel(copy.extractors, ordered=True)
         pipe.stage("extract", copy.extractors, self._extract, source, extracted)
@@ -110,8 +108,9 @@ class Loop:
         with self.site.clock.stage("sample", index):
             return self.path.sample.draw(self.epoch, index, seeds)
 
-    def _extract(self, number: int, item: SampledBatch | Ids) -> Load:
-        """Read the rows of one mini-batch that no cache holds."""
+    def _extract(self, number: int, item: SampledBatch | Ids) -> Any:
+        """Read the rows of one mini-batch that no cache holds; return its `Load`, or
+        the finished `Batch` where no thread of its own moves it."""
         path = self.path
         clock = self.site.clock
         place = self._take(number)
@@ -139,7 +138,7 @@ class Loop:
         self.tally.add(
             reads, rows=sampled.num_nodes, loaded=len(missing), misses=misses, **hits
         )
-        return load
+        return load if path.copy.moves else self._move(number, load)
 
     def _take(self, number: int) -> object:
         turnstile: Turnstile = self._turnstile
@@ -158,6 +157,3 @@ class Loop:
         batch = self.path.copy.move(load)
         batch.first_layer_aggregated = self.site.aggregated
         return batch
-
-    def _extract_and_move(self, number: int, item: SampledBatch | Ids) -> Batch:
-        return self._move(number, self._extract(number, item))

@@ -26,20 +26,17 @@ PARTS = (
         counts={"rows": 750, "requests": 700, "bytes": 3 << 20},
     ),
 )
-PLAN = {
-    "indptr": (1 << 20, "host"),
-    "indices": (2 << 20, "host"),
-    "feature cache": (4 << 20, "device"),
-}
+PLAN = [
+    PlannedBuffer(name="indptr", bytes=1 << 20),
+    PlannedBuffer(name="indices", bytes=2 << 20),
+    PlannedBuffer(name="feature cache", bytes=4 << 20, tier="device"),
+]
 
 
 def a_run(parts: tuple[PartUse, ...] = PARTS, verdict: str = "VALID") -> Record:
     record = make_record("graphbolt", [1.0], verdict=verdict)
     record.facts = RunFacts(parts=parts)
-    record.memory.plan = [
-        PlannedBuffer(name=name, bytes=nbytes, tier=tier)
-        for name, (nbytes, tier) in PLAN.items()
-    ]
+    record.memory.plan = PLAN
     return record
 
 

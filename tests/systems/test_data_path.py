@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -23,7 +24,7 @@ ONE_PART = {"agnes", "diskgnn", "outcore"}
 
 def used(
     folder: Path, name: str, device: str = "cpu"
-) -> tuple[list[PartUse], dict[str, int], dict[str, object]]:
+) -> tuple[list[PartUse], dict[str, int], dict[str, Any]]:
     """Run one epoch in a budget of 20 MiB; return the parts, the plan's bytes by
     buffer, and the counters."""
     stage = Stage(folder, replace(CASE, device=device), load(name))
