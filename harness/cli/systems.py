@@ -146,7 +146,7 @@ def show(
         title = f"epoch {epoch} of {record.run_id}, {record.config.dataset.name}"
         print_table(("part", "planned", "work"), rows, title, prose=("part", "work"))
 
-    call.tell(content, shown)
+    call.emit(content, shown)
 
 
 def _newest(root: Path, system: str) -> Record | None:
