@@ -135,8 +135,8 @@ def show(
         print_lines(f"{name} ({info.paper}): {info.summary}", line_of(parts))
         if record is None:
             print_lines(
-                f"no run of it under {call.results_root} records its parts; "
-                f"`outcore run {name} --dataset DATASET` makes one"
+                f"no run of it under {call.results_root} counts and records its "
+                f"parts; `outcore run {name} --dataset DATASET` makes one"
             )
             return
         rows = [
