@@ -151,18 +151,21 @@ def _fields(node: ast.ClassDef) -> Iterator[tuple[str, str]]:
         yield text, described
 
 
-def _signature(node: Function, *, method: bool) -> str:
-    """Return a function's name, arguments and result, an argument a line where they
-    are long."""
-    arguments = ast.unparse(node.args)
-    if method:
-        arguments = re.sub(r"^(self|cls)(, )?", "", arguments)
+def _signature(node: Function) -> str:
+    """Return a function's name, arguments and result in one line."""
+    arguments = re.sub(r"^(self|cls)(, )?", "", ast.unparse(node.args))
     result = f" -> {ast.unparse(node.returns)}" if node.returns is not None else ""
-    line = f"{node.name}({arguments}){result}"
-    if len(line) <= _WIDTH:
-        return line
+    return f"{node.name}({arguments}){result}"
+
+
+def _folded(signature: str) -> str:
+    """Return a long signature with an argument a line."""
+    if len(signature) <= _WIDTH:
+        return signature
+    name, _, rest = signature.partition("(")
+    arguments, _, result = rest.rpartition(")")
     one_a_line = re.sub(r", (?![^\[(]*[\])])", ",\n    ", arguments)
-    return f"{node.name}(\n    {one_a_line},\n){result}"
+    return f"{name}(\n    {one_a_line},\n){result}"
 
 
 def _methods(node: ast.ClassDef) -> Iterator[Function]:
@@ -224,8 +227,8 @@ def _entry_of(name: str) -> str:
     prose = _prose(ast.get_docstring(node) or "")
     shown = f"outcore.{name}"
     if isinstance(node, Function):
-        code = _signature(node, method=False)
-        code = f"outcore.{name}{code.removeprefix(node.name)}"
+        signature = _signature(node).removeprefix(node.name)
+        code = _folded(f"outcore.{name}{signature}")
         return f"### `{shown}`\n\n`{file}`\n\n```python\n{code}\n```\n\n{prose}"
     return "\n\n".join([f"### `{shown}`", f"`{file}`", *_class(node, prose)])
 
@@ -236,9 +239,9 @@ def _class(node: ast.ClassDef, prose: str) -> Iterator[str]:
     bases = ", ".join(ast.unparse(base) for base in node.bases)
     head = f"class {node.name}({bases})" if bases else f"class {node.name}"
     if isinstance(start, Function):
-        made = _signature(start, method=True).removesuffix(" -> None")
+        made = _signature(start).removesuffix(" -> None")
         made = made.replace("__init__", node.name, 1)
-        head += "\n" + textwrap.indent(made, "    ")
+        head += "\n" + textwrap.indent(_folded(made), "    ")
     lines = [head, *(f"    {text}" for text, _ in fields)]
     code = "\n".join(lines)
     yield f"```python\n{code}\n```"
@@ -257,7 +260,7 @@ def _is_start(node: ast.stmt) -> bool:
 
 def _method(node: Function) -> str:
     """Return a method, with its docstring below."""
-    text = " ".join(_signature(node, method=True).split())
+    text = _signature(node)
     if _decorated(node, "property"):
         result = ast.unparse(node.returns) if node.returns is not None else ""
         text = f"{node.name}: {result}"
