@@ -39,6 +39,7 @@ from systems.ginex.superbatch import (
     superbatch_misses,
 )
 from systems.interface import Batch, Counters, Facts, Forecast, PartUse, System, Trace
+from systems.parts.sizes import PAGE_CACHE
 from systems.parts.uses import cache_use, reads_use
 from workloads.sampling.batch import SampledBatch
 from workloads.sampling.bounds import batch_bounds
@@ -47,7 +48,7 @@ from workloads.sampling.neighbor import NeighborSampler
 
 Seeds = npt.NDArray[np.int64]
 _LISTS = ("neighbour cache", "neighbour cache file")
-_GRAPH = ("indptr", "page tables of maps", *_LISTS)
+_GRAPH = ("indptr", "page tables of maps", PAGE_CACHE, *_LISTS)
 _RUNTIME = ("runtime files", "runtime-file buffers", "mini-batches read back")
 _FILES = (*SAMPLING_BUFFERS, *_RUNTIME, "changesets")
 _KEPT = ("rows that stay cached", "nodes of rows that stay")

@@ -25,10 +25,10 @@ ONE_PART = {"agnes", "diskgnn", "outcore"}
 def used(
     folder: Path, name: str, device: str = "cpu"
 ) -> tuple[list[PartUse], dict[str, int], dict[str, Any]]:
-    """Run one epoch in a budget of 20 MiB; return the parts, the plan's bytes by
+    """Run one epoch in a budget of 40 MiB; return the parts, the plan's bytes by
     buffer, and the counters."""
     stage = Stage(folder, replace(CASE, device=device), load(name))
-    with stage.make(MemoryBudget(20 << 20, stage.device_bytes)) as system:
+    with stage.make(MemoryBudget(40 << 20, stage.device_bytes)) as system:
         system.load_libraries()
         plan = system.plan()
         system.prepare()
