@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     )
     from systems.loading import LayerEdges, MiniBatch
     from systems.loading import Loader as loader
-    from systems.options import Options, auto
+    from systems.options import Options, PartUse, auto
     from systems.parts import (
         Cache,
         ChangingCache,
@@ -65,6 +65,7 @@ if TYPE_CHECKING:
         Need,
         NeighbourLists,
         Neighbours,
+        PagedRows,
         Part,
         Path,
         PathSystem,
@@ -107,14 +108,11 @@ _MODULES = {
     "StageClock System "
     "SystemInfo",
     "systems.loading": "LayerEdges Loader MiniBatch",
-    "systems.options": "Options auto",
-    "systems.parts": "Cache ChangingCache Copy Demand DirectRows FirstLayer "
-    "Follower Graph "
-    "HostRows Load Loaded Mapped "
-    "MappedRows Need NeighbourLists Neighbours Part Path PathSystem Ranked Ring Rows "
-    "Sample SamplingOptions SingleRows Site Source StaticDevice StaticHost Tables "
-    "Topology ZeroCopy "
-    "host_graph",
+    "systems.options": "Options PartUse auto",
+    "systems.parts": "Cache ChangingCache Copy Demand DirectRows FirstLayer Follower "
+    "Graph HostRows Load Loaded Mapped MappedRows Need NeighbourLists Neighbours "
+    "PagedRows Part Path PathSystem Ranked Ring Rows Sample SamplingOptions SingleRows "
+    "Site Source StaticDevice StaticHost Tables Topology ZeroCopy host_graph",
     "workloads.dataset": "Dataset",
     "workloads.errors": "BudgetError DataIOError DatasetError HostError InputError "
     "OutcoreError",
@@ -145,6 +143,7 @@ __all__ += [
     "Counters",
     "MemoryBudget",
     "Options",
+    "PartUse",
     "Plan",
     "PlanItem",
     "Runtime",
@@ -170,6 +169,7 @@ __all__ += [
     "Need",
     "NeighbourLists",
     "Neighbours",
+    "PagedRows",
     "Part",
 ]
 __all__ += [

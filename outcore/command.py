@@ -34,7 +34,7 @@ def extra_of(module: str) -> str | None:
 
 @contextmanager
 def named() -> Iterator[None]:
-    """Turn the import error of a package of an extra into a HostError that says how to
+    """Turn the import error of a package of an extra into a HostError with the way to
     install it."""
     try:
         yield

@@ -12,7 +12,7 @@ from __future__ import annotations
 import threading
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -26,6 +26,7 @@ from systems.forecast import Forecast as Forecast
 from systems.forecast import Trace as Trace
 from systems.options import Facts as Facts
 from systems.options import Options as Options
+from systems.options import PartUse as PartUse
 from systems.options import auto as auto
 from systems.options import size as size
 from systems.overrides import check_overrides
@@ -566,6 +567,13 @@ class System(ABC):
         """List the files that the system wrote and will read; they are evicted before
         each run like the dataset's."""
         return []
+
+    def data_path(self) -> Sequence[PartUse]:
+        """List the parts of the data path in the order in which a mini-batch passes
+        them, for `outcore systems show` and docs: names after `plan`, buffers and
+        counts of the last epoch after `epoch`. Without it, the summary stands for them.
+        """
+        return [PartUse(name=self.info.summary)]
 
     def facts(self) -> Facts:
         """Return the facts of the run that code computes with: how it reads, whether

@@ -109,6 +109,23 @@ class Options(BaseModel):
         return value
 
 
+class PartUse(BaseModel):
+    """A part of a system's data path, and its work in the last epoch.
+
+    Attributes:
+        name: name of the part in words, such as `graph in memory`.
+        buffers: names of its buffers in the plan.
+        counts: counts of the epoch: `rows` that reached the part, `hits` among them,
+            `requests` to the disk, `bytes` read or copied, and others that it observed.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    name: str
+    buffers: tuple[str, ...] = ()
+    counts: dict[str, float] = Field(default_factory=dict)
+
+
 class Facts(BaseModel):
     """Named, typed facts of a run that code computes with, beside the counters; None:
     unknown or not applicable.
@@ -123,6 +140,7 @@ class Facts(BaseModel):
         prepared_reused: whether preparation found the artefacts of an earlier run.
         samples_reused: whether epochs train on mini-batches sampled for an earlier
             epoch (replay).
+        parts: the data path, filled in by the worker from `System.data_path`.
     """
 
     model_config = ConfigDict(extra="allow", frozen=True)
@@ -131,6 +149,7 @@ class Facts(BaseModel):
     reads_in: tuple[str, ...] = ()
     prepared_reused: bool | None = Field(default=None, repr=False)
     samples_reused: bool = Field(default=False, repr=False)
+    parts: tuple[PartUse, ...] = Field(default=(), repr=False)
 
     def notes(self) -> dict[str, str]:
         """Return the facts as text for people, seconds and ratios to three decimals."""

@@ -1,15 +1,21 @@
-"""`outcore systems`: every system, its paper, devices, whether it is faithful, and its
-options; environments."""
+"""`outcore systems`: every system, its paper, devices, whether it is faithful, its
+options, and its data path; environments."""
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from typer.core import TyperGroup
 
-from harness.cli.common import Call, Verbs
-from harness.cli.table import Wide, print_table
+from harness.cli.common import Call, OnResults, Verbs
+from harness.cli.table import Wide, print_lines, print_table
+from workloads.units import format_bytes
+
+if TYPE_CHECKING:
+    from harness.records.record import Record
+    from systems.interface import PartUse
 
 _LINE = 100  # characters of an installer's line that are shown
 
@@ -96,6 +102,102 @@ def _default(option: dict[str, Any]) -> str:
     """Return an option's default in words: 0 where the meaning of 0 is `auto`."""
     is_auto = option["default"] == 0 and "auto:" in option["description"]
     return "0, auto" if is_auto else str(option["default"])
+
+
+@app.verb
+def show(
+    name: Annotated[str, typer.Argument(help="a system, or module:Class")],
+    call: OnResults,
+) -> None:
+    """Show the parts of a system's data path in the order in which a mini-batch passes
+    them: their buffers, and their work in the last epoch of its newest run that counts.
+
+    Examples:
+        outcore systems show graphbolt
+    """
+    from harness.check.data_paths import line_of, parts_of
+    from harness.foreign.systems import system_info
+    from systems.registry import load
+
+    info = system_info(name)
+    record = _newest(call.results_root, name)
+    parts = parts_of(load(name)) if record is None else _names(record)
+    uses = [] if record is None else _uses(record)
+    content = {
+        "system": name,
+        "summary": info.summary,
+        "parts": parts,
+        "run": None if record is None else record.run_id,
+        "uses": uses,
+    }
+
+    def shown() -> None:
+        print_lines(f"{name} ({info.paper}): {info.summary}", line_of(parts))
+        if record is None:
+            print_lines(
+                f"no run of it under {call.results_root} counts and records its "
+                f"parts; `outcore run {name} --dataset DATASET` makes one"
+            )
+            return
+        rows = [
+            (use["name"], _sizes(use["bytes"]), _work(use["counts"])) for use in uses
+        ]
+        epoch = record.epochs[-1].epoch
+        title = f"epoch {epoch} of {record.run_id}, {record.config.dataset.name}"
+        print_table(("part", "planned", "work"), rows, title, prose=("part", "work"))
+
+    call.emit(content, shown)
+
+
+def _newest(root: Path, system: str) -> Record | None:
+    """Return the newest run of a system that counts and records its parts; None
+    without one."""
+    from harness.records.record import COUNTED
+    from harness.results.store import records
+
+    found = None
+    for record in records(root):
+        counts = record.verdict in COUNTED and record.status == "ok"
+        if record.system == system and counts and record.facts.parts and record.epochs:
+            found = record
+    return found
+
+
+def _names(record: Record) -> list[str]:
+    return [part.name for part in record.facts.parts]
+
+
+def _uses(record: Record) -> list[dict[str, Any]]:
+    return [
+        {"name": part.name, "bytes": _planned(record, part), "counts": part.counts}
+        for part in record.facts.parts
+    ]
+
+
+def _planned(record: Record, part: PartUse) -> dict[str, int]:
+    """Return the bytes of a part's buffers in the run's plan, by tier."""
+    found: dict[str, int] = {}
+    for item in record.memory.plan:
+        if item.name in part.buffers:
+            found[item.tier] = found.get(item.tier, 0) + item.bytes
+    return found
+
+
+def _sizes(by_tier: dict[str, int]) -> str:
+    return ", ".join(f"{format_bytes(n)} {tier}" for tier, n in by_tier.items()) or "–"
+
+
+def _work(counts: dict[str, float]) -> str:
+    """Return the counts of a part as text, with the share of its hits."""
+    shown = []
+    for name, count in counts.items():
+        text = f"{name.replace('_', ' ')} {count:,.0f}"
+        if name == "bytes":
+            text = format_bytes(int(count))
+        if name == "hits" and counts.get("rows"):
+            text += f" ({100 * count / counts['rows']:.1f} %)"
+        shown.append(text)
+    return ", ".join(shown) or "–"
 
 
 @app.verb

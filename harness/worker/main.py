@@ -49,7 +49,15 @@ from harness.worker.epoch_report import EpochLog, EpochReport, events
 from harness.worker.offline import EpisodeTimer
 from systems.engine.io.memory import share_one_heap
 from systems.engine.store import artefacts
-from systems.interface import Batch, DiskProfile, MemoryBudget, Plan, Runtime, System
+from systems.interface import (
+    Batch,
+    DiskProfile,
+    Facts,
+    MemoryBudget,
+    Plan,
+    Runtime,
+    System,
+)
 from systems.planning import Planner
 from workloads.accelerator import Accelerator
 from workloads.errors import BudgetError, OutcoreError
@@ -138,7 +146,7 @@ class Run:
                 if models is not None:
                     models.keep()
             notes = self._notes()
-            facts = self._system.facts()
+            facts = self._facts()
             peak = self._accelerator.peak_bytes
         finally:
             self._system.close()
@@ -166,10 +174,15 @@ class Run:
         had any."""
         try:
             return event.model_copy(
-                update={"notes": self._notes(), "facts": self._system.facts()}
+                update={"notes": self._notes(), "facts": self._facts()}
             )
         except Exception:
             return event
+
+    def _facts(self) -> Facts:
+        """Return the system's facts with the parts of its data path."""
+        parts = tuple(self._system.data_path())
+        return self._system.facts().model_copy(update={"parts": parts})
 
     def _notes(self) -> dict[str, str]:
         """Return the system's notes, and one of automatic options below the paper's

@@ -311,7 +311,7 @@ def own_temporary_folder() -> None:
 
 
 def main(kind: Callable[[Run], Worker]) -> None:
-    """Run the worker for Outcore, or by hand, as the command line says; exit with 0
+    """Run the worker for Outcore, or by hand, as the command line has it; exit with 0
     unless it failed."""
     arguments = sys.argv[1:]
     if len(arguments) == 4 and arguments[0].endswith(".json"):

@@ -23,7 +23,7 @@ from systems.engine.io.row_reads import RowReadOptions, feature_reader, reader_a
 from systems.engine.io.topology import DatasetFiles, mapped_sampler
 from systems.engine.rank.ranking import out_degrees
 from systems.engine.store.artefacts import identity, prepare
-from systems.parts.kinds.neighbour_lists import ListShare
+from systems.parts.kinds.graphs import ListShare
 from systems.parts.kinds.static_host import RowShare, ranking_bytes
 from systems.parts.sizes import PAGE_CACHE, Follower, Need, Sizes
 from workloads.sampling.make import make_seed_plan
@@ -77,6 +77,7 @@ class Split(ListShare, RowShare):
         list_threads: threads that share a mini-batch's lists.
     """
 
+    title = "memory for lists and rows, split"
     wanted: str = "auto"
     cache: str = "auto"
     batches: int = 0

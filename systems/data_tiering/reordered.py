@@ -31,6 +31,7 @@ class Reordered(Source):
         order: rows by their value.
     """
 
+    title = "rows reordered by score"
     order: Ranked
     _dataset: Dataset | None = field(init=False, repr=False, default=None)
     _names: Ids | None = field(init=False, repr=False, default=None)

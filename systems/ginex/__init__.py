@@ -30,6 +30,7 @@ from systems.interface import (
     Counters,
     Facts,
     Forecast,
+    PartUse,
     Plan,
     System,
     SystemInfo,
@@ -83,6 +84,10 @@ class Ginex(System):
         """Forecast the misses of Belady's rule over superbatches, and the runtime
         files."""
         return self._superbatches.forecast(trace, host_bytes, self.unplanned_bytes())
+
+    def data_path(self) -> list[PartUse]:
+        """List graph, superbatches, feature cache, reads and tables."""
+        return self._superbatches.data_path()
 
     def facts(self) -> Facts:
         """Return the read mode, the reading stages, and whether the neighbour cache was

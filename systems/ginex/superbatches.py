@@ -23,7 +23,7 @@ from systems.engine.io.memory import give_back_free_memory
 from systems.engine.io.reader import RowReader
 from systems.engine.io.row_reads import ReaderPool, feature_reader
 from systems.engine.io.tally import Tally
-from systems.engine.io.topology import DatasetFiles, mapped_sampler
+from systems.engine.io.topology import SAMPLING_BUFFERS, DatasetFiles, mapped_sampler
 from systems.engine.pipeline import Channel, Pipeline
 from systems.engine.store.artefacts import Prepared
 from systems.forecast import sequential
@@ -38,13 +38,23 @@ from systems.ginex.superbatch import (
     Superbatch,
     superbatch_misses,
 )
-from systems.interface import Batch, Counters, Facts, Forecast, System, Trace
+from systems.interface import Batch, Counters, Facts, Forecast, PartUse, System, Trace
+from systems.parts.sizes import PAGE_CACHE
+from systems.parts.uses import cache_use, reads_use
 from workloads.sampling.batch import SampledBatch
 from workloads.sampling.bounds import batch_bounds
 from workloads.sampling.make import make_seed_plan
 from workloads.sampling.neighbor import NeighborSampler
 
 Seeds = npt.NDArray[np.int64]
+_LISTS = ("neighbour cache", "neighbour cache file")
+_GRAPH = ("indptr", "page tables of maps", PAGE_CACHE, *_LISTS)
+_RUNTIME = ("runtime files", "runtime-file buffers", "mini-batches read back")
+_FILES = (*SAMPLING_BUFFERS, *_RUNTIME, "changesets")
+_KEPT = ("rows that stay cached", "nodes of rows that stay")
+_CACHE = ("feature cache", "feature cache map", *_KEPT)
+_READS = ("reader buffers", "threads of the main loop")
+_TABLES = ("batch inputs", "device feature tables")
 
 
 class Superbatches:
@@ -375,6 +385,23 @@ class Superbatches:
         return trace.with_sampling(
             reads, max(own, unplanned_bytes + loop), why, trace.accesses
         )
+
+    def data_path(self) -> list[PartUse]:
+        """List the parts that hold buffers, with their counts."""
+        counters = self.counters()
+        files = {
+            name: count
+            for name, count in counters.observed.items()
+            if name.startswith("runtime_bytes")
+        }
+        rule = "out-degree" if self.options.policy == "static" else "Belady's rule"
+        return [
+            PartUse(name="mapped graph, important lists in memory", buffers=_GRAPH),
+            PartUse(name="superbatches in files", buffers=_FILES, counts=files),
+            cache_use(f"cache in host memory by {rule}", _CACHE, counters),
+            reads_use("direct reads", _READS, counters),
+            PartUse(name="a table for each mini-batch", buffers=_TABLES),
+        ]
 
     def facts(self) -> Facts:
         """Return the read mode, the reading stages, and whether the neighbour cache was

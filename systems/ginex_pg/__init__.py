@@ -20,6 +20,7 @@ from systems.interface import (
     Counters,
     Facts,
     Forecast,
+    PartUse,
     Plan,
     System,
     SystemInfo,
@@ -81,6 +82,10 @@ class GinexPg(System):
     def forecast(self, trace: Trace, host_bytes: int) -> Forecast:
         """Forecast the misses of the static cache, and the runtime files."""
         return self._superbatches.forecast(trace, host_bytes, self.unplanned_bytes())
+
+    def data_path(self) -> list[PartUse]:
+        """List graph, superbatches, feature cache, reads and tables."""
+        return self._superbatches.data_path()
 
     def facts(self) -> Facts:
         """Return the read mode, the reading stages, and whether the neighbour cache was

@@ -28,7 +28,12 @@ from systems.engine.io.arrays import torch_dtype
 from systems.engine.io.memory import madvise
 from systems.engine.io.row_reads import ReaderPool, feature_reader
 from systems.engine.io.tally import Tally
-from systems.engine.io.topology import DatasetFiles, loaded, mapped_sampler
+from systems.engine.io.topology import (
+    SAMPLING_BUFFERS,
+    DatasetFiles,
+    loaded,
+    mapped_sampler,
+)
 from systems.engine.pipeline import Channel, Pipeline, Stopped
 from systems.gnndrive.buffers import (
     Acquired,
@@ -50,17 +55,21 @@ from systems.interface import (
     Counters,
     Facts,
     Forecast,
+    PartUse,
     Plan,
     System,
     SystemInfo,
     Trace,
 )
 from systems.parts.sizes import PAGE_CACHE
+from systems.parts.uses import cache_use, reads_use
 from workloads.ranks import PeerLost, RankGroup
 from workloads.sampling.batch import SampledBatch
 from workloads.sampling.make import make_seed_plan
 from workloads.sampling.neighbor import NeighborSampler
 
+_GRAPH = ("indptr", "page tables of maps", PAGE_CACHE)
+_READS = ("reader buffers", "staging buffer", "staging table")
 Slots = npt.NDArray[np.int64]
 Shared = TypeVar("Shared", FeatureBuffer, SharedStaging)
 
@@ -422,6 +431,19 @@ class GnnDrive(System):
             why,
             missed,
         )
+
+    def data_path(self) -> list[PartUse]:
+        """List graph, sampler, feature buffer and reads."""
+        counters = self.counters()
+        graph = PartUse(name="graph behind a memory map", buffers=_GRAPH)
+        sampler = PartUse(name="neighbour sampler", buffers=SAMPLING_BUFFERS)
+        buffer = "feature buffer of the mini-batches in flight"
+        return [
+            graph,
+            sampler,
+            cache_use(buffer, ("mapping table", "feature buffer"), counters),
+            reads_use("direct reads", _READS, counters),
+        ]
 
     def facts(self) -> Facts:
         """Return the read mode."""

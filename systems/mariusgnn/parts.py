@@ -57,6 +57,7 @@ class BufferedPartitions(Topology):
         assign: returns the partition of each node, uint8 [N].
     """
 
+    title = "graph among the partitions in memory"
     layout: Layout = field(kw_only=True)
     options: MariusOptions = field(kw_only=True)
     capacity: int = field(kw_only=True)
@@ -229,6 +230,7 @@ class BufferedNeighbours(Sample):
     """Mini-batches among the partitions in memory, which are loaded when an epoch
     begins."""
 
+    title = "neighbour sampler"
     topology: BufferedPartitions
     _draw: Callable[..., SampledBatch] | None = field(
         init=False, repr=False, default=None
@@ -308,6 +310,7 @@ class BufferedRows(Rows):
         threads: threads that gather one mini-batch; 0: one for each core.
     """
 
+    title = "rows of the partitions in memory"
     graph: BufferedPartitions = field(kw_only=True)
     threads: int = 0
 

@@ -16,11 +16,12 @@ from systems.parts.kinds.first_layer import FirstLayer as FirstLayer
 from systems.parts.kinds.first_layer import first_layer_oracle as first_layer_oracle
 from systems.parts.kinds.graphs import Loaded as Loaded
 from systems.parts.kinds.graphs import Mapped as Mapped
+from systems.parts.kinds.graphs import NeighbourLists as NeighbourLists
 from systems.parts.kinds.graphs import host_graph as host_graph
 from systems.parts.kinds.host_rows import HostRows as HostRows
 from systems.parts.kinds.mapped_rows import MappedRows as MappedRows
-from systems.parts.kinds.neighbour_lists import NeighbourLists as NeighbourLists
 from systems.parts.kinds.neighbours import Neighbours as Neighbours
+from systems.parts.kinds.paged_rows import PagedRows as PagedRows
 from systems.parts.kinds.ranked import Ranked as Ranked
 from systems.parts.kinds.ring import Ring as Ring
 from systems.parts.kinds.static_device import StaticDevice as StaticDevice

@@ -3,6 +3,7 @@ same for every system of parts."""
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -60,14 +61,32 @@ class Loop:
         self.path.rows.start(self.first, self.seeds)
         self.chain.start(self.pipe)
         self._turnstile = self.pipe.turnstile()
-        source = self.seeds if self.path.sample.inline else self._sampled()
-        yield from self.pipe.results(self._loaded(source))
+        yield from self.pipe.results(self._loaded(self._source()))
+
+    def _source(self) -> Channel[SampledBatch] | Iterable[Any]:
+        """Return the sampled mini-batches in order; seed nodes where the thread that
+        extracts draws too."""
+        if self.path.sample.inline:
+            return self.seeds
+        sampled = self._sampled()
+        return self._windowed(sampled) if self.path.window else sampled
 
     def _sampled(self) -> Channel[SampledBatch]:
         sample = self.path.sample
         sampled: Channel[SampledBatch] = self.pipe.channel(sample.waiting, ordered=True)
         self.pipe.stage("sample", sample.workers, self._draw, self.seeds, sampled)
         return sampled
+
+    def _windowed(self, sampled: Channel[SampledBatch]) -> Iterator[SampledBatch]:
+        """Yield each mini-batch once the rows have seen `window` mini-batches behind
+        it."""
+        held: deque[SampledBatch] = deque()
+        for batch in sampled.items():
+            self.path.rows.coming(batch)
+            held.append(batch)
+            if len(held) > self.path.window:
+                yield held.popleft()
+        yield from held
 
     def _loaded(self, source: Channel[Any] | Iterable[Any]) -> Channel[Batch]:
         """Start the threads that extract and transfer, and return the channel of
@@ -76,9 +95,7 @@ class Loop:
         copy = self.path.copy
         ready: Channel[Batch] = pipe.channel(copy.extractors, ordered=True)
         if not copy.moves:
-            pipe.stage(
-                "extract", copy.extractors, self._extract_and_move, source, ready
-            )
+            pipe.stage("extract", copy.extractors, self._extract, source, ready)
             return ready
         extracted: Channel[Load] = pipe.channel(copy.extractors, ordered=True)
         pipe.stage("extract", copy.extractors, self._extract, source, extracted)
@@ -91,8 +108,9 @@ class Loop:
         with self.site.clock.stage("sample", index):
             return self.path.sample.draw(self.epoch, index, seeds)
 
-    def _extract(self, number: int, item: SampledBatch | Ids) -> Load:
-        """Read the rows of one mini-batch that no cache holds."""
+    def _extract(self, number: int, item: SampledBatch | Ids) -> Any:
+        """Read the rows of one mini-batch that no cache holds; return its `Load`, or
+        the finished `Batch` where no thread of its own moves it."""
         path = self.path
         clock = self.site.clock
         place = self._take(number)
@@ -120,7 +138,7 @@ class Loop:
         self.tally.add(
             reads, rows=sampled.num_nodes, loaded=len(missing), misses=misses, **hits
         )
-        return load
+        return load if path.copy.moves else self._move(number, load)
 
     def _take(self, number: int) -> object:
         turnstile: Turnstile = self._turnstile
@@ -137,6 +155,3 @@ class Loop:
         batch = self.path.copy.move(load)
         batch.first_layer_aggregated = self.site.aggregated
         return batch
-
-    def _extract_and_move(self, number: int, item: SampledBatch | Ids) -> Batch:
-        return self._move(number, self._extract(number, item))

@@ -3,9 +3,10 @@ know of its run."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, ClassVar
 
 from systems.engine.io.row_reads import RowTable
 from systems.engine.io.topology import device_limit
@@ -111,13 +112,25 @@ class Part:
     parts inside lists them in `inner`.
 
     Attributes:
+        title: name in words for `outcore systems show` and docs, in which `{policy}`
+            stands for the field `policy`; None: the words of the class's name; empty:
+            the part is not listed, and its buffers count as those of the next.
         site: the run; set before the first call.
         prepared: artefacts that the part made or found, listed among the system's
             files.
     """
 
+    title: ClassVar[str | None] = None
     site: Site = field(init=False, repr=False)
     prepared: list[Prepared] = field(init=False, repr=False, default_factory=list)
+
+    @property
+    def described(self) -> str:
+        """The title with the values of its fields."""
+        if self.title is not None:
+            return self.title.format_map(vars(self))
+        words = re.findall("[A-Z][a-z0-9]*", type(self).__name__)
+        return " ".join(words).lower()
 
     def inner(self) -> Sequence[Part]:
         """List the parts that this one is made of, in the order in which they are

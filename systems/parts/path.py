@@ -25,6 +25,8 @@ class Path:
         tiers: caches that are looked up first, the nearest to the trainer first: at
             most one that is filled once and lies in front of the copy's buffers, then
             those whose rows change.
+        window: sampled mini-batches that `rows` is shown before the present one is
+            read (`Rows.coming`).
         fix: remedy for a plan that does not fit, as a command.
     """
 
@@ -32,6 +34,7 @@ class Path:
     rows: Rows
     copy: Copy
     tiers: Sequence[Cache | ChangingCache] = ()
+    window: int = 0
     fix: str = "raise memory, or lower batch size or fan-out"
 
     @property
@@ -63,7 +66,7 @@ class Path:
             part.site = site
         site.bounds = self.sample.bounds(site.workload)
         site.table = self.rows.table
-        site.in_flight = self.copy.in_flight
+        site.in_flight = self.copy.in_flight + self.window
         site.maps_rows = self.rows.mapped and not site.sampling_only
         site.lends = self.rows.lends
         site.cached = self.cache is not None
@@ -84,6 +87,13 @@ class Path:
             len(set(names)) == len(names),
             f"{name} has two tiers named {names[:1]}",
             "name them apart",
+        )
+        inline = type(self.sample).__name__
+        require(
+            not (self.window and self.sample.inline),
+            f"{name}: a window needs mini-batches sampled ahead, which {inline} does "
+            "not do",
+            "leave window out",
         )
         rows = type(self.rows).__name__
         message = (

@@ -53,6 +53,12 @@ class Rows(Part):
         return ""
 
     @property
+    def found(self) -> int:
+        """Rows of the epoch that the part found in host memory of its own; they count
+        as hits."""
+        return 0
+
+    @property
     def mapped(self) -> bool:
         """Whether the rows come through a memory map."""
         return False
@@ -69,6 +75,10 @@ class Rows(Part):
     def start(self, first: int, seeds: Sequence[Ids]) -> None:
         """Get ready to read for mini-batches `first` and on, with these seed nodes; no
         thread reads meanwhile."""
+
+    def coming(self, sampled: SampledBatch) -> None:
+        """Look at a mini-batch as it enters the path's window, in the order of the
+        mini-batches and before any mini-batch behind it is read."""
 
     def assemble(self, sampled: SampledBatch, ids: Ids) -> None:
         """Convert a mini-batch for the read that follows; timed as the stage

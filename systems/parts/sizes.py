@@ -112,9 +112,14 @@ def divide(
     needs = sorted(needs, key=_rank)
     own = [need for need in needs if isinstance(need, Need)]
     granted = {need.name: need.bytes for need in own}
+    least = _followed(needs, granted)
     for need in own:
         if need.grows:
-            granted[need.name] += _growth(need, _left(need, own, granted, budget))
+            left = _left(need, own, granted, budget)
+            if left is not None:
+                # Followers of the needs that have grown already, such as cache maps.
+                left -= _followed(needs, granted)[need.tier] - least[need.tier]
+            granted[need.name] += _growth(need, left)
     sizes = {need.name: _planned(need, granted) for need in own}
     _require(system, needs, sizes, budget, fix)
     for follower in needs:
@@ -176,6 +181,20 @@ def _planned(need: Need, granted: dict[str, int]) -> int:
 def _cost(nbytes: int, tier: Tier) -> int:
     """Return the bytes that a buffer takes of its tier: whole pages on the device."""
     return padded(nbytes) if tier == "device" else nbytes
+
+
+def _followed(
+    needs: Sequence[Need | Follower], granted: dict[str, int]
+) -> dict[Tier, int]:
+    """Return the bytes of the followers that no need gives way to, by tier."""
+    sizes = dict(granted)
+    found: dict[Tier, int] = {"host": 0, "device": 0, "disk": 0}
+    for follower in needs:
+        if isinstance(follower, Follower) and not follower.cuts:
+            nbytes = follower.bytes(Sizes(_plan(needs, sizes), dict(granted)))
+            sizes[follower.name] = nbytes
+            found[follower.tier] += nbytes
+    return found
 
 
 def _left(

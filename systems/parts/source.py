@@ -26,6 +26,7 @@ class Source(Part):
             features.
     """
 
+    title = ""
     aggregated: ClassVar[bool] = False
 
     @property

@@ -18,6 +18,7 @@ from systems.interface import (
     Facts,
     Forecast,
     Options,
+    PartUse,
     Plan,
     System,
     Trace,
@@ -29,6 +30,7 @@ from systems.parts.path import Path
 from systems.parts.sample import Ids
 from systems.parts.sizes import PAGE_CACHE, Need, Sizes, divide
 from systems.parts.tier import Chain
+from systems.parts.uses import names_of, uses_of
 from workloads.errors import BudgetError
 from workloads.sampling.make import make_seed_plan
 
@@ -232,6 +234,7 @@ class PathSystem(System):
         planned = self.planned()
         path = planned.path
         tally = self._tally
+        found = path.rows.found
         missed = tally["misses"]
         loaded = tally["loaded"]
         hits: dict[str, int] = {}
@@ -239,6 +242,8 @@ class PathSystem(System):
             hits[path.copy.near] = tally["rows"] - loaded
         if path.changing:
             hits["host"] = hits.get("host", 0) + loaded - missed
+        if found:
+            hits["host"] = hits.get("host", 0) + found
         if path.rows.tier:
             hits[path.rows.tier] = hits.get(path.rows.tier, 0) + missed
         observed: dict[str, float] = {}
@@ -248,7 +253,7 @@ class PathSystem(System):
             path.rows.queue_depth,
             rows=tally["rows"],
             hits=hits,
-            misses=0 if path.rows.tier else missed,
+            misses=0 if path.rows.tier else missed - found,
             bytes_loaded=loaded * planned.site.table.row_bytes
             if path.copy.counts_loaded
             else 0,
@@ -259,6 +264,14 @@ class PathSystem(System):
         """List the files of prepared artefacts, which the run reads."""
         parts = self._planned.parts if self._planned is not None else ()
         return [file for part in parts for made in part.prepared for file in made.files]
+
+    def data_path(self) -> list[PartUse]:
+        """List the parts of the path, with buffers and counts once an epoch began."""
+        planned = self.planned()
+        if not self._is_open:
+            return names_of(planned.parts)
+        row_bytes = planned.site.table.row_bytes
+        return uses_of(planned.path, planned.parts, self._tally, row_bytes)
 
     def facts(self) -> Facts:
         """Return the parts' facts, and whether all artefacts were found."""

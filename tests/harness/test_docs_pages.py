@@ -8,12 +8,16 @@ import re
 
 import pytest
 
+import outcore
 from harness import settings
+from harness.check.data_paths import with_paths
 from harness.cli import main
 from harness.cli.rules import read_on
 from harness.judge import page, rules
 from harness.records.record import RuleOutcome
 from harness.settings import RunSettings
+from outcore import reference
+from systems.registry import load, names
 from tests.harness.records import make_record
 from tests.harness.run_tools import REPOSITORY
 
@@ -107,6 +111,26 @@ def test_the_page_of_settings_is_made_from_the_settings() -> None:
         "run `python -m harness.settings > docs/settings.md`"
     )
     assert all(f"| `{name}` |" in text for name in RunSettings.model_fields)
+
+
+def test_the_section_of_each_system_begins_with_the_parts_of_its_data_path() -> None:
+    text = (REPOSITORY / "docs" / "systems.md").read_text(encoding="utf-8")
+    assert text == with_paths(text), (
+        "run `python -m harness.check.data_paths docs/systems.md`"
+    )
+    built_in = {name for name in names() if load(name).__module__.startswith("systems")}
+    missing = [name for name in built_in if f"## `{name}`\n\n**Path:** " not in text]
+    assert missing == []
+
+
+def test_the_reference_has_every_public_name_once_with_its_file() -> None:
+    text = (REPOSITORY / "docs" / "reference.md").read_text(encoding="utf-8")
+    assert text == reference.page(), (
+        "run `python -m outcore.reference > docs/reference.md`"
+    )
+    headings = re.findall("^### `outcore\\.(\\w+)`\n\n`([\\w/]+\\.py)`\n", text, re.M)
+    assert sorted(name for name, _ in headings) == sorted(outcore.__all__)
+    assert all((REPOSITORY / file).is_file() for _, file in headings)
 
 
 def test_every_path_and_link_in_the_docs_exists() -> None:

@@ -59,9 +59,9 @@ def test_a_package_with_a_system_its_test_and_an_experiment_is_written(
         assert "hot+rows" in text
         assert "new" not in text.casefold()
     code = (package / "hot_plus_rows" / "__init__.py").read_text()
-    assert "class HotPlusRows(outcore.System):" in code
+    assert "class HotPlusRows(outcore.PathSystem):" in code
     assert "systems.engine" not in code
-    assert len([line for line in code.splitlines() if line.strip()]) <= 70
+    assert len([line for line in code.splitlines() if line.strip()]) <= 30
     assert list(package.parent.iterdir()) == [package]
 
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 import outcore
 from systems.interface import DiskProfile, MemoryBudget, Runtime, StageClock
-from systems.parts.sizes import Follower, Need, divide
+from systems.parts.sizes import Follower, Need, Sizes, divide
 from tests.systems.support_systems import reference, run, workload_of
 from workloads.accelerators.make import make_accelerator
 from workloads.dataset import Dataset
@@ -71,6 +71,18 @@ def test_a_follower_sees_the_sizes_before_it_and_may_cut_a_need() -> None:
     assert sizes_of(needs[:1] + needs[2:], 100) == {"cache": 50, "preparation": 50}
     with pytest.raises(BudgetError, match="map needs"):
         sizes_of(needs[:2], 100)
+
+
+def test_a_later_need_leaves_room_for_the_followers_of_an_earlier_one() -> None:
+    def map_bytes(sizes: Sizes) -> int:
+        return 8 if sizes.granted["device cache"] else 0
+
+    needs: list[Need | Follower] = [
+        Need("device cache", 0, best=50),
+        Need("host cache", 10, best=1000),
+        Follower("map", map_bytes),
+    ]
+    assert sizes_of(needs, 100) == {"device cache": 50, "host cache": 42, "map": 8}
 
 
 def test_phases_share_their_memory_and_the_larger_one_is_the_plan() -> None:

@@ -110,6 +110,15 @@ def loaded(
     return memory
 
 
+#: Names of the buffers of `sampling_items`.
+SAMPLING_BUFFERS = (
+    "sampling workspace",
+    "threads that share a mini-batch's lists",
+    "sampled mini-batches",
+    "seed nodes",
+)
+
+
 def sampling_items(
     bounds: Bounds, *, workers: int, waiting: int, list_threads: int = 1
 ) -> tuple[PlanItem, ...]:

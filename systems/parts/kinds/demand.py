@@ -45,6 +45,7 @@ class Demand(ChangingCache):
             serves nothing, and GraphBolt's own waits for ever.
     """
 
+    title = "{policy} cache in host memory"
     policy: str = "sieve"
     size: str = "auto"
     threads: int = 1

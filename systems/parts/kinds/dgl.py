@@ -51,6 +51,7 @@ class DglGraph(Topology):
         drawn: the mini-batch that DGL's sampler drew last; None where ours draws.
     """
 
+    title = "DGL's graph ({store})"
     store: HostStore = "memory"
     dgl_samples: bool = False
     drawn: Drawn | None = field(init=False, repr=False, default=None)
@@ -171,6 +172,7 @@ class DglNeighbours(Neighbours):
     draws and gathers.
     """
 
+    title = "DGL's sampler"
     inline = True
     _labels: npt.NDArray[np.int64] | None = field(init=False, repr=False, default=None)
     _dgl_draw: NeighborDraw | None = field(init=False, repr=False, default=None)
@@ -227,6 +229,7 @@ class DglRows(Rows):
         held: the rows, in host memory or on disk.
     """
 
+    title = "rows gathered by DGL"
     lends = True
     assembles = True
     graph: DglGraph = field(default_factory=DglGraph)

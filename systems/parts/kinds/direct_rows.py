@@ -40,6 +40,7 @@ class DirectRows(Rows):
             queue is kept full.
     """
 
+    title = "direct reads"
     reads_places = True
     options: RowReadOptions = field(kw_only=True)
     readers: int = 1
@@ -136,6 +137,7 @@ class SingleRows(Rows):
         granularity: smallest read.
     """
 
+    title = "direct reads, each row by itself"
     depth: int = 128
     granularity: Granularity = "logical"
     _reader: RowReader | None = field(init=False, repr=False, default=None)

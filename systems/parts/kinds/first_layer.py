@@ -35,6 +35,7 @@ class FirstLayer(Source):
     """Aggregates of every node over all its in-neighbours, of the dtype of the
     features."""
 
+    title = "first-layer aggregates as rows"
     aggregated = True
     _file: FilePath | None = field(init=False, repr=False, default=None)
 

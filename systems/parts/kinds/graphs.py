@@ -1,7 +1,9 @@
-"""Graphs in memory, and graphs behind a memory map."""
+"""Graphs in memory, behind a memory map, or behind one with the neighbour lists of
+important nodes in memory (AliGraph's cache)."""
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -9,13 +11,24 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from systems.engine.io.topology import DatasetFiles, indptr_item, loaded, map_item
+from systems.engine.cache import neighbour_cache
+from systems.engine.cache.neighbour_cache import NeighbourCachePlan
+from systems.engine.io.tally import Tally
+from systems.engine.io.topology import (
+    CachedLists,
+    DatasetFiles,
+    indptr_item,
+    loaded,
+    map_item,
+)
 from systems.interface import PlanItem
 from systems.parts.options import HostStore
+from systems.parts.part import Part
 from systems.parts.sizes import Follower, Need, fixed
 from systems.parts.source import Source
 from systems.parts.topology import Graph, Topology
 from workloads.dataset import Dataset
+from workloads.sampling.batch import SampledBatch
 from workloads.sampling.make import advise_random
 
 
@@ -23,6 +36,7 @@ from workloads.sampling.make import advise_random
 class Loaded(Topology):
     """Graph and labels loaded into memory, one copy for all ranks of a run."""
 
+    title = "graph in memory"
     in_memory = True
 
     def needs(self) -> Sequence[Need | Follower]:
@@ -54,6 +68,7 @@ class Mapped(Topology):
         read_ahead: leave the kernel's read-ahead on.
     """
 
+    title = "graph behind a memory map"
     read_ahead: bool = False
     _files: DatasetFiles = field(init=False, repr=False)
 
@@ -86,6 +101,85 @@ class Mapped(Topology):
     def check_files(self) -> None:
         """Check the mapped files."""
         self._files.check()
+
+
+class ListShare(Part):
+    """Decision on the memory of a neighbour cache; the system's own."""
+
+    @property
+    @abstractmethod
+    def lists(self) -> NeighbourCachePlan:
+        """Size of the neighbour cache, once prepared."""
+
+    @property
+    @abstractmethod
+    def indptr(self) -> npt.NDArray[np.int64]:
+        """Index pointers of the graph, int64 [N + 1], loaded in preparation."""
+
+
+@dataclass(eq=False)
+class NeighbourLists(Mapped):
+    """Lists of the nodes of highest out-degree / in-degree in memory, the others
+    through the page cache.
+
+    Attributes:
+        share: decides the cache's memory.
+    """
+
+    title = "mapped graph, lists of important nodes in memory"
+    share: ListShare = field(kw_only=True)
+    _tally: Tally = field(init=False, repr=False, default_factory=Tally)
+    _held: tuple[int, int] = field(init=False, repr=False, default=(0, 0))
+
+    def inner(self) -> Sequence[Part]:
+        """List the source and the share."""
+        return (self.source, self.share)
+
+    def prepare(self) -> None:
+        """Build the cache on disk, unless an earlier run did."""
+        if not self.share.lists.nodes:
+            return
+        site = self.site
+        made = neighbour_cache.build(
+            site.workload,
+            site.runtime.artefacts,
+            self.share.lists,
+            indptr=self.share.indptr,
+            disk_budget=site.budget.disk,
+        )
+        self.prepared.append(made)
+        self._held = int(made.facts["nodes"]), int(made.facts["entries"])
+
+    def graph(self) -> Graph:
+        """Map the lists, and load the cached ones."""
+        dataset = self.source.dataset
+        indices, labels = self.mapped_arrays()
+        return Graph(self.share.indptr, indices, labels, self._cached(dataset))
+
+    def _cached(self, dataset: Dataset) -> CachedLists | None:
+        if not self.prepared:
+            return None
+        return neighbour_cache.load(dataset, self.prepared[0])
+
+    def begin(self, epoch: int) -> None:
+        """Restart the counts."""
+        self._tally.restart()
+
+    def count(self, sampled: SampledBatch) -> None:
+        """Count the lists that a mini-batch read, and those found in the cache."""
+        self._tally.add(list_reads=sampled.list_reads, list_hits=sampled.list_hits)
+
+    def observed(self) -> dict[str, float]:
+        """Return the lists read and found."""
+        return self._tally.observed("list_reads", "list_hits")
+
+    def notes(self) -> dict[str, str]:
+        """Return the contents of the cache."""
+        nodes, entries = self._held
+        return {
+            "neighbour_cache": f"{nodes} nodes, {entries} of "
+            f"{self.source.dataset.num_edges} entries"
+        }
 
 
 def graph_files(topology: Topology) -> DatasetFiles:

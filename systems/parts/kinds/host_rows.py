@@ -43,6 +43,7 @@ class HostRows(Rows):
         by_device: the device reads the rows itself; they are pinned if it needs that.
     """
 
+    title = "host rows ({store})"
     store: HostStore = "memory"
     threads: int = 0
     by_device: bool = False

@@ -39,6 +39,7 @@ class MappedRows(Rows):
         meter: meter of page faults, which the sample of the path restarts and reports.
     """
 
+    title = "rows behind a memory map"
     threads: int = 0
     read_ahead: bool = False
     meter: FaultMeter = field(default_factory=FaultMeter)

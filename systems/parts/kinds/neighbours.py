@@ -35,6 +35,7 @@ class Neighbours(Sample):
         meter: meter of the page faults of sampling, or None.
     """
 
+    title = "neighbour sampler"
     rather: int = 0
     first_hops: bool = False
     meter: FaultMeter | None = None

@@ -33,6 +33,7 @@ class Ranked(Part):
         method: score of a node.
     """
 
+    title = ""
     method: RankingName = "out-degree"
 
     @property

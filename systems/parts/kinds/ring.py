@@ -31,6 +31,7 @@ class Ring(Copy):
             as useful.
     """
 
+    title = "ring of rows on the device"
     near = "device"
     counts_loaded = True
     ahead: int = 1

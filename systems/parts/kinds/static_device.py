@@ -47,6 +47,7 @@ class StaticDevice(Cache):
         note: name of the cache in the notes.
     """
 
+    title = "static cache on the device by {order.method}"
     order: Ranked = field(default_factory=Ranked)
     size: str = "auto"
     reserve: str = "auto"

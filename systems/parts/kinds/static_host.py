@@ -39,6 +39,7 @@ class StaticHost(Cache):
         share: decides the cache's memory.
     """
 
+    title = "static cache in host memory by out-degree"
     share: RowShare = field(kw_only=True)
 
     def inner(self) -> Sequence[Part]:

@@ -50,6 +50,7 @@ class Tables(Copy):
             fewer where they do not fit.
     """
 
+    title = "a table for each mini-batch"
     host: int = 0
     device: int = 2
     _host: Sequence[HostTable] = field(init=False, repr=False, default=())

@@ -35,6 +35,7 @@ class ZeroCopy(Copy):
         ahead: alias lists made ahead of training; they hold no device memory.
     """
 
+    title = "zero-copy reads by the device"
     near = "device"
     counts_loaded = True
     rows: HostRows = field(default_factory=lambda: HostRows(by_device=True))
