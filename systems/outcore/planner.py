@@ -142,6 +142,7 @@ class OutcoreSizes(PassSizes):
     Attributes:
         graph_in_memory: whether the whole graph is in memory.
         packing_bytes: bytes of memory for packing.
+        slots_under_way: least slots that the mini-batches under way need.
 
     Raises:
         BudgetError: a buffer does not fit; names it.
@@ -171,6 +172,7 @@ class OutcoreSizes(PassSizes):
     def _fit(self) -> None:
         held = self._held()
         self.window, least = self._window(held)
+        self.slots_under_way = least
         self.group = group = self._group(held, least)
         self.group_uses = self.uses(group)
         self.packing_bytes = self._packing_bytes(held, least, group)

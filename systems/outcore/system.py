@@ -40,6 +40,7 @@ from systems.outcore.choice import Choice, choose, way_of
 from systems.outcore.cost import predict
 from systems.outcore.graph import Graph
 from systems.outcore.group import Group, Preparer
+from systems.outcore.pins import NO_PINS
 from systems.outcore.planner import (
     NAME,
     GraphInMemorySizes,
@@ -147,7 +148,7 @@ class Outcore(GroupSystem[Group]):
         self._sizes = chosen.sizes
         if isinstance(chosen.sizes, ResidentSizes):
             self._resident = Resident(
-                chosen.sizes, self.clock, self._graph, chosen.order
+                chosen.sizes, self.clock, self._graph, chosen.rows
             )
         elif not chosen.sizes.graph_in_memory:
             self._graph = None
@@ -174,10 +175,15 @@ class Outcore(GroupSystem[Group]):
         return None if self.options.replay else super()._make_trainer()
 
     def _make_preparer(self) -> Preparer:
+        graph = self._graph
+        chosen = self._choice
+        trainer = self._trainer
         return Preparer(
             self._sizes,
             self.clock,
-            None if self._graph is None else self._graph.sampler,
+            None if graph is None else graph.sampler,
+            NO_PINS if chosen is None or chosen.rows is None else chosen.rows,
+            None if trainer is None else trainer.slots,
         )
 
     def _later(self, job: Job) -> Iterator[Job]:
@@ -222,11 +228,18 @@ class Outcore(GroupSystem[Group]):
     def _prepared(self) -> Group:
         group = super()._prepared()
         self._strategies[group.strategy] += 1
+        if self._tally is not None:
+            self._tally.add(
+                direct=group.direct, direct_on_device=group.direct_on_device
+            )
         return group
 
     def _count(self, group: Group, tally: Tally) -> None:
         tally.add(
-            group.reads, groups=1, written=group.bytes_written, **group.observed()
+            group.reads,
+            groups=1,
+            written=group.bytes_written,
+            **group.observed(),
         )
         tally.add(group.pack.reads)
 
@@ -246,9 +259,12 @@ class Outcore(GroupSystem[Group]):
         dataset = self.workload.dataset
         if tally is None:
             return Counters()
-        rows, misses, on_device, groups = (
-            tally[name] for name in ("rows", "misses", "on_device", "groups")
-        )
+        rows, missed, groups = (tally[name] for name in ("rows", "misses", "groups"))
+        # The first use of a row that went straight to its slot is a miss of the epoch
+        # that uses it; its bytes are useful in the epoch that read it.
+        misses = missed + tally["direct"]
+        on_device = tally["on_device"] - tally["direct_on_device"]
+        rows_read = missed + tally["direct_rows"]
         drawn_bytes = tally["edges"] * (
             dataset.topology_bytes // max(1, dataset.num_edges)
         )
@@ -260,8 +276,8 @@ class Outcore(GroupSystem[Group]):
             else self._sizes.pieces,
             rows=rows,
             hits={"device": on_device, "host": rows - misses - on_device},
-            misses=misses,  # distributed rows and rows read one by one
-            bytes_useful=misses * self._sizes.row + neighbours_bytes,
+            misses=misses,
+            bytes_useful=rows_read * self._sizes.row + neighbours_bytes,
             bytes_written=tally["written"],
             observed=tally.observed(
                 "groups",
