@@ -100,10 +100,13 @@ def choose(ways: Sequence[OutcoreSizes], graph: Graph) -> Choice:
     second = trace(graph, last.workload, Job(1, 0, count), threads)
     best: tuple[OutcoreSizes, Nodes] = (last, resident)
     seconds = {way_of(last): _resident_seconds(last, second, resident)}
-    for sizes in reversed(ways[:-1]):
-        least = min(seconds.values())
+    bounds = []
+    for sizes in ways[:-1]:
         sure = _sure_misses(sizes, first, second, scores)
-        if _group_seconds(sizes, second, sure) > least:
+        bounds.append((_group_seconds(sizes, second, sure), sizes))
+    for bound, sizes in sorted(bounds, key=lambda one: one[0]):
+        least = min(seconds.values())
+        if bound >= least:
             continue
         found, pinned = _with_pins(sizes, first, second, scores)
         seconds[way_of(sizes)] = found

@@ -185,7 +185,8 @@ class Preparer(preparer.Preparer[Group]):
 
     def _pack(self, groups: Sequence[Group]) -> None:
         """Plan the slots of these groups' rows, write their address lists, and
-        distribute the rows that miss in one pass."""
+        distribute the rows that miss in one pass; of the first group alone where memory
+        does not hold the ids of both."""
         rows = self._path("rows")
         unused = self._unused
         self._unused = None
@@ -197,9 +198,13 @@ class Preparer(preparer.Preparer[Group]):
         )
         kept = _Kept(unused, self.sizes.row, groups[0].job.first)
         try:
+            packed = list[Group]()
             for group in groups:
+                if packed and not self._has_room_beside(packed[0]):
+                    break
                 self._place(group, direct=unused is not None)
                 self._lists(group, writer, kept)
+                packed.append(group)
             give_back_free_memory()
             with self.clock.stage("pack", groups[0].job.first):
                 gap = groups[0].gap_bytes
@@ -208,13 +213,19 @@ class Preparer(preparer.Preparer[Group]):
         finally:
             writer.close()
         first = 0
-        for group in groups:
+        for group in packed:
             count = group.job.count + (group.pinned > 0)
             group.chunks = chunks.part(first, count)
             first += count
-        groups[0].pack = pack
+        packed[0].pack = pack
         # The file is free for later groups once its last group has trained.
-        groups[-1].rows = rows
+        packed[-1].rows = rows
+
+    def _has_room_beside(self, group: Group) -> bool:
+        """Return whether the ids of a second group's misses fit beside the first
+        one's: at most as many rows as the first group read."""
+        ids = 2 * group.misses + (group.misses + group.direct)
+        return 4 * ids <= self.sizes.miss_bytes(group.job.count)
 
     def _place(self, group: Group, *, direct: bool) -> None:
         """Plan the slots of a group's rows, and choose how the rows that miss are
@@ -308,13 +319,11 @@ class Preparer(preparer.Preparer[Group]):
             )
 
         with self.clock.stage("inspect", group.job.first):
-            ids, to = planner.direct()
-            if kept.slots is not None:
-                kept.add(ids, to)
-            elif len(ids):
-                group.pinned = len(ids)
-                writer.expect(len(ids) if packed else 0)
-                append(ids, to, np.empty(0, dtype=np.int32))
+            direct, places = planner.direct()
+            if kept.slots is None and len(direct):
+                group.pinned = len(direct)
+                writer.expect(len(direct) if packed else 0)
+                append(direct.astype(np.int64), places, np.empty(0, dtype=np.int32))
             if packed:
                 writer.expect(group.misses)
                 writer.append_planned(planner, group.job.count)
@@ -325,6 +334,8 @@ class Preparer(preparer.Preparer[Group]):
                         raise InterruptedError("preparing was stopped")
             planner.clear()
             group.used = NO_USES
+            if kept.slots is not None:
+                kept.add(direct, places)
 
     def rest(self) -> None:
         """Free memory and close files after the last group, but keep the prepared
@@ -341,7 +352,7 @@ class Preparer(preparer.Preparer[Group]):
 
 
 class _Kept:
-    """Rows of a pass that go straight to their slots.
+    """Rows that a pass reads straight into their slots.
 
     Args:
         slots: the slots; None: no row goes there.
@@ -353,15 +364,18 @@ class _Kept:
         self.slots = slots
         self._row_bytes = row_bytes
         self._batch = batch
-        self._ids = _NO_IDS
+        self._ids = NO_PINS
         self._to = np.empty(0, dtype=np.int32)
 
-    def add(self, ids: Ids, to: npt.NDArray[np.int32]) -> None:
+    def add(self, ids: Nodes, to: npt.NDArray[np.int32]) -> None:
         """Add rows `ids`, ascending, for the slots `to`."""
-        merged = np.concatenate([self._ids, ids])
-        order = np.argsort(merged, kind="stable")
-        self._ids = merged[order]
-        self._to = np.concatenate([self._to, to])[order]
+        if not len(self._ids):
+            self._ids = ids
+            self._to = to
+        elif len(ids):
+            at = np.searchsorted(self._ids, ids)
+            self._ids = np.insert(self._ids, at, ids)
+            self._to = np.insert(self._to, at, to)
 
     def rows(self) -> KeptRows | None:
         """Return the rows as a pass takes them; None without rows."""
@@ -374,7 +388,7 @@ class _Kept:
         def give(rows: npt.NDArray[np.uint8], first: int) -> None:
             slots.put(rows, self._to[first : first + len(rows)], self._batch)
 
-        return KeptRows(self._ids.astype(np.uint32), room, give)
+        return KeptRows(self._ids, room, give)
 
     def wait(self) -> None:
         """Wait until all rows are in their slots."""

@@ -236,10 +236,7 @@ class Outcore(GroupSystem[Group]):
 
     def _count(self, group: Group, tally: Tally) -> None:
         tally.add(
-            group.reads,
-            groups=1,
-            written=group.bytes_written,
-            **group.observed(),
+            group.reads, groups=1, written=group.bytes_written, **group.observed()
         )
         tally.add(group.pack.reads)
 

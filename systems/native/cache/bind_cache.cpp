@@ -11,6 +11,7 @@ OUTCORE_TUPLE(SegmentCounts, 2)
 OUTCORE_TUPLE(Changeset, 5)
 OUTCORE_TUPLE(DenseRows, 2)
 OUTCORE_TUPLE(SlotMisses, 2)
+OUTCORE_TUPLE(DirectRows, 2)
 OUTCORE_TUPLE(DemandLookup, 5)
 
 namespace outcore {

@@ -383,16 +383,19 @@ SlotMisses SlotPlanner::misses(size_t i) const {
     return result;
 }
 
-SlotMisses SlotPlanner::direct() const {
+DirectRows SlotPlanner::direct() const {
     std::vector<u64> found;  // node << 32 | slot
+    found.reserve((direct_pins_ ? pinned_ : 0) + direct_.size());
     if (direct_pins_)
         for (u32 s = 0; s < pinned_; ++s) found.push_back(u64{held_[s]} << 32 | s);
     for (const auto access : direct_)
         if (place_[access] >= pinned_) found.push_back(u64{nodes_[access]} << 32 | place_[access]);
     std::ranges::sort(found);
-    SlotMisses result;
+    DirectRows result;
+    result.ids.reserve(found.size());
+    result.slots.reserve(found.size());
     for (const auto value : found) {
-        result.ids.push_back(static_cast<i64>(value >> 32));
+        result.ids.push_back(static_cast<u32>(value >> 32));
         result.slots.push_back(static_cast<i32>(value));
     }
     return result;

@@ -16,6 +16,11 @@ struct SlotMisses {
     std::vector<i32> slots;  // slot of each id
 };
 
+struct DirectRows {
+    std::vector<u32> ids;    // ascending
+    std::vector<i32> slots;  // slot of each id
+};
+
 class SlotPlanner {
 public:
     // window: a slot may be overwritten for mini-batch t once mini-batch t - window has been released.
@@ -36,7 +41,7 @@ public:
 
     // Returns the rows to read into their slots before the first mini-batch of the last call: pinned rows in the first
     // call, and rows whose slots were unused. They are no misses.
-    SlotMisses direct() const;
+    DirectRows direct() const;
     // Returns the number of first uses of such rows that lie in the first `slots` slots. They are no hits.
     u64 direct_uses(u32 slots) const;
 
