@@ -16,8 +16,8 @@ from systems.engine.io.row_reads import RowTable
 from systems.engine.io.tally import Tally
 from systems.engine.passes import preparer
 from systems.engine.passes.distribute import ChunkWriter, KeptRows
+from systems.engine.passes.group import NO_USES, Group
 from systems.engine.passes.loader import GroupLoader
-from systems.engine.passes.preparer import NO_USES
 from systems.engine.passes.sampling import Job
 from systems.engine.passes.sizes import BOUNCE
 from systems.interface import StageClock
@@ -25,7 +25,7 @@ from workloads.errors import BudgetError
 
 
 @dataclass
-class Hyperbatch(preparer.Group):
+class Hyperbatch(Group):
     """A hyperbatch: a sampled group of mini-batches, then gathered.
 
     Attributes:

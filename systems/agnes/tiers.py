@@ -15,7 +15,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from systems.engine.passes.preparer import Uses
+from systems.engine.passes.group import Uses
 
 Counts = npt.NDArray[np.int32]
 _PART = 1 << 16  # nodes at a time

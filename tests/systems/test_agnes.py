@@ -18,8 +18,8 @@ from systems import _native
 from systems.agnes.group import Preparer
 from systems.agnes.planner import AgnesOptions
 from systems.agnes.tiers import place
+from systems.engine.passes.group import Uses
 from systems.engine.passes.groups import Groups
-from systems.engine.passes.preparer import Uses
 from systems.interface import Counters, DiskPoint, DiskProfile, MemoryBudget
 from tests.support import make_tiny
 from tests.systems.support_systems import (

@@ -16,8 +16,9 @@ from typing import Generic
 from systems.engine.io.reader import RowReader
 from systems.engine.io.tally import Tally
 from systems.engine.io.topology import DatasetFiles
+from systems.engine.passes.group import G
 from systems.engine.passes.loader import GroupLoader
-from systems.engine.passes.preparer import G, Preparer
+from systems.engine.passes.preparer import Preparer
 from systems.engine.passes.sampling import Job
 from systems.engine.passes.sizes import PassSizes
 from systems.interface import Batch, Counters, Facts, StageClock

@@ -25,7 +25,7 @@ from systems.engine.io.memory import aligned_empty
 from systems.engine.io.reader import ReadStats, RowReader
 from systems.engine.io.tally import Tally
 from systems.engine.passes.chunks import Addresses, Chunks, Rows
-from systems.engine.passes.preparer import Group
+from systems.engine.passes.group import Group
 from systems.engine.passes.sizes import BOUNCE, LISTS_AHEAD, PassSizes
 from systems.engine.pipeline import Channel, Pipeline, Stopped
 from systems.engine.store.batch_store import BatchReader
