@@ -354,6 +354,8 @@ class Outcore(GroupSystem[Group]):
                 f"{name} {seconds:.3f}" for name, seconds in chosen.seconds.items()
             ]
             how["ways_s"] = ", ".join(costs) or "not compared"
+            if chosen.rows is not None and resident is None:
+                how["pinned_rows"] = str(len(chosen.rows))
         if resident is not None:
             return {**resident.facts().notes(), **how, **resident.notes()}
         sizes = self._sizes
