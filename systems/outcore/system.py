@@ -302,6 +302,8 @@ class Outcore(System):
                 f"{name} {seconds:.3f}" for name, seconds in chosen.seconds.items()
             ]
             how["ways_s"] = ", ".join(costs) or "not compared"
+            if chosen.rows is not None and resident is None:
+                how["pinned_rows"] = str(len(chosen.rows))
         if resident is not None:
             return {**resident.facts().notes(), **how, **resident.notes()}
         if groups is None or groups.loader is None:
