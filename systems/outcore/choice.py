@@ -25,7 +25,7 @@ import numpy.typing as npt
 
 from systems import _native
 from systems.engine.io.topology import MAKE_AGAIN
-from systems.engine.passes.preparer import Uses
+from systems.engine.passes.group import Uses
 from systems.engine.passes.sampling import Job
 from systems.interface import DiskPoint, DiskProfile
 from systems.outcore.cost import Sample, predict

@@ -31,8 +31,9 @@ from systems.engine.io.row_reads import RowTable
 from systems.engine.io.tally import Tally
 from systems.engine.passes import preparer
 from systems.engine.passes.distribute import ChunkWriter, KeptRows
+from systems.engine.passes.group import NO_USES, Uses
+from systems.engine.passes.group import Group as SampledGroup
 from systems.engine.passes.loader import GroupLoader, Slots
-from systems.engine.passes.preparer import NO_USES, Uses
 from systems.engine.passes.sampling import Ids, Job
 from systems.engine.passes.sizes import BOUNCE
 from systems.engine.store.batch_store import BatchReader
@@ -47,7 +48,7 @@ _NO_IDS = np.empty(0, dtype=np.int64)
 
 
 @dataclass
-class Group(preparer.Group):
+class Group(SampledGroup):
     """A group of `outcore`.
 
     Attributes:

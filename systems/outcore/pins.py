@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from systems import _native
-from systems.engine.passes.preparer import Uses
+from systems.engine.passes.group import Uses
 
 Nodes = npt.NDArray[np.uint32]
 NO_PINS = np.empty(0, dtype=np.uint32)
