@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from systems.engine.passes.preparer import Uses
+from systems.engine.passes.group import Uses
 from systems.engine.passes.sampling import Job
 from systems.interface import PlanItem
 from workloads.sampling.make import make_sampler, make_seed_plan

@@ -142,6 +142,7 @@ class OutcoreSizes(PassSizes):
     Attributes:
         graph_in_memory: whether the whole graph is in memory.
         packing_bytes: bytes of memory for packing.
+        slots_under_way: least slots that the mini-batches under way need.
 
     Raises:
         BudgetError: a buffer does not fit; names it.
@@ -171,6 +172,7 @@ class OutcoreSizes(PassSizes):
     def _fit(self) -> None:
         held = self._held()
         self.window, least = self._window(held)
+        self.slots_under_way = least
         self.group = group = self._group(held, least)
         self.group_uses = self.uses(group)
         self.packing_bytes = self._packing_bytes(held, least, group)
@@ -244,7 +246,7 @@ class OutcoreSizes(PassSizes):
         if self._will_distribute(group):
             good = good_bytes(
                 self.row, group, host // _PACKING_SHARE
-            ) + self._miss_bytes(group)
+            ) + self.miss_bytes(group)
         slots = (
             least
             if self.options.slots == "auto"
@@ -281,10 +283,11 @@ class OutcoreSizes(PassSizes):
 
     def _packing_floor(self, group: int) -> int:
         return (
-            0 if self.sampling_only else least_bytes(self.row) + self._miss_bytes(group)
+            0 if self.sampling_only else least_bytes(self.row) + self.miss_bytes(group)
         )
 
-    def _miss_bytes(self, group: int) -> int:
+    def miss_bytes(self, group: int) -> int:
+        """Return the bytes of the ids of a group's misses, at most."""
         # uint32 ids of the misses: all rows of a single mini-batch; in larger groups
         # hits keep them below _MISS_SHARE.
         return 4 * max(int(_MISS_SHARE * self.uses(group)), self.bounds.max_nodes)
@@ -307,7 +310,7 @@ class OutcoreSizes(PassSizes):
             planning += 4 * uses + 16 * min(uses, self.num_nodes)
         # While address lists are made, the ids of the misses are held, but each use's
         # next use is freed.
-        lists = max(40 * bounds.max_nodes, self._miss_bytes(group) - 4 * uses)
+        lists = max(40 * bounds.max_nodes, self.miss_bytes(group) - 4 * uses)
         return sampling, planning + nodes + lists + ahead
 
     def _ahead(self, group: int) -> int:

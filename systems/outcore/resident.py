@@ -35,6 +35,7 @@ from workloads.sampling.bounds import check_size
 from workloads.sampling.make import make_seed_plan
 
 Ids = npt.NDArray[np.int64]
+Nodes = npt.NDArray[np.uint32]
 _EXTRACTORS = 2
 # Mini-batches whose rows that miss may lie in the ring: being read, waiting for
 # training, in training.
@@ -207,15 +208,15 @@ class Resident:
     """Mini-batches from a graph and rows in memory.
 
     Args:
-        order: int64 [sizes.resident], the resident rows, hottest first; None: all rows,
-            in their order.
+        rows: uint32 [sizes.resident], the resident rows, row i in slot i; each tier's
+            ascend. None: all rows, in their order.
 
     Raises:
         DataIOError: the features cannot be read; names file and offset.
     """
 
     def __init__(
-        self, sizes: ResidentSizes, clock: StageClock, graph: Graph, order: Ids | None
+        self, sizes: ResidentSizes, clock: StageClock, graph: Graph, rows: Nodes | None
     ) -> None:
         self.sizes = sizes
         self._clock = clock
@@ -229,33 +230,26 @@ class Resident:
         if sizes.sampling_only:
             return
         self._slots = Slots(sizes, clock)
-        self._fill(order)
+        self._fill(rows)
         if sizes.ring:
             self._readers = ReaderPool(sizes.reader, _EXTRACTORS)
             self._mode = self._readers.mode
 
-    def _fill(self, order: Ids | None) -> None:
-        """Read the resident rows into their slots: the hottest on the device, within
-        each tier by ascending id."""
+    def _fill(self, rows: Nodes | None) -> None:
+        """Read the resident rows into their slots, in the order of the table."""
         sizes = self.sizes
         slots = self._slots
         assert slots is not None
-        if order is None:
-            order = np.arange(sizes.resident, dtype=np.int64)
-        if sizes.keeps_map:
-            self._slot_of = np.full(sizes.num_nodes, -1, dtype=np.int32)
         cut = sizes.device_slots
-        device = np.sort(order[:cut])
-        host = np.sort(order[cut:])
-        ids = host
-        to = np.arange(cut, len(order), dtype=np.int32)
+        ids = np.arange(sizes.resident) if rows is None else rows.astype(np.int64)
+        to = np.arange(len(ids), dtype=np.int32)
         if cut:
             # Both tiers in one order, so that the table is passed once.
-            ids = np.concatenate([device, host])
             by_id = np.argsort(ids, kind="stable")
             ids = ids[by_id]
             to = by_id.astype(np.int32)
-        if self._slot_of is not None:
+        if sizes.keeps_map:
+            self._slot_of = np.full(sizes.num_nodes, -1, dtype=np.int32)
             self._slot_of[ids] = to
         room = aligned_empty(sizes.fill_bytes).reshape(-1, sizes.row)
         with sizes.fill_reader() as reader:
@@ -264,9 +258,9 @@ class Resident:
                 if not cut:
                     slots.read(reader, ids[part], to[part], 0)
                     continue
-                rows = room[: len(ids[part])]
-                reader.read(ids[part], rows)
-                slots.put(rows, to[part], 0)
+                staged = room[: len(ids[part])]
+                reader.read(ids[part], staged)
+                slots.put(staged, to[part], 0)
         slots.wait_for_copies(0)
 
     def epoch(self, k: int) -> Iterator[Batch]:

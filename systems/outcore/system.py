@@ -22,6 +22,7 @@ from systems.engine.io.reader import RowReader
 from systems.engine.io.row_reads import RowTable
 from systems.engine.io.topology import DatasetFiles
 from systems.engine.passes.groups import Groups
+from systems.engine.passes.loader import GroupLoader
 from systems.forecast import PAGE, sequential
 from systems.interface import (
     Batch,
@@ -40,6 +41,7 @@ from systems.outcore.choice import Choice, choose, way_of
 from systems.outcore.cost import predict
 from systems.outcore.graph import Graph
 from systems.outcore.group import Group, Preparer
+from systems.outcore.pins import NO_PINS
 from systems.outcore.planner import (
     NAME,
     GraphInMemorySizes,
@@ -132,14 +134,24 @@ class Outcore(System):
             return
         options = self.options
         sizes = self._sizes
-        graph = None if self._graph is None else self._graph.sampler
         self._groups = Groups(
             sizes,
             self.clock,
-            lambda _: Preparer(sizes, self.clock, graph),
+            self._open_preparer,
             look_ahead=options.look_ahead and not options.replay,
             replay=options.replay,
             singles=self._single_reader(),
+        )
+
+    def _open_preparer(self, loader: GroupLoader | None) -> Preparer:
+        graph = self._graph
+        chosen = self._choice
+        return Preparer(
+            self._sizes,
+            self.clock,
+            None if graph is None else graph.sampler,
+            NO_PINS if chosen is None or chosen.rows is None else chosen.rows,
+            None if loader is None else loader.slots,
         )
 
     def _single_reader(self) -> RowReader | None:
@@ -167,7 +179,7 @@ class Outcore(System):
         self._sizes = chosen.sizes
         if isinstance(chosen.sizes, ResidentSizes):
             self._resident = Resident(
-                chosen.sizes, self.clock, self._graph, chosen.order
+                chosen.sizes, self.clock, self._graph, chosen.rows
             )
         elif not chosen.sizes.graph_in_memory:
             self._graph = None
@@ -207,13 +219,15 @@ class Outcore(System):
         observed = ["groups"]
         if tally["groups"] and groups.last is not None:
             observed += groups.last.observed()
-        misses = tally["misses"]  # distributed rows and rows read one by one
+        missed = tally["misses"]
+        # The first use of a row that went straight to its slot is a miss of the epoch
+        # that uses it; its bytes are useful in the epoch that read it.
         single = self.options.packing == "off"
         return groups.counters(
             self.options.io_depth if single else self._sizes.pieces,
-            misses=misses,
-            rows_read=misses,
-            on_device=tally["on_device"],
+            misses=missed + tally["direct"],
+            rows_read=missed + tally["direct_rows"],
+            on_device=tally["on_device"] - tally["direct_on_device"],
             observed=tally.observed(*observed),
         )
 
@@ -288,6 +302,8 @@ class Outcore(System):
                 f"{name} {seconds:.3f}" for name, seconds in chosen.seconds.items()
             ]
             how["ways_s"] = ", ".join(costs) or "not compared"
+            if chosen.rows is not None and resident is None:
+                how["pinned_rows"] = str(len(chosen.rows))
         if resident is not None:
             return {**resident.facts().notes(), **how, **resident.notes()}
         if groups is None or groups.loader is None:

@@ -10,6 +10,7 @@ from systems import _native
 
 pytestmark = pytest.mark.timeout(60)
 Batches = list[np.ndarray]
+Recent = list[tuple[np.ndarray, np.ndarray]]
 
 
 def trace(seed: int, batches: int, nodes: int, size: int) -> Batches:
@@ -45,7 +46,7 @@ def replay(
     batches: Batches,
     planned: tuple[list[np.ndarray], list[tuple[np.ndarray, np.ndarray]]],
     window: int,
-    recent: list[tuple[np.ndarray, np.ndarray]],
+    recent: Recent,
 ) -> None:
     """Execute the plan, and check that rows of mini-batches not yet released are left
     alone."""
@@ -72,7 +73,7 @@ def test_rows_are_in_their_slots_and_stay_until_released(
 ) -> None:
     planner = _native.SlotPlanner(slots, window, keep)
     table = np.full(slots, -1)
-    recent = []
+    recent: Recent = []
     for epoch in range(4):
         batches = trace(epoch, 12, 300, 20)
         replay(table, batches, plan(planner, batches), window, recent)
@@ -133,6 +134,82 @@ def test_rows_that_do_not_fit_are_reported_and_change_nothing() -> None:
         plan(planner, [np.arange(8), np.arange(8, 16)])
     slots, _ = plan(planner, [np.arange(8), np.arange(2, 10)])
     assert all(len(s) == 8 for s in slots)
+
+
+PINNED = np.array([7, 0, 250], dtype=np.uint32)
+
+
+def plan_directly(
+    planner: _native.SlotPlanner, batches: Batches, table: np.ndarray
+) -> tuple[list[np.ndarray], list[tuple[np.ndarray, np.ndarray]]]:
+    """Plan with rows for unused slots beforehand, and put these into the table."""
+    nodes = np.concatenate(batches).astype(np.uint32)
+    offsets = np.cumsum([0, *map(len, batches)], dtype=np.int64)
+    counts = np.array([len(batch) for batch in batches], dtype=np.int64)
+    planner.plan(nodes, offsets, counts, direct=True)
+    ids, to = planner.direct()
+    assert (table[to] == -1).all(), "only unused slots are filled beforehand"
+    assert len(set(to.tolist())) == len(to)
+    assert (np.diff(ids) > 0).all()
+    table[to] = ids
+    return [planner.slots(i) for i in range(len(batches))], [
+        planner.misses(i) for i in range(len(batches))
+    ]
+
+
+@pytest.mark.parametrize("window", [1, 3])
+@pytest.mark.parametrize("slots", [64, 100, 400])
+@pytest.mark.parametrize("pinned", [PINNED[:0], PINNED])
+def test_rows_for_unused_slots_are_read_beforehand(
+    window: int, slots: int, pinned: np.ndarray
+) -> None:
+    planner = _native.SlotPlanner(slots, window, True)
+    if len(pinned):
+        planner.pin(pinned)
+    table = np.full(slots, -1)
+    recent: Recent = []
+    for epoch in range(4):
+        batches = trace(epoch, 12, 300, 20)
+        planned = plan_directly(planner, batches, table)
+        replay(table, batches, planned, window, recent)
+        assert np.array_equal(table[: len(pinned)], pinned)
+        missed = int(planner.miss_counts().sum())
+        uses = sum(map(len, batches))
+        assert planner.hits + missed + planner.direct_uses(slots) == uses
+        if epoch == 0:
+            used = np.unique(np.concatenate(batches))
+            ids, _ = planner.direct()
+            assert len(ids) >= min(slots, len(used))
+            assert planner.direct_uses(slots) == len(np.intersect1d(ids, used))
+            assert planner.direct_uses(0) == 0
+
+
+def test_pinned_rows_are_read_once_and_stay() -> None:
+    planner = _native.SlotPlanner(90, 2, True)
+    planner.pin(PINNED)
+    table = np.full(90, -1)
+    table[:3] = PINNED
+    recent: Recent = []
+    for epoch in range(5):
+        batches = trace(epoch, 12, 300, 20)
+        planned = plan(planner, batches)
+        replay(table, batches, planned, 2, recent)
+        read = np.concatenate([ids for ids, _ in planned[1]])
+        assert not set(read.tolist()) & set(PINNED.tolist())
+        assert planner.direct()[0].tolist() == ([0, 7, 250] if epoch == 0 else [])
+
+
+def test_pins_that_no_table_can_hold_are_refused() -> None:
+    planner = _native.SlotPlanner(4, 1, True)
+    with pytest.raises(ValueError, match="5 rows to pin, there are 4 slots"):
+        planner.pin(np.arange(5, dtype=np.uint32))
+    with pytest.raises(ValueError, match="twice"):
+        planner.pin(np.array([1, 1], dtype=np.uint32))
+    planner.pin(np.arange(3, dtype=np.uint32))
+    with pytest.raises(ValueError, match="use 2 rows at a time, there are 1 slots"):
+        plan(planner, [np.array([8, 9])])
+    with pytest.raises(ValueError, match="pinned once"):
+        planner.pin(np.arange(1, dtype=np.uint32))
 
 
 def test_rows_are_split_between_a_device_and_the_host_however_few_are_staged() -> None:

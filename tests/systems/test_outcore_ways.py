@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from systems.interface import Counters, DiskPoint, DiskProfile, MemoryBudget
+from systems.outcore.choice import hottest
 from systems.outcore.cost import gap_bytes
 from systems.planning import least
 from tests.systems.support_systems import reference, run, running, workload_of
@@ -223,6 +224,71 @@ def test_an_epoch_that_was_left_is_whole_when_it_comes_again(
         assert run(system, 0)[:2] == reference(workload, 0)
         system.prepare()
         assert run(system, 1)[:2] == reference(workload, 1)
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("group", [0, 5])
+def test_the_first_two_groups_share_a_pass_over_the_table(
+    graph: Dataset, device: str, group: int
+) -> None:
+    workload = workload_of(graph, batch_size=50, max_batches=BATCHES)
+    groups = -(-BATCHES // group) if group else 1
+    with running(
+        "outcore",
+        workload,
+        device=device,
+        budget=budget_of(24 << 20, device),
+        packing="on",
+        group=group,
+    ) as system:
+        assert run(system, 0)[:2] == reference(workload, 0)
+        first = system.counters()
+        assert run(system, 1)[:2] == reference(workload, 1)
+        second = system.counters()
+    # Each epoch prepares a group ahead; the first one prepares its own as well.
+    table = graph.feature_bytes
+    assert first.observed["groups"] == groups + 1
+    assert first.observed["table_bytes_read"] <= groups * 1.02 * table
+    assert first.observed["direct_rows"] > 0
+    for counters in (first, second):
+        assert sum(counters.hits.values()) + counters.misses == counters.rows
+        assert min(counters.hits.values()) >= 0
+        assert counters.bytes_useful <= counters.bytes_read
+    # Rows that go straight to their slots are not written to chunks.
+    written = first.observed["packed_bytes_written"]
+    direct = first.observed["direct_rows"]
+    assert written <= (first.misses + second.misses - direct) * 512 + BATCHES * 2 * 4096
+
+
+@pytest.mark.parametrize("device", DEVICES)
+def test_pinned_rows_never_make_an_epoch_read_more(graph: Dataset, device: str) -> None:
+    workload = workload_of(graph, batch_size=50, max_batches=BATCHES)
+    pinned = []
+    for host in range(14 << 20, 18 << 20, 1 << 20):
+        budget = budget_of(host, device)
+        counted = []
+        for resident in (True, False):
+            with running(
+                "outcore", workload, device=device, budget=budget, resident=resident
+            ) as system:
+                for epoch in range(3):
+                    assert run(system, epoch)[:2] == reference(workload, epoch)
+                counters = system.counters()
+                counted.append(counters.bytes_read + counters.bytes_written)
+                pinned.append(int(system.notes().get("pinned_rows", 0)))
+        assert counted[0] <= 1.02 * counted[1]
+    assert max(pinned) > 0
+
+
+def test_the_hottest_rows_are_those_of_the_highest_scores() -> None:
+    rng = np.random.default_rng(2)
+    scores = rng.integers(0, 9, 500).astype(np.float32)
+    order = np.argsort(-scores, kind="stable")
+    for on_device, count in ((0, 0), (0, 7), (5, 40), (40, 40), (60, 40), (3, 500)):
+        found = hottest(scores, on_device, count)
+        cut = min(on_device, count)
+        assert found[:cut].tolist() == sorted(order[:cut].tolist())
+        assert found[cut:].tolist() == sorted(order[cut:count].tolist())
 
 
 def test_runs_that_only_sample_read_nothing_where_the_graph_fits(

@@ -48,7 +48,6 @@ def distribute(
         RowTable.of(dataset),
         misses=sum(map(len, ids)),
         memory_bytes=memory,
-        gap_bytes=gap,
         stop=_native.StopFlag(),
     )
     try:
@@ -57,7 +56,7 @@ def distribute(
             writer.append(
                 rows, {"slots": np.arange(len(rows), dtype=np.int32), "to": to}
             )
-        return writer.distribute()
+        return writer.distribute(gap_bytes=gap)
     finally:
         writer.close()
 
@@ -135,7 +134,6 @@ def test_a_plan_is_written_as_its_mini_batches_one_by_one(
             RowTable.of(tiny_dataset),
             misses=int(offsets[-1]) - planner.hits,
             memory_bytes=16 << 20,
-            gap_bytes=4096,
             stop=_native.StopFlag(),
         )
         if name == "all":
@@ -144,7 +142,7 @@ def test_a_plan_is_written_as_its_mini_batches_one_by_one(
             for i in range(len(ids)):
                 rows, to = planner.misses(i)
                 writer.append(rows, {"slots": planner.slots(i), "to": to})
-        index, _ = writer.distribute()
+        index, _ = writer.distribute(gap_bytes=4096)
         used = int(index.rows[-1, 0] + -(-index.rows[-1, 1] * ROW // 4096) * 4096)
         found.append((index, (tmp_path / name).read_bytes()[:used]))
     (one, data), (other, expected) = found

@@ -71,6 +71,10 @@ class RegionIndex:
         entry = self.entries[number]
         return padded(padded(int(entry["head_bytes"]), 8) + int(entry["body_bytes"]))
 
+    def head_bytes(self, number: int) -> int:
+        """Return the bytes that reading a region's head alone requests."""
+        return padded(int(self.entries[number]["head_bytes"]))
+
 
 class RegionWriter:
     """Writer that appends regions to a file, by one thread at a time.

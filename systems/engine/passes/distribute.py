@@ -66,6 +66,18 @@ class ChunkIndex:
     list_digests: npt.NDArray[np.uint64]
     row_digests: npt.NDArray[np.uint64]
 
+    def part(self, first: int, count: int) -> ChunkIndex:
+        """Return the index of `count` chunks from `first` on."""
+        chosen = slice(first, first + count)
+        return ChunkIndex(
+            self.path,
+            self.row_bytes,
+            self.lists[chosen],
+            self.rows[chosen],
+            self.list_digests[chosen],
+            self.row_digests[chosen],
+        )
+
 
 @dataclass
 class PassStats:
@@ -113,7 +125,7 @@ class KeptRows:
     """Rows that a pass brings to memory instead of a chunk.
 
     Attributes:
-        ids: uint32 [n], ascending.
+        ids: uint32 [n], ascending; repeated where a row is brought to several places.
         room: uint8 [m, row_bytes], rows on their way.
         give: function that takes rows (uint8 [k, row_bytes], overwritten after the
             call) of `ids` from a position on.
@@ -184,10 +196,8 @@ class ChunkWriter:
 
     Args:
         path: file of the chunks; an existing file is overwritten in place.
-        misses: number of ids that `append` gets in all.
+        misses: number of ids that `append` gets in all; more after `expect`.
         memory_bytes: bytes of memory for distributing.
-        gap_bytes: longest run of unwanted bytes of the table that is read to save a
-            request.
         stop: flag that ends `distribute`.
         plan: the one pass of `distribute`, for at least as many chunks; None: as few
             passes as the memory allows.
@@ -201,9 +211,8 @@ class ChunkWriter:
         path: Path,
         table: RowTable,
         *,
-        misses: int,
+        misses: int = 0,
         memory_bytes: int = 0,
-        gap_bytes: int = 0,
         stop: _native.StopFlag,
         plan: PassPlan | None = None,
     ) -> None:
@@ -211,7 +220,6 @@ class ChunkWriter:
         self._path = path
         self._table = table
         self._memory = memory_bytes
-        self._gap = gap_bytes
         self._stop = stop
         self._handle = open_direct(path, os.O_RDWR | os.O_CREAT)
         self._buffer = aligned_empty(_LIST_BUFFER)
@@ -220,6 +228,12 @@ class ChunkWriter:
         self._digests: list[int] = []
         self._wanted: npt.NDArray[np.uint32] = np.empty(misses, dtype=np.uint32)
         self._ends: list[int] = [0]
+
+    def expect(self, misses: int) -> None:
+        """Make room for so many more ids."""
+        wanted = np.empty(len(self._wanted) + misses, dtype=np.uint32)
+        wanted[: len(self._wanted)] = self._wanted
+        self._wanted = wanted
 
     def append(self, ids: Ids, arrays: Mapping[str, npt.NDArray[Any]]) -> None:
         """Append the next mini-batch.
@@ -277,9 +291,16 @@ class ChunkWriter:
             self._end += self._fill
             self._fill = 0
 
-    def distribute(self, kept: KeptRows | None = None) -> tuple[ChunkIndex, PassStats]:
+    def distribute(
+        self, kept: KeptRows | None = None, gap_bytes: int = 0
+    ) -> tuple[ChunkIndex, PassStats]:
         """Copy all rows to their chunks, and the kept ones to memory, then close the
         writer.
+
+        Args:
+            kept: rows that the first pass brings to memory.
+            gap_bytes: longest run of unwanted bytes of the table that is read to save
+                a request.
 
         Raises:
             DataIOError: a read or write failed, the disk is full; names file and
@@ -303,8 +324,9 @@ class ChunkWriter:
             )
             for first in range(0, max(1, len(wanted)), plan.chunks):
                 part = wanted[first : first + plan.chunks]
+                brought = kept if first == 0 else None
                 digests[part] = self._pass(
-                    part, offsets, plan, stats, kept if first == 0 else None
+                    part, offsets, plan, stats, brought, gap_bytes
                 )
         self.close()
         index = ChunkIndex(
@@ -324,6 +346,7 @@ class ChunkWriter:
         plan: PassPlan,
         stats: PassStats,
         kept: KeptRows | None,
+        gap_bytes: int,
     ) -> npt.NDArray[np.uint64]:
         table = self._table
         ends = np.array(self._ends, dtype=np.int64)
@@ -345,7 +368,7 @@ class ChunkWriter:
                 region_bytes=plan.region_bytes,
                 regions=plan.regions,
                 depth=_DEPTH,
-                gap_bytes=self._gap,
+                gap_bytes=gap_bytes,
                 buffer_bytes=plan.buffer_bytes,
                 writers=WRITERS,
                 mode="auto",

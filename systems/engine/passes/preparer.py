@@ -19,10 +19,7 @@ from systems.engine.io.memory import give_back_free_memory
 from systems.engine.io.reader import ReadStats
 from systems.engine.io.tally import Tally
 from systems.engine.io.topology import mapped_sampler
-from systems.engine.passes.group import NO_USES as NO_USES
-from systems.engine.passes.group import G as G
-from systems.engine.passes.group import Group as Group
-from systems.engine.passes.group import Uses as Uses
+from systems.engine.passes.group import NO_USES, G, Group, Uses
 from systems.engine.passes.loader import GroupLoader
 from systems.engine.passes.sampling import ExternalSampler, Ids, Job, Nodes
 from systems.engine.passes.sizes import PassSizes

@@ -11,6 +11,7 @@ OUTCORE_TUPLE(SegmentCounts, 2)
 OUTCORE_TUPLE(Changeset, 5)
 OUTCORE_TUPLE(DenseRows, 2)
 OUTCORE_TUPLE(SlotMisses, 2)
+OUTCORE_TUPLE(DirectRows, 2)
 OUTCORE_TUPLE(DemandLookup, 5)
 
 namespace outcore {
@@ -124,12 +125,18 @@ void bind_planners(nb::module_& m) {
             "slots"_a, "window"_a, "keep"_a, "threads"_a = 1)
         .def(
             "plan",
-            [](Planner& self, const In<u32>& nodes, Ids offsets, Ids seeds) {
+            [](Planner& self, const In<u32>& nodes, Ids offsets, Ids seeds, bool direct) {
                 self.clear();
                 self.hold(nodes);
-                unlocked([&] { self.plan(span_of(nodes), offsets, seeds); });
+                unlocked([&] { self.plan(span_of(nodes), offsets, seeds, direct); });
             },
-            "nodes"_a, "offsets"_a, "seeds"_a)
+            "nodes"_a, "offsets"_a, "seeds"_a, "direct"_a = false)
+        .def(
+            "pin", [](Planner& self, const In<u32>& nodes) { self.pin(span_of(nodes)); }, "nodes"_a)
+        .def("direct", &Planner::direct, released(),
+             "Returns the rows to read before the first mini-batch, ascending, and their slots.")
+        .def("direct_uses", &Planner::direct_uses, "slots"_a, released(),
+             "Returns the number of first uses of such rows in the first `slots` slots.")
         .def("misses", &Planner::misses, "i"_a, released(),
              "Returns the rows to read for mini-batch i, and their slots.")
         .def("slots", &Planner::slots, "i"_a)

@@ -60,13 +60,27 @@ u64 SlotPlanner::bytes(u64 slots, u64 batches, u64 accesses, u32 threads) {
            32 * group_uses + 8 * (slots + batches);
 }
 
+void SlotPlanner::pin(std::span<const u32> nodes) {
+    if (pinned_ > 0 || std::ranges::any_of(held_, [](u32 node) { return node != none; }))
+        throw std::invalid_argument("rows are pinned once, before the first plan");
+    if (nodes.size() > slots_)
+        refuse<std::invalid_argument>(nodes.size(), " rows to pin, there are ", slots_, " slots");
+    std::vector<u32> sorted(nodes.begin(), nodes.end());
+    std::ranges::sort(sorted);
+    if (std::ranges::adjacent_find(sorted) != sorted.end())
+        throw std::invalid_argument("a row is pinned twice");
+    std::ranges::copy(nodes, held_.begin());
+    pinned_ = static_cast<u32>(nodes.size());
+    pins_to_read_ = pinned_ > 0;
+}
+
 u32 SlotPlanner::batch_of(u32 access) const {
     u32 batch = coarse_[access >> coarse_bits];
     while (offsets_[batch + 1] <= access) ++batch;
     return batch;
 }
 
-void SlotPlanner::plan(std::span<const u32> nodes, Ids offsets, Ids seeds) {
+void SlotPlanner::plan(std::span<const u32> nodes, Ids offsets, Ids seeds, bool direct) {
     check_offsets(offsets, nodes.size(), "the mini-batches' nodes");
     if (seeds.size() + 1 != offsets.size())
         refuse<std::invalid_argument>("there are ", seeds.size(), " seed counts for ", offsets.size() - 1,
@@ -93,18 +107,22 @@ void SlotPlanner::plan(std::span<const u32> nodes, Ids offsets, Ids seeds) {
     place_.assign(nodes.size(), none);
     missed_ = {};
     missed_begin_.assign(1, 0);
+    direct_ = {};
+    direct_pins_ = false;
     Team team(nodes.size() < least_shared ? 1 : static_cast<int>(threads_));
     find_next(team);
     decide();
-    assign();
+    direct_pins_ = std::exchange(pins_to_read_, false);
+    assign(direct);
     // The queries after a plan need only places.
     free_memory({&next_, &held_next_, &pairs_, &coarse_});
     order_misses(team);
 }
 
 void SlotPlanner::clear() {
-    free_memory({&next_, &held_next_, &place_, &pairs_, &coarse_, &missed_});
+    free_memory({&next_, &held_next_, &place_, &pairs_, &coarse_, &missed_, &direct_});
     missed_begin_.clear();
+    direct_pins_ = false;
     nodes_ = {};
     batches_ = 0;
 }
@@ -139,9 +157,10 @@ void SlotPlanner::find_next(Team& team) {
         }
         all.run_begin[b + 1] = all.runs.size();
     }
-    if (keep_) {
-        for (u32 s = 0; s < slots_; ++s)
-            if (held_[s] != none) all.old.push_back(u64{held_[s]} << 32 | s);
+    const u32 looked_up = keep_ ? slots_ : pinned_;
+    for (u32 s = 0; s < looked_up; ++s)
+        if (held_[s] != none) all.old.push_back(u64{held_[s]} << 32 | s);
+    if (!all.old.empty()) {
         std::vector<u64> other;
         sort_by_node(all.old, other, 0, none);
     }
@@ -195,6 +214,11 @@ void SlotPlanner::find_next_of(const Uses& all, u64 from, u64 stop_node, u64 gro
             while (old_at < all.old.size() && all.old[old_at] >> 32 < node) ++old_at;
             if (old_at < all.old.size() && all.old[old_at] >> 32 == node) {
                 const auto slot = static_cast<u32>(all.old[old_at++]);
+                if (slot < pinned_) {
+                    for (; i < found.size() && static_cast<u32>(found[i] >> 32) == node; ++i)
+                        place_[static_cast<u32>(found[i])] = slot;
+                    continue;
+                }
                 held_next_[slot] = head;
                 ++pairs[pair_at(static_cast<i64>(free_at_[slot]) - window_, batch_of(head))];
             }
@@ -226,17 +250,18 @@ void SlotPlanner::decide() {
     std::vector<u64> active(columns_, 0);  // kept rows by next use
     u64 total = 0;
     // Slots with a row of the previous call that is not used again but still in the window.
-    std::vector<u64> pinned(window_ + 1, 0);
-    for (u32 s = 0; s < slots_; ++s)
-        if (free_at_[s] > 0 && held_next_[s] == none) ++pinned[std::min(free_at_[s], window_)];
+    std::vector<u64> waiting(window_ + 1, 0);
+    const u64 slots = slots_ - pinned_;
+    for (u32 s = pinned_; s < slots_; ++s)
+        if (free_at_[s] > 0 && held_next_[s] == none) ++waiting[std::min(free_at_[s], window_)];
     for (i64 t = 0; t < batches_; ++t) {
         u64 busy = 0;
         for (i64 from = t - window + 1; from <= t; ++from)
             for (u32 to = static_cast<u32>(t) + 1; to < columns_; ++to) busy += pair(from, to);
-        for (u32 f = static_cast<u32>(std::min<i64>(t + 1, window + 1)); f <= window_; ++f) busy += pinned[f];
-        if (busy > slots_)
+        for (u32 f = static_cast<u32>(std::min<i64>(t + 1, window + 1)); f <= window_; ++f) busy += waiting[f];
+        if (busy > slots)
             refuse<std::invalid_argument>("mini-batches ", t - window + 1, " to ", t, " use ", busy,
-                                          " rows at a time, there are ", slots_, " slots");
+                                          " rows at a time, there are ", slots, " slots");
         total -= active[static_cast<size_t>(t)];
         active[static_cast<size_t>(t)] = 0;
         const i64 entering = t - window;
@@ -246,7 +271,7 @@ void SlotPlanner::decide() {
             active[to] += count;
             total += count;
         }
-        const u64 room = slots_ - busy;
+        const u64 room = slots - busy;
         for (u32 to = columns_ - 1; total > room; --to) {
             u64 evicted = std::min(active[to], total - room);
             active[to] -= evicted;
@@ -267,8 +292,8 @@ void SlotPlanner::decide() {
     }
 }
 
-void SlotPlanner::assign() {
-    std::vector<u32> free;
+void SlotPlanner::assign(bool direct) {
+    std::vector<u32> free, unused;
     std::vector<std::vector<u32>> freed(size_t{batches_} + window_);
     std::vector<u32> until(std::move(free_at_));
     free_at_.assign(slots_, 0);
@@ -293,34 +318,43 @@ void SlotPlanner::assign() {
         if (to < batches_) place_[next] = slot;
         return true;
     };
-    for (u32 s = slots_; s-- > 0;) {
+    for (u32 s = slots_; s-- > pinned_;) {
         const i64 from = static_cast<i64>(until[s]) - window_;
         if (keep_ && held_next_[s] != none && stays(from, held_next_[s], s)) continue;
-        if (until[s] == 0) free.push_back(s);
+        if (held_[s] == none) unused.push_back(s);
+        else if (until[s] == 0) free.push_back(s);
         else freed[until[s]].push_back(s);
     }
     for (u32 t = 0; t < batches_; ++t) {
-        const u64 hits_before = hits_;
+        const u64 read_before = hits_ + direct_.size();
         free.insert(free.end(), freed[t].begin(), freed[t].end());
         freed[t] = {};
         const auto last = static_cast<u32>(offsets_[t + 1]);
         for (auto i = static_cast<u32>(offsets_[t]); i < last; ++i) {
             u32 slot = place_[i];
             if (slot == none) {
-                if (free.empty()) throw std::logic_error("a plan ran out of slots");
-                slot = free.back();
-                free.pop_back();
-                place_[i] = slot | fresh_bit;
+                // Unused slots come first: their rows may be read beforehand, and rows of others stay longer.
+                auto& from = unused.empty() ? free : unused;
+                if (from.empty()) throw std::logic_error("a plan ran out of slots");
+                const bool beforehand = direct && held_[from.back()] == none;
+                slot = from.back();
+                from.pop_back();
+                place_[i] = beforehand ? slot : slot | fresh_bit;
                 held_[slot] = nodes_[i];
+                if (beforehand) direct_.push_back(i);
+            } else if (direct_pins_ && slot < pinned_ && until[slot] != none) {
+                direct_.push_back(i);
             } else {
                 ++hits_;
                 carried_ += until[slot] != none;
             }
             until[slot] = none;  // held by rows of this call from here on
+            if (slot < pinned_) continue;
             if (!stays(t, next_[i], slot)) freed[t + window_].push_back(slot);
             if (t + window_ > batches_) free_at_[slot] = t + window_ - batches_;
         }
-        missed_begin_.push_back(missed_begin_.back() + last - static_cast<u32>(offsets_[t]) - (hits_ - hits_before));
+        missed_begin_.push_back(missed_begin_.back() + last - static_cast<u32>(offsets_[t]) -
+                                (hits_ + direct_.size() - read_before));
     }
 }
 
@@ -347,6 +381,28 @@ SlotMisses SlotPlanner::misses(size_t i) const {
         result.slots.push_back(static_cast<i32>(place_[access] & ~fresh_bit));
     }
     return result;
+}
+
+DirectRows SlotPlanner::direct() const {
+    std::vector<u64> found;  // node << 32 | slot
+    found.reserve((direct_pins_ ? pinned_ : 0) + direct_.size());
+    if (direct_pins_)
+        for (u32 s = 0; s < pinned_; ++s) found.push_back(u64{held_[s]} << 32 | s);
+    for (const auto access : direct_)
+        if (place_[access] >= pinned_) found.push_back(u64{nodes_[access]} << 32 | place_[access]);
+    std::ranges::sort(found);
+    DirectRows result;
+    result.ids.reserve(found.size());
+    result.slots.reserve(found.size());
+    for (const auto value : found) {
+        result.ids.push_back(static_cast<u32>(value >> 32));
+        result.slots.push_back(static_cast<i32>(value));
+    }
+    return result;
+}
+
+u64 SlotPlanner::direct_uses(u32 slots) const {
+    return static_cast<u64>(std::ranges::count_if(direct_, [&](u32 access) { return place_[access] < slots; }));
 }
 
 std::vector<i64> SlotPlanner::miss_counts() const {

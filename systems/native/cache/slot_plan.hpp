@@ -16,6 +16,11 @@ struct SlotMisses {
     std::vector<i32> slots;  // slot of each id
 };
 
+struct DirectRows {
+    std::vector<u32> ids;    // ascending
+    std::vector<i32> slots;  // slot of each id
+};
+
 class SlotPlanner {
 public:
     // window: a slot may be overwritten for mini-batch t once mini-batch t - window has been released.
@@ -23,11 +28,22 @@ public:
     // threads: number of planning threads, the caller included; the plan does not depend on it.
     SlotPlanner(u32 slots, u32 window, bool keep, u32 threads = 1);
 
+    // Gives row nodes[i] slot i for good; before the first plan.
+    // Throws std::invalid_argument where a row is repeated, or the rows exceed the slots.
+    void pin(std::span<const u32> nodes);
+
     // Plans mini-batches that follow those of the previous call. `nodes` has the nodes of all mini-batches, `offsets`
     // the begin of each; behind its first seeds[i] nodes, mini-batch i is a few ascending runs.
     // Throws std::invalid_argument where offsets or seeds contradict the nodes, or a window's rows exceed the slots,
     // whose contents are then unchanged. All calls below read `nodes`, until the next plan or `clear`.
-    void plan(std::span<const u32> nodes, Ids offsets, Ids seeds);
+    // direct: whether rows for slots that no mini-batch has used yet may be read beforehand (`direct`).
+    void plan(std::span<const u32> nodes, Ids offsets, Ids seeds, bool direct = false);
+
+    // Returns the rows to read into their slots before the first mini-batch of the last call: pinned rows in the first
+    // call, and rows whose slots were unused. They are no misses.
+    DirectRows direct() const;
+    // Returns the number of first uses of such rows that lie in the first `slots` slots. They are no hits.
+    u64 direct_uses(u32 slots) const;
 
     // Returns the rows to read for mini-batch i of the last call, and their slots.
     SlotMisses misses(size_t i) const;
@@ -65,7 +81,7 @@ private:
     void find_next(Team& team);
     void find_next_of(const Uses& all, u64 first, u64 stop, u64 group, std::vector<u32>& pairs);
     void decide();
-    void assign();
+    void assign(bool direct);
     void order_misses(Team& team);
     std::string list_header(size_t i) const;
     size_t uses_of(size_t i) const { return static_cast<size_t>(offsets_.at(i + 1) - offsets_.at(i)); }
@@ -77,6 +93,8 @@ private:
     u32 slots_, window_;
     bool keep_;
     u32 threads_;
+    u32 pinned_ = 0;           // the first slots, whose rows stay
+    bool pins_to_read_ = false;
     // Kept across calls: the node in each slot, and the first mini-batch of the next call that may overwrite it.
     std::vector<u32> held_;
     std::vector<u32> free_at_;
@@ -92,6 +110,8 @@ private:
     std::vector<u32> coarse_;
     std::vector<u32> missed_;  // accesses whose rows are read, by mini-batch, then node
     std::vector<size_t> missed_begin_;
+    std::vector<u32> direct_;  // accesses that are the first use of a row that is read beforehand
+    bool direct_pins_ = false;  // whether the pinned rows are read before this call's mini-batches
     u64 hits_ = 0, carried_ = 0;
 };
 

@@ -57,7 +57,7 @@ DistributeResult distribute(const PackSource& table, const std::string& file, st
     }
     for (size_t i = 0; i < kept.ids.size(); ++i) {
         checked_row(kept.ids[i], table.num_rows);
-        if (i > 0 && kept.ids[i] <= kept.ids[i - 1]) throw std::invalid_argument("the kept ids do not ascend");
+        if (i > 0 && kept.ids[i] < kept.ids[i - 1]) throw std::invalid_argument("the kept ids do not ascend");
     }
     if (!kept.ids.empty() && (kept.room.num_rows == 0 || kept.room.row_bytes != table.row_bytes))
         throw std::invalid_argument("kept rows need room for one row");
