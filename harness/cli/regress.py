@@ -70,7 +70,7 @@ class Judging(Options):
     gate: Annotated[
         str, typer.Option(help="all, or exact: times are shown and decide nothing")
     ] = "all"
-    seed: Annotated[int, typer.Option(help="of the order and the resampling")] = 0
+    seed: Annotated[int, typer.Option(help="of the order of runs")] = 0
     output: Annotated[
         list[str] | None,
         typer.Option(

@@ -172,8 +172,8 @@ def markdown(found: Comparison) -> str:
         lines.append(
             f"<sub>{min(pairs)} to {max(pairs)} pairs of runs a cell in "
             f"{found.details['seconds']:.0f} s; least effect "
-            f"{100 * rules['min_effect']:g} %, 95 % intervals of the ratio of "
-            "medians, decided at alpha = "
+            f"{100 * rules['min_effect']:g} %, 95 % intervals of the mean "
+            "log-ratio, decided at alpha = "
             f"{rules['alpha']:g} over all metrics together (Holm). Exact counters "
             "and digests by equality."
             f"{f' [This run]({run}).' if run else ''}</sub>"
