@@ -3,8 +3,11 @@ a history."""
 
 from __future__ import annotations
 
+import os
+import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
@@ -35,7 +38,7 @@ from harness.regress.outputs import HEADS, KINDS, percent, row, shown_first, wri
 from harness.regress.store import BranchStore, FolderStore, Store
 from harness.regress.trend import Series, trends
 from harness.settings import parse_seconds, unknown_name
-from workloads.errors import InputError
+from workloads.errors import DataIOError, InputError
 
 app = Verbs(
     help="Epoch-time regressions: exit code 1 only for *regressed*, 3 where a side "
@@ -352,11 +355,40 @@ def _only(experiment: Experiment, systems: str) -> Experiment:
 
 
 def _report(found: Comparison, outputs: list[tuple[str, Path]], call: Call) -> None:
+    """Write every output, print the comparison, and end with the decision's exit code.
+
+    A standard output that is closed or full changes nothing of that; output files that
+    cannot be written are reported last, and are an error unless it regressed.
+    """
+    failures: list[DataIOError | InputError] = []
     for kind, path in outputs:
-        write(kind, path, found)
-    call.emit(found.to_json(), lambda: print_comparison(found))
+        try:
+            write(kind, path, found)
+        except (DataIOError, InputError) as error:
+            failures.append(error)
+    with _whatever_reads():
+        call.emit(found.to_json(), lambda: print_comparison(found))
     if found.exit_code:
+        for failure in failures:
+            print(f"outcore: {failure}", file=sys.stderr)
         raise typer.Exit(found.exit_code)
+    if failures:
+        raise failures[0]
+
+
+@contextmanager
+def _whatever_reads() -> Iterator[None]:
+    """Print in the body; drop the rest where standard output is closed or full."""
+    try:
+        yield
+        sys.stdout.flush()
+    except (OSError, SystemExit) as error:
+        # The terminal library turns a closed pipe into an exit.
+        cause = error if isinstance(error, OSError) else error.__context__
+        if not isinstance(cause, OSError) or cause.filename is not None:
+            raise
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        print(f"outcore: not all was printed: {cause.strerror}", file=sys.stderr)
 
 
 def print_comparison(found: Comparison) -> None:

@@ -78,6 +78,10 @@ def check(
     repository = Repository(checkout)
     work = work.resolve()
     commits = {"base": repository.commit(base), "head": repository.commit(head)}
+    # Whatever git may refuse is asked before the runs, whose decision must be kept.
+    history = _about(repository, commits)
+    lines = {side: repository.line(commit) for side, commit in commits.items()}
+    declared = repository.declared(*commits.values())
     notes = _dirty(repository, allow_dirty) if head == "HEAD" else []
     if commits["base"] == commits["head"]:
         notes.append("both sides are the same commit: whatever differs is noise")
@@ -149,13 +153,7 @@ def check(
             "the monotonic clock"
         )
     before, after = (_cells(planned, made, side) for side in commits)
-    found = compare(
-        before,
-        after,
-        rules,
-        paired=True,
-        declared=repository.declared(*commits.values()),
-    )
+    found = compare(before, after, rules, paired=True, declared=declared)
     metrics = [*found.metrics, *_instructions(built, notes, progress)]
     notes += (
         [f"the time budget of {time_budget_s:.0f} s was spent"]
@@ -164,12 +162,8 @@ def check(
     )
     details = {
         "profile": experiment.name,
-        "commits": commits,
+        **history,
         "seconds": budget.spent,
-        "dates": {
-            side: repository.committed_at(commit) for side, commit in commits.items()
-        },
-        "links": links(repository, commits),
         "time_budget_s": time_budget_s,
         "pairs": [len(pair.base) for pair in made],
         "pairs_in_turns": [
@@ -185,10 +179,21 @@ def check(
             default="",
         ),
     }
-    lines = {side: repository.line(commit) for side, commit in commits.items()}
     result = Comparison(metrics, lines["base"], lines["head"], notes, details)
     write("json", work / "check.json", result)
     return result
+
+
+def _about(repository: Repository, commits: Mapping[str, str]) -> dict[str, Any]:
+    """Return the commits of both sides with their dates and links, and the commits
+    between them, newest first."""
+    dates = {side: repository.committed_at(commit) for side, commit in commits.items()}
+    return {
+        "commits": dict(commits),
+        "dates": dates,
+        "links": links(repository, commits),
+        "range": repository.between(commits["base"], commits["head"]),
+    }
 
 
 def _instructions(

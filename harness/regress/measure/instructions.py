@@ -55,7 +55,8 @@ def count(python: Path) -> dict[str, int]:
             done = subprocess.run(
                 command,
                 capture_output=True,
-                text=True,
+                encoding="utf-8",
+                errors="replace",
                 timeout=TIMEOUT_S,
                 env=environment,
             )
