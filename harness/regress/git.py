@@ -71,6 +71,10 @@ class Repository:
         """Return the hashes of head's commits that base lacks, newest first."""
         return self.text("rev-list", "--topo-order", f"{base}..{head}").splitlines()
 
+    def is_ancestor(self, older: str, newer: str) -> bool:
+        """Return whether a commit is in the history of another."""
+        return self.maybe("merge-base", "--is-ancestor", older, newer) is not None
+
     def order(self, commits: Sequence[str]) -> dict[str, int]:
         """Return each commit's index in the history of HEAD, oldest first; other
         commits are left out."""

@@ -162,6 +162,42 @@ def test_two_commits_are_built_run_in_turns_and_held_exactly(
         )
 
 
+@pytest.mark.slow("harness/regress", "scripts/build-native", seconds=200)
+def test_a_commit_that_slows_a_system_is_found_among_others(
+    clone: Path, cache: Path, tmp_path: Path, capsys
+):
+    """The slow commit makes the gate's own delay (`slowdown.py`) the default."""
+    profile = tmp_path / "tiny.yaml"
+    profile.write_text(PROFILE)
+    good = git(clone, "rev-parse", "HEAD")
+    git(clone, "checkout", "-q", "-b", "slower")
+    try:
+        files = {name: clone / name for name in ("harness/run/spec.py", "README.md")}
+        commit(clone, "a page", {"README.md": "1"})
+        delay = 'os.environ.get(TEST_CLOCK_VARIABLE, "harness.regress.slowdown:0.05")'
+        code = files["harness/run/spec.py"].read_text()
+        slowed = code.replace('os.environ.get(TEST_CLOCK_VARIABLE, "")', delay)
+        assert slowed != code
+        slow = commit(clone, "slower", {"harness/run/spec.py": slowed})
+        commit(clone, "the page again", {"README.md": "2"})
+        options = [
+            *("--repository", clone, "--cache", cache, "--profile", profile),
+            *("--data-root", tmp_path / "data", "--work", tmp_path / "work"),
+            *("--systems", "in-memory", "--pairs", "5", "--json"),
+        ]
+        with pytest.raises(SystemExit) as left:
+            main(["regress", "bisect", good, "slower", *map(str, options)])
+    finally:
+        git(clone, "checkout", "-q", "main")
+    found = json.loads(capsys.readouterr().out)
+    assert (left.value.code or 0) == 0, found
+    assert found["first_bad"].split()[1:] == ["slower"], found
+    assert found["first_bad"].startswith(slow[:7])
+    assert "in-memory no cap / epoch" in found["regressed"]
+    assert (tmp_path / "work" / "bisect" / slow[:12] / "check.json").is_file()
+    assert not (cache / "bisect").exists()
+
+
 def test_a_commit_is_built_once(clone: Path, cache: Path):
     found = Repository(clone)
     message: list[str] = []
