@@ -8,19 +8,32 @@ import sys
 import time
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from harness.cli.common import Call, OnBoth, Verbs, unwind_on_signals
-from harness.cli.regress_options import Deciding, Judging, Measuring, OnBaselines
+from harness.cli.regress_options import (
+    Baselines,
+    Deciding,
+    Judging,
+    Measuring,
+    OnBaselines,
+)
 from harness.cli.table import print_lines, print_table
 from harness.regress.decision import Comparison
 from harness.regress.git import Repository
-from harness.regress.history import compare_folders, compare_history, read_runs
+from harness.regress.history import (
+    compare_folders,
+    compare_history,
+    epochs_of,
+    read_runs,
+)
 from harness.regress.history import record as keep_runs
-from harness.regress.outputs import HEADS, percent, row, shown_first, write
+from harness.regress.outputs import write
+from harness.regress.rows import HEADS, percent, row, shown_first
 from harness.regress.trend import Series, trends
 from workloads.errors import DataIOError, InputError
 
@@ -51,6 +64,7 @@ def check(
     ],
     judging: Judging,
     measuring: Measuring,
+    baselines: Baselines,
     call: OnBoth,
     head: Annotated[str, typer.Option(help="commit that is checked")] = "HEAD",
 ) -> None:
@@ -64,7 +78,10 @@ def check(
     outputs = judging.outputs()
     unwind_on_signals()
     with call.progress() as progress:
+        kept = baselines.history_in(call.results_root, measuring.repository)
         found = measuring.compare(base, head, judging.rules(), call, progress)
+    epochs = epochs_of(kept.of(found.details["host"]))
+    found = replace(found, details={**found.details, "baselines": epochs})
     _report(found, outputs, call)
 
 

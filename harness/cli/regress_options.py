@@ -86,21 +86,17 @@ class Judging(Deciding):
 
 
 @dataclass(frozen=True, kw_only=True)
-class OnBaselines(OnResults):
-    """Options of a verb that uses baselines."""
+class Baselines(Options):
+    """Options of the place of baselines."""
 
     baselines: Annotated[
         Path | None, typer.Option(help="folder of baselines; default RESULTS/baselines")
     ] = None
     branch: Annotated[
-        str,
-        typer.Option(
-            help="keep baselines on this branch instead, like outcore-baselines"
-        ),
+        str, typer.Option(help="baselines are on this branch, like outcore-baselines")
     ] = ""
-    repository: Checkout = Path()
 
-    def store(self) -> Store:
+    def store_in(self, results_root: Path, repository: Path) -> Store:
         """Return the store of baselines; raise InputError where two are given."""
         if self.branch and self.baselines is not None:
             raise InputError(
@@ -108,13 +104,28 @@ class OnBaselines(OnResults):
                 "give one of them",
             )
         if self.branch:
-            return BranchStore(Repository(self.repository), self.branch)
-        return FolderStore(self.baselines or self.results_root / "baselines")
+            return BranchStore(Repository(repository), self.branch)
+        return FolderStore(self.baselines or results_root / "baselines")
 
-    def history(self) -> History:
+    def history_in(self, results_root: Path, repository: Path) -> History:
         """Return the baselines in the order of their commits; without a checkout, by
         date."""
-        return load(self.store(), checkout(self.repository))
+        return load(self.store_in(results_root, repository), checkout(repository))
+
+
+@dataclass(frozen=True, kw_only=True)
+class OnBaselines(Baselines, OnResults):
+    """Options of a verb that uses baselines."""
+
+    repository: Checkout = Path()
+
+    def store(self) -> Store:
+        """Return the store of baselines."""
+        return self.store_in(self.results_root, self.repository)
+
+    def history(self) -> History:
+        """Return the baselines."""
+        return self.history_in(self.results_root, self.repository)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -282,7 +282,19 @@ def compare_history(
         if chosen
         else "no baseline"
     )
-    return replace(made, base=name, head=str(head), notes=notes)
+    details = {"baselines": {} if why else epochs_of(chosen)}
+    return replace(made, base=name, head=str(head), notes=notes, details=details)
+
+
+def epochs_of(entries: Sequence[Entry]) -> dict[str, list[float]]:
+    """Return label of a cell -> its epoch time in each of the newest entries, in
+    seconds, oldest first."""
+    found: dict[str, list[float]] = {}
+    for entry in entries:
+        for cell in entry.cells:
+            if "epoch" in cell.medians:
+                found.setdefault(cell.label, []).append(cell.medians["epoch"])
+    return {label: values[-NEWEST:] for label, values in found.items()}
 
 
 def _merged(entries: Sequence[Entry], key: str) -> ConfigSamples | None:
