@@ -156,11 +156,12 @@ def _measured(found: Comparison) -> list[str]:
         return []
     rules = found.details["rules"]
     run = (found.details.get("links") or {}).get("run")
+    seconds = found.details["seconds"]
     counts = f"{min(pairs)} to {max(pairs)} pairs of runs a cell"
     effect = f"least effect {100 * rules['min_effect']:g} %"
     alpha = f"decided at alpha = {rules['alpha']:g} over all metrics together (Holm)"
     text = (
-        f"{counts} in {found.details['seconds']:.0f} s; {effect}, 95 % intervals of the "
+        f"{counts} in {seconds:.0f} s; {effect}, 95 % intervals of the "
         f"mean log-ratio, {alpha}. Exact counters and digests by equality."
     )
     return [f"<sub>{text}{f' [This run]({run}).' if run else ''}</sub>"]
