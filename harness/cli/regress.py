@@ -121,7 +121,7 @@ def bisect(
         tree = measuring.builds() / "bisect"
         found = search(repository, good, bad, compared, tree, progress)
     with _whatever_reads():
-        call.tell(found.to_json(), lambda: print_bisection(found))
+        call.emit(found.to_json(), lambda: print_bisection(found))
 
 
 @app.verb
