@@ -161,6 +161,9 @@ class Measuring(Options):
         bool,
         typer.Option("--allow-dirty", help="measure HEAD without the tree's changes"),
     ] = False
+    changed: Annotated[
+        bool, typer.Option("--changed", help="run only systems whose code differs")
+    ] = False
 
     def checkout(self) -> Repository:
         """Return the git checkout."""
@@ -209,6 +212,7 @@ class Measuring(Options):
             pairs=self.pairs,
             chunk=self.chunk,
             allow_dirty=self.allow_dirty,
+            only_changed=self.changed,
             progress=progress,
         )
 

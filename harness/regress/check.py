@@ -21,6 +21,7 @@ from harness.regress.git import Repository
 from harness.regress.judge import compare
 from harness.regress.measure import instructions
 from harness.regress.measure.build import Built, build
+from harness.regress.measure.codes import codes, same_code
 from harness.regress.measure.schedule import Budget, Pairs, Together, interleave
 from harness.regress.measure.side import Side, copy_profiles
 from harness.regress.outputs import write
@@ -55,6 +56,7 @@ def check(
     pairs: int,
     chunk: int,
     allow_dirty: bool,
+    only_changed: bool = False,
     progress: Progress = lambda text: None,
 ) -> Comparison:
     """Build both commits, run the experiment on both in interleaved pairs, and compare
@@ -69,6 +71,8 @@ def check(
         pairs, chunk: maximum number of pairs per cell, and of cells per call; 1 pair
             with `rules.gate_times` off compares exact metrics alone.
         allow_dirty: whether to leave out uncommitted changes.
+        only_changed: whether to run only the cells whose code differs between both
+            sides, by the fingerprints that a record has of it.
 
     Raises:
         InputError: unknown commit, shallow clone, or uncommitted changes without
@@ -94,6 +98,9 @@ def check(
         side: build(repository, commit, cache, side, progress)
         for side, commit in commits.items()
     }
+    unchanged: list[MetricResult] = []
+    if only_changed:
+        planned, unchanged = _changed(planned, built)
     shutil.rmtree(work, ignore_errors=True)
     copy_profiles(profiles, work / "profiles")
     data = data_root.resolve() / ".outcore" / "regress"
@@ -154,7 +161,7 @@ def check(
         )
     before, after = (_cells(planned, made, side) for side in commits)
     found = compare(before, after, rules, paired=True, declared=declared)
-    metrics = [*found.metrics, *_instructions(built, notes, progress)]
+    metrics = [*unchanged, *found.metrics, *_instructions(built, notes, progress)]
     notes += (
         [f"the time budget of {time_budget_s:.0f} s was spent"]
         if not budget.allows(0)
@@ -182,6 +189,20 @@ def check(
     result = Comparison(metrics, lines["base"], lines["head"], notes, details)
     write("json", work / "check.json", result)
     return result
+
+
+def _changed(
+    planned: Sequence[PlannedRun], built: Mapping[str, Built]
+) -> tuple[list[PlannedRun], list[MetricResult]]:
+    """Return the cells whose code differs between both sides, and a metric for each
+    other one."""
+    before, after = (codes(built[side], planned) for side in ("base", "head"))
+    is_same = [one == other for one, other in zip(before, after, strict=True)]
+    same = [same_code(cell) for cell in itertools.compress(planned, is_same)]
+    differing = [
+        cell for cell, equal in zip(planned, is_same, strict=True) if not equal
+    ]
+    return differing, same
 
 
 def _about(repository: Repository, commits: Mapping[str, str]) -> dict[str, Any]:
