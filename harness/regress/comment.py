@@ -46,16 +46,16 @@ def markdown(found: Comparison) -> str:
 def answer(found: Comparison) -> str:
     """Return whether head regressed, by how much, in which stage and in which commits,
     in one line of Markdown."""
-    said = f"{MARK[found.decision]} {_ANSWERS[found.decision]}"
+    opening = f"{MARK[found.decision]} {_ANSWERS[found.decision]}"
     worst = headline(found)
     if worst is None:
-        return f"{said}, in {_range(found)}"
+        return f"{opening}, in {_range(found)}"
     lead = "; like" if found.decision == "undecided" else ":"
     stage = f", most of it in {escaped(worst.stage)}" if worst.stage else ""
     others = len(_deciding(found)) - 1
     more = f" (and {others} more)" if others else ""
     moved = f"{escaped(worst.metric)} {escaped(change(worst))}"
-    return f"{said}{lead} {moved}{stage}{more}, in {_range(found)}"
+    return f"{opening}{lead} {moved}{stage}{more}, in {_range(found)}"
 
 
 def headline(found: Comparison) -> MetricResult | None:

@@ -120,8 +120,7 @@ def _by_commit(
             groups.setdefault((commit, host), []).append(run)
             continue
         fault = InputError(
-            f"run {run.run_id} does not say on which machine it was made",
-            "run it again",
+            f"run {run.run_id} names no machine that it was made on", "run it again"
         )
         if not commit or code.get("dirty"):
             message = (
@@ -177,9 +176,7 @@ def load(store: Store, repository: Repository | None = None) -> History:
                     f"it has schema {entry.schema_version}, this version reads {SCHEMA}"
                 )
             if not name.startswith(f"{entry.host}/{entry.commit[:16]}-"):
-                raise InputError(
-                    "it is of another commit or machine than its name says"
-                )
+                raise InputError("it is of another commit or machine than its name has")
             found.append(entry)
         except (InputError, ValidationError) as error:
             bad.append(f"{name} ({str(error).splitlines()[0]})")

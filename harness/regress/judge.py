@@ -225,14 +225,14 @@ def _exact(
                 # only some runs check features; a counter of 0 on one side is no
                 # difference
                 continue
-            note = f"{lacking} does not say"
+            note = f"{lacking} has none"
         elif any(value != side[0] for side in sides for value in side):
             varying = True
             which = (
                 "base" if any(value != sides[0][0] for value in sides[0]) else "head"
             )
             note = (
-                f"not the same in all runs of {which}, though the system says that it "
+                f"not the same in all runs of {which}, though the system declares that it "
                 "repeats"
             )
         else:
@@ -357,7 +357,7 @@ def _noisy(
     if exact_only:
         return replace(result, gates=False, note=exact_only)
     if not sides[0] or not sides[1]:
-        return replace(result, note=f"{'head' if sides[0] else 'base'} does not say")
+        return replace(result, note=f"{'head' if sides[0] else 'base'} has none")
     found = ratio_of_means(sides[0], sides[1], paired=bool(both))
     result = replace(
         result,
