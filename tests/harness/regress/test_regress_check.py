@@ -202,7 +202,7 @@ def test_systems_of_equal_code_are_not_run_on_request(
         planned = list(cells(load_experiment(str(tiny))))
         differing, same = _changed(planned, built)
     finally:
-        git(clone, "checkout", "-q", "main")
+        git(clone, "checkout", "-q", "-")
     assert [cell.system for cell in differing] == ["gnndrive"]
     assert [metric.cell for metric in same] == ["in-memory no cap"]
 
@@ -234,7 +234,7 @@ def test_a_commit_that_slows_a_system_is_found_among_others(
         with pytest.raises(SystemExit) as left:
             main(["regress", "bisect", good, "slower", *map(str, options)])
     finally:
-        git(clone, "checkout", "-q", "main")
+        git(clone, "checkout", "-q", "-")
     found = json.loads(capsys.readouterr().out)
     assert (left.value.code or 0) == 0, found
     assert found["first_bad"].split()[1:] == ["slower"], found
