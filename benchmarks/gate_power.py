@@ -1,6 +1,6 @@
 """How sure is the regression gate's judgement, by the kind of noise?
 
-`python -m benchmarks.gate_power` simulates checks and histories whose answer is known,
+`python benchmarks/gate_power.py` simulates checks and histories whose answer is known,
 by a seed, in seconds. A check has three systems, each with an epoch time and four other
 noisy metrics; the table compares four ways to judge the log-ratios of its pairs. A
 history has no step, or one in its middle. `--root DIR` judges the kept pairs of
@@ -17,10 +17,10 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import numpy as np
+from gate_proof import LEAST_CAUGHT, MOST_FALSE, Block, read
 from numpy.typing import NDArray
 from scipy import stats
 
-from benchmarks.gate_proof import LEAST_CAUGHT, MOST_FALSE, Block, read
 from harness.regress.decision import Rules
 from harness.regress.ratio import holm, weights_of
 from harness.regress.samples import paired
