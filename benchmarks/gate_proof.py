@@ -38,8 +38,9 @@ from harness.figures.render import render
 from harness.records.environment import describe
 from harness.records.hosts import host_fingerprint
 from harness.regress.decision import Decision, Rules
-from harness.regress.judge import LEAST_SAMPLES, compare
+from harness.regress.judge import compare
 from harness.regress.measure.schedule import Pairs
+from harness.regress.ratio import LEAST_SAMPLES
 from harness.regress.samples import (
     ConfigSamples,
     RunSample,
@@ -62,8 +63,8 @@ TRIALS = 200
 LEAST_BLOCKS = 12
 #: Most A/A comparisons that may be called regressed, least slowed ones that must be, as
 #: shares of all.
-MOST_FALSE = 0.02
-LEAST_CAUGHT = {0.05: 0.80, 0.10: 0.95}
+MOST_FALSE = 0.01
+LEAST_CAUGHT = {0.05: 0.80, 0.10: 0.99}
 LEAST_LIVE = 12
 
 Block = dict[

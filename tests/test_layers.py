@@ -20,7 +20,7 @@ LAYERS = ["workloads", "systems", "harness", "outcore"]
 #: before it.
 ROOMS = """
     atomic progress cache isolation foreign ssd settings records wire telemetry worker plan judge results run
-    compare studies regress figures claims report advise hosts drives check doctor cli
+    compare studies regress figures claims report advise hosts drives check doctor doctor_ci cli
 """.split()
 MOST_FILES = 16
 #: Folders that are flat lists of one kind.

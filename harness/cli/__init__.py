@@ -13,6 +13,7 @@ import os
 import pkgutil
 import signal
 import sys
+import traceback
 from collections.abc import Sequence
 from typing import Annotated
 
@@ -25,6 +26,10 @@ from workloads.errors import OutcoreError, fault_of, is_of_host
 # click's own exceptions, wherever this version of Typer keeps them.
 _USAGE_ERROR: type[Exception] = typer.BadParameter.__mro__[1]
 _CLICK_ERROR: type[Exception] = typer.BadParameter.__mro__[2]
+#: Exit code of an error that no code below stands for: a fault of Outcore itself.
+FAULT = 4
+#: Commands whose exit code 1 is a decision, and never an error.
+_DECIDING = ("regress",)
 #: What is wrong with a path that was given, rather than with the disk.
 _WRONG_PLACE = (
     errno.ENAMETOOLONG,
@@ -109,6 +114,11 @@ def main(argv: Sequence[str] | None = None) -> None:
         _make_streams_safe()
     try:
         sys.exit(_run(list(sys.argv[1:] if argv is None else argv)))
+    except Exception:
+        if argv is not None:
+            raise
+        traceback.print_exc()
+        sys.exit(FAULT)
     finally:
         _let_go_of_stderr()
 
@@ -145,11 +155,11 @@ def _make_streams_safe() -> None:
 
 def _run(arguments: list[str]) -> int:
     as_json = "--json" in arguments
+    words = (word for word in arguments if not word.startswith("-"))
+    verb = next(words, "").replace("-", "_")
+    failed = FAULT if verb in _DECIDING else 1
     try:
         try:
-            verb = next(
-                (word for word in arguments if not word.startswith("-")), ""
-            ).replace("-", "_")
             code = build_app(verb)(
                 args=arguments, prog_name="outcore", standalone_mode=False
             )
@@ -158,7 +168,8 @@ def _run(arguments: list[str]) -> int:
         sys.stdout.flush()
         return code if isinstance(code, int) else 0
     except OutcoreError as error:
-        return _report(error.kind, error.message, error.fix, error.exit_code, as_json)
+        code = failed if error.exit_code == 1 else error.exit_code
+        return _report(error.kind, error.message, error.fix, code, as_json)
     except _CLICK_ERROR as error:
         if type(error).__name__ == "NoArgsIsHelpError":
             print(getattr(error, "message", ""))
@@ -191,12 +202,12 @@ def _run(arguments: list[str]) -> int:
                 "io",
                 f"the output cannot be written: {error.strerror}",
                 "write it elsewhere",
-                1,
+                failed,
                 False,
             )
         if error.filename is None and not is_of_host(error):
             raise
-        code = 2 if error.errno in _WRONG_PLACE else 1
+        code = 2 if error.errno in _WRONG_PLACE else failed
         reason, fix = fault_of(error, "choose another path, or check its permissions")
         where = f"{error.filename}: " if error.filename is not None else ""
         return _report(

@@ -3,39 +3,42 @@ a history."""
 
 from __future__ import annotations
 
+import os
+import sys
 import time
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from harness.cli.common import (
-    Call,
-    OnBoth,
-    OnResults,
-    Options,
-    Verbs,
-    unwind_on_signals,
+from harness.cli.common import Call, OnBoth, Verbs, unwind_on_signals
+from harness.cli.regress_options import (
+    Baselines,
+    Deciding,
+    Judging,
+    Measuring,
+    OnBaselines,
 )
 from harness.cli.table import print_lines, print_table
-from harness.plan.experiment import Experiment, load_experiment
-from harness.regress.decision import Comparison, Rules
-from harness.regress.git import Repository, checkout
+from harness.regress.decision import Comparison
+from harness.regress.git import Repository
 from harness.regress.history import (
-    History,
     compare_folders,
     compare_history,
-    load,
+    epochs_of,
     read_runs,
 )
 from harness.regress.history import record as keep_runs
-from harness.regress.outputs import HEADS, KINDS, percent, row, shown_first, write
-from harness.regress.store import BranchStore, FolderStore, Store
+from harness.regress.outputs import write
+from harness.regress.rows import HEADS, percent, row, shown_first
 from harness.regress.trend import Series, trends
-from harness.settings import parse_seconds, unknown_name
-from workloads.errors import InputError
+from workloads.errors import DataIOError, InputError
+
+if TYPE_CHECKING:
+    from harness.regress.bisect import Bisection
 
 app = Verbs(
     help="Epoch-time regressions: exit code 1 only for *regressed*, 3 where a side "
@@ -49,94 +52,6 @@ _STYLE = {
     "same": "",
     "undecided": "yellow",
 }
-Checkout = Annotated[Path, typer.Option("--repository", help="the git checkout")]
-
-
-@dataclass(frozen=True, kw_only=True)
-class Judging(Options):
-    """Options of the decisions and of their outputs."""
-
-    min_effect: Annotated[
-        float, typer.Option(help="least relative change of a time", min=0.0, max=10.0)
-    ] = 0.03
-    alpha: Annotated[
-        float,
-        typer.Option(
-            help="chance of one false decision over all metrics together",
-            min=1e-6,
-            max=0.5,
-        ),
-    ] = 0.02
-    gate: Annotated[
-        str, typer.Option(help="all, or exact: times are shown and decide nothing")
-    ] = "all"
-    seed: Annotated[int, typer.Option(help="of the order and the resampling")] = 0
-    output: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--output",
-            "-o",
-            help="KIND=FILE: markdown, junit, json, github-benchmark, bmf, asv (a "
-            "folder)",
-        ),
-    ] = None
-
-    def rules(self) -> Rules:
-        """Return the parameters of the decisions; raise InputError for an unknown
-        gate."""
-        if self.gate not in ("all", "exact"):
-            raise InputError(f"--gate is {self.gate!r}", "choose all or exact")
-        return Rules(
-            min_effect=self.min_effect,
-            alpha=self.alpha,
-            seed=self.seed,
-            gate_times=self.gate == "all",
-        )
-
-    def outputs(self) -> list[tuple[str, Path]]:
-        """Return (kind, path) of each output; raise InputError for an unknown kind."""
-        found = []
-        for text in self.output or []:
-            kind, sign, file = text.partition("=")
-            if not sign or not file or kind not in KINDS:
-                raise InputError(
-                    f"--output {text!r} is not KIND=FILE",
-                    f"KIND is one of {', '.join(KINDS)}",
-                )
-            found.append((kind, Path(file)))
-        return found
-
-
-@dataclass(frozen=True, kw_only=True)
-class OnBaselines(OnResults):
-    """Options of a verb that uses baselines."""
-
-    baselines: Annotated[
-        Path | None, typer.Option(help="folder of baselines; default RESULTS/baselines")
-    ] = None
-    branch: Annotated[
-        str,
-        typer.Option(
-            help="keep baselines on this branch instead, like outcore-baselines"
-        ),
-    ] = ""
-    repository: Checkout = Path()
-
-    def store(self) -> Store:
-        """Return the store of baselines; raise InputError where two are given."""
-        if self.branch and self.baselines is not None:
-            raise InputError(
-                "--baselines and --branch are two places for one history",
-                "give one of them",
-            )
-        if self.branch:
-            return BranchStore(Repository(self.repository), self.branch)
-        return FolderStore(self.baselines or self.results_root / "baselines")
-
-    def history(self) -> History:
-        """Return the baselines in the order of their commits; without a checkout, by
-        date."""
-        return load(self.store(), checkout(self.repository))
 
 
 @app.verb
@@ -148,37 +63,10 @@ def check(
         ),
     ],
     judging: Judging,
+    measuring: Measuring,
+    baselines: Baselines,
     call: OnBoth,
     head: Annotated[str, typer.Option(help="commit that is checked")] = "HEAD",
-    profile: Annotated[
-        str, typer.Option(help="a profile, or an experiment in YAML")
-    ] = "ci",
-    systems: Annotated[
-        str, typer.Option(help="only these systems, separated by commas")
-    ] = "",
-    time_budget: Annotated[
-        str, typer.Option(help="measure no longer than this, like 600s or 20min")
-    ] = "600s",
-    pairs: Annotated[
-        int, typer.Option(help="pairs of runs a system at most", min=1)
-    ] = 60,
-    chunk: Annotated[
-        int,
-        typer.Option(help="systems in one call; fewer bring both sides nearer", min=1),
-    ] = 4,
-    repository: Checkout = Path(),
-    work: Annotated[
-        Path | None,
-        typer.Option(help="records and logs of the check; default RESULTS/regress"),
-    ] = None,
-    cache: Annotated[
-        Path | None,
-        typer.Option(help="builds, kept; default build/regress in the checkout"),
-    ] = None,
-    allow_dirty: Annotated[
-        bool,
-        typer.Option("--allow-dirty", help="measure HEAD without the tree's changes"),
-    ] = False,
 ) -> None:
     """Build two commits, run the same experiment on both in turns, and decide each
     metric.
@@ -187,30 +75,53 @@ def check(
         outcore regress check --base origin/main
         outcore regress check --base HEAD~1 --time-budget 20min -o markdown=a.md
     """
-    from harness.regress.check import check as run_check
-
     outputs = judging.outputs()
-    experiment = load_experiment(profile)
-    top = Repository(repository).path
     unwind_on_signals()
     with call.progress() as progress:
-        found = run_check(
-            base,
-            head,
-            _only(experiment, systems),
-            checkout=top,
-            data_root=call.data_root,
-            work=work or call.results_root / "regress",
-            cache=cache or top / "build" / "regress",
-            profiles=call.results_root / "cache",
-            time_budget_s=parse_seconds(time_budget, "time budget"),
-            rules=judging.rules(),
-            pairs=pairs,
-            chunk=chunk,
-            allow_dirty=allow_dirty,
-            progress=progress,
-        )
+        kept = baselines.history_in(call.results_root, measuring.repository)
+        found = measuring.compare(base, head, judging.rules(), call, progress)
+    epochs = epochs_of(kept.of(found.details["host"]))
+    found = replace(found, details={**found.details, "baselines": epochs})
     _report(found, outputs, call)
+
+
+@app.verb
+def bisect(
+    good: Annotated[str, typer.Argument(help="commit before the regression")],
+    bad: Annotated[str, typer.Argument(help="commit with it, like HEAD")],
+    deciding: Deciding,
+    measuring: Measuring,
+    call: OnBoth,
+) -> None:
+    """Find the first commit that regresses a metric, by the gate's decision on each
+    commit that git bisect asks for.
+
+    The good and the bad commit are compared first; each later comparison is with the
+    good one, of the systems that regressed alone. Builds are kept. An undecided commit
+    is skipped: give a longer --time-budget.
+
+    Examples:
+        outcore regress bisect v0.2.0 HEAD
+        outcore regress bisect HEAD~20 HEAD --systems ginex --time-budget 20min
+    """
+    from harness.regress.bisect import bisect as search
+
+    rules = deciding.rules()
+    repository = measuring.checkout()
+    work = measuring.folder(call) / "bisect"
+    unwind_on_signals()
+    with call.progress() as progress:
+
+        def compared(commit: str, systems: Collection[str]) -> Comparison:
+            folder = work / commit[:12]
+            return measuring.compare(
+                good, commit, rules, call, progress, systems=systems, work=folder
+            )
+
+        tree = measuring.builds() / "bisect"
+        found = search(repository, good, bad, compared, tree, progress)
+    with _whatever_reads():
+        call.emit(found.to_json(), lambda: print_bisection(found))
 
 
 @app.verb
@@ -325,38 +236,41 @@ def trend(
     )
 
 
-def _only(experiment: Experiment, systems: str) -> Experiment:
-    """Return the experiment with the named systems only; with all of its systems if
-    none is named."""
-    wanted = [name.strip() for name in systems.split(",") if name.strip()]
-    if not wanted:
-        return experiment
-    named = [
-        entry if isinstance(entry, str) else str(entry.get("name"))
-        for entry in experiment.systems
-    ]
-    for name in wanted:
-        if name not in named:
-            raise unknown_name(
-                "system of this experiment",
-                f"system {name!r}",
-                name,
-                sorted(set(named)),
-            )
-    kept = [
-        entry
-        for entry, name in zip(experiment.systems, named, strict=True)
-        if name in wanted
-    ]
-    return experiment.model_copy(update={"systems": kept})
-
-
 def _report(found: Comparison, outputs: list[tuple[str, Path]], call: Call) -> None:
+    """Write every output, print the comparison, and end with the decision's exit code.
+
+    A standard output that is closed or full changes nothing of that; output files that
+    cannot be written are reported last, and are an error unless it regressed.
+    """
+    failures: list[DataIOError | InputError] = []
     for kind, path in outputs:
-        write(kind, path, found)
-    call.emit(found.to_json(), lambda: print_comparison(found))
+        try:
+            write(kind, path, found)
+        except (DataIOError, InputError) as error:
+            failures.append(error)
+    with _whatever_reads():
+        call.emit(found.to_json(), lambda: print_comparison(found))
     if found.exit_code:
+        for failure in failures:
+            print(f"outcore: {failure}", file=sys.stderr)
         raise typer.Exit(found.exit_code)
+    if failures:
+        raise failures[0]
+
+
+@contextmanager
+def _whatever_reads() -> Iterator[None]:
+    """Print in the body; drop the rest where standard output is closed or full."""
+    try:
+        yield
+        sys.stdout.flush()
+    except (OSError, SystemExit) as error:
+        # The terminal library turns a closed pipe into an exit.
+        cause = error if isinstance(error, OSError) else error.__context__
+        if not isinstance(cause, OSError) or cause.filename is not None:
+            raise
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        print(f"outcore: not all was printed: {cause.strerror}", file=sys.stderr)
 
 
 def print_comparison(found: Comparison) -> None:
@@ -403,3 +317,23 @@ def print_trend(series: Sequence[Series], notes: Sequence[str]) -> None:
         f"{quiet} of {len(series)} series have no step; the longest has {longest} "
         "entries",
     )
+
+
+def print_bisection(found: Bisection) -> None:
+    """Print the commits that were tested, and last the first bad commit, or those that
+    it may be."""
+    if not found.regressed:
+        print_lines(
+            f"{found.bad} is {found.decision}, compared with {found.good}: no metric "
+            "regressed, so there is no bad commit"
+        )
+        return
+    rows = [(tested.line, tested.answer, tested.why) for tested in found.tested]
+    title = f"{found.good} → {found.bad}"
+    print_table(("commit", "answer", "why"), rows, title, prose=("commit", "why"))
+    print_lines(f"regressed: {', '.join(found.regressed)}")
+    first, *others = found.candidates
+    if others:
+        print_lines("first bad commit, one of:", *found.candidates)
+    else:
+        print_lines(f"first bad commit: {first}")

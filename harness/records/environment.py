@@ -22,6 +22,7 @@ import psutil
 
 from harness.isolation import mounts
 from harness.isolation.files import read_text
+from harness.records import steady
 from harness.records.hosts import host_fingerprint, profile_digests
 from harness.ssd.device import block_device
 from harness.ssd.fio import fio_path
@@ -45,8 +46,6 @@ _REPOSITORY = Path(__file__).resolve().parents[2]
 def describe(data: Path) -> dict[str, Any]:
     """Return all facts needed to judge a run and to repeat it; `disk` is the device
     under `data`."""
-    pages = read_text(Path("/sys/kernel/mm/transparent_hugepage/enabled"))
-    huge = re.search(r"\[(.*?)\]", pages)
     found = {
         "code": code(),
         "versions": versions(),
@@ -56,13 +55,14 @@ def describe(data: Path) -> dict[str, Any]:
             "release": platform.release(),
             "machine": platform.machine(),
             "page_bytes": os.sysconf("SC_PAGE_SIZE"),
-            "transparent_hugepages": huge[1] if huge else pages.strip(),
+            "transparent_hugepages": steady.huge_pages() or "",
             "swappiness": read_text(Path("/proc/sys/vm/swappiness")).strip(),
             "psi": Path("/proc/pressure/io").exists(),
             "virtual_machine": "hypervisor" in read_text(Path("/proc/cpuinfo")),
         },
         "cgroup": mounts.version(),
         "memlock_bytes": memlock_bytes(),
+        "steady": steady.settings(),
         "gpu": gpus(),
         "disk": disk(data),
         "accelerators": profile_digests(),

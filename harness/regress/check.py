@@ -21,6 +21,7 @@ from harness.regress.git import Repository
 from harness.regress.judge import compare
 from harness.regress.measure import instructions
 from harness.regress.measure.build import Built, build
+from harness.regress.measure.codes import codes, same_code
 from harness.regress.measure.schedule import Budget, Pairs, Together, interleave
 from harness.regress.measure.side import Side, copy_profiles
 from harness.regress.outputs import write
@@ -55,6 +56,7 @@ def check(
     pairs: int,
     chunk: int,
     allow_dirty: bool,
+    only_changed: bool = False,
     progress: Progress = lambda text: None,
 ) -> Comparison:
     """Build both commits, run the experiment on both in interleaved pairs, and compare
@@ -69,6 +71,8 @@ def check(
         pairs, chunk: maximum number of pairs per cell, and of cells per call; 1 pair
             with `rules.gate_times` off compares exact metrics alone.
         allow_dirty: whether to leave out uncommitted changes.
+        only_changed: whether to run only the cells whose code differs between both
+            sides, by the fingerprints that a record has of it.
 
     Raises:
         InputError: unknown commit, shallow clone, or uncommitted changes without
@@ -78,6 +82,10 @@ def check(
     repository = Repository(checkout)
     work = work.resolve()
     commits = {"base": repository.commit(base), "head": repository.commit(head)}
+    # Whatever git may refuse is asked before the runs, whose decision must be kept.
+    history = _about(repository, commits)
+    lines = {side: repository.line(commit) for side, commit in commits.items()}
+    declared = repository.declared(*commits.values())
     notes = _dirty(repository, allow_dirty) if head == "HEAD" else []
     if commits["base"] == commits["head"]:
         notes.append("both sides are the same commit: whatever differs is noise")
@@ -90,6 +98,9 @@ def check(
         side: build(repository, commit, cache, side, progress)
         for side, commit in commits.items()
     }
+    unchanged: list[MetricResult] = []
+    if only_changed:
+        planned, unchanged = _changed(planned, built)
     shutil.rmtree(work, ignore_errors=True)
     copy_profiles(profiles, work / "profiles")
     data = data_root.resolve() / ".outcore" / "regress"
@@ -149,14 +160,8 @@ def check(
             "the monotonic clock"
         )
     before, after = (_cells(planned, made, side) for side in commits)
-    found = compare(
-        before,
-        after,
-        rules,
-        paired=True,
-        declared=repository.declared(*commits.values()),
-    )
-    metrics = [*found.metrics, *_instructions(built, notes, progress)]
+    found = compare(before, after, rules, paired=True, declared=declared)
+    metrics = [*unchanged, *found.metrics, *_instructions(built, notes, progress)]
     notes += (
         [f"the time budget of {time_budget_s:.0f} s was spent"]
         if not budget.allows(0)
@@ -164,12 +169,8 @@ def check(
     )
     details = {
         "profile": experiment.name,
-        "commits": commits,
+        **history,
         "seconds": budget.spent,
-        "dates": {
-            side: repository.committed_at(commit) for side, commit in commits.items()
-        },
-        "links": links(repository, commits),
         "time_budget_s": time_budget_s,
         "pairs": [len(pair.base) for pair in made],
         "pairs_in_turns": [
@@ -185,10 +186,35 @@ def check(
             default="",
         ),
     }
-    lines = {side: repository.line(commit) for side, commit in commits.items()}
     result = Comparison(metrics, lines["base"], lines["head"], notes, details)
     write("json", work / "check.json", result)
     return result
+
+
+def _changed(
+    planned: Sequence[PlannedRun], built: Mapping[str, Built]
+) -> tuple[list[PlannedRun], list[MetricResult]]:
+    """Return the cells whose code differs between both sides, and a metric for each
+    other one."""
+    before, after = (codes(built[side], planned) for side in ("base", "head"))
+    is_same = [one == other for one, other in zip(before, after, strict=True)]
+    same = [same_code(cell) for cell in itertools.compress(planned, is_same)]
+    differing = [
+        cell for cell, equal in zip(planned, is_same, strict=True) if not equal
+    ]
+    return differing, same
+
+
+def _about(repository: Repository, commits: Mapping[str, str]) -> dict[str, Any]:
+    """Return the commits of both sides with their dates and links, and the commits
+    between them, newest first."""
+    dates = {side: repository.committed_at(commit) for side, commit in commits.items()}
+    return {
+        "commits": dict(commits),
+        "dates": dates,
+        "links": links(repository, commits),
+        "range": repository.between(commits["base"], commits["head"]),
+    }
 
 
 def _instructions(

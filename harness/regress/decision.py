@@ -21,7 +21,7 @@ class Rules:
             not a regression.
         alpha: probability, over all metrics together, that an unchanged metric is
             called regressed or improved.
-        seed: seed of the resampling and of the order of runs.
+        seed: seed of the order of runs.
         gate_times: False: only exact metrics and statuses decide; all others are shown.
     """
 
@@ -41,8 +41,8 @@ class MetricResult:
         base, head: median, count or digest of each side; None if the side lacks the
             metric.
         ratio: head over base; None for digests and if one side is missing or 0.
-        interval: interval of the ratio, of kind `interval_kind` (`bootstrap95`,
-            `range`); None for exact metrics.
+        interval: interval of the ratio, of kind `interval_kind` (`t95`, `range`);
+            None for exact metrics.
         gates: whether the metric counts for the overall decision; False: it is only
             shown.
         note: short reason for the decision, if the numbers do not give it.

@@ -6,6 +6,7 @@ from __future__ import annotations
 import os
 import subprocess
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from harness.records.environment import trust_fix
@@ -26,7 +27,8 @@ class Repository:
             raise HostError(
                 f"git refuses the checkout at {path}, which another user owns", fix
             )
-        top = asked.stdout.strip()
+        # A folder's name may be no UTF-8, unlike the text of `_git`.
+        top = os.fsdecode(asked.output.rstrip(b"\n"))
         if asked.returncode:
             raise InputError(
                 f"{path} is not inside a git checkout",
@@ -65,6 +67,14 @@ class Repository:
         """Return a commit's short hash and subject."""
         return self.text("show", "-s", "--format=%h %s", commit)
 
+    def between(self, base: str, head: str) -> list[str]:
+        """Return the hashes of head's commits that base lacks, newest first."""
+        return self.text("rev-list", "--topo-order", f"{base}..{head}").splitlines()
+
+    def is_ancestor(self, older: str, newer: str) -> bool:
+        """Return whether a commit is in the history of another."""
+        return self.maybe("merge-base", "--is-ancestor", older, newer) is not None
+
     def order(self, commits: Sequence[str]) -> dict[str, int]:
         """Return each commit's index in the history of HEAD, oldest first; other
         commits are left out."""
@@ -96,7 +106,7 @@ class Repository:
         if done.returncode:
             raise HostError(
                 f"no worktree of {commit[:12]} can be made: {_last(done.stderr)}",
-                "repair the git checkout",
+                "fix the git checkout",
             )
 
     def remove_worktree(self, folder: Path) -> None:
@@ -128,19 +138,40 @@ class Repository:
         *arguments: str,
         given: str | None = None,
         environment: Mapping[str, str] | None = None,
-    ) -> subprocess.CompletedProcess[str]:
+    ) -> _Answer:
         command = ["git", "-C", str(self._at), *arguments]
         variables = {**os.environ, **(environment or {})}
+        content = None if given is None else given.encode()
         try:
-            return subprocess.run(
-                command, input=given, capture_output=True, text=True, env=variables
+            done = subprocess.run(
+                command, input=content, capture_output=True, env=variables
             )
         except FileNotFoundError as error:
             raise HostError("git is not installed", "apt-get install git") from error
+        return _Answer(done.returncode, done.stdout, done.stderr)
+
+
+@dataclass(frozen=True)
+class _Answer:
+    """Exit code and output of a git command, whatever bytes the commits hold."""
+
+    returncode: int
+    output: bytes
+    errors: bytes
+
+    @property
+    def stdout(self) -> str:
+        """Output as text: subjects need not be UTF-8, and what is not is replaced."""
+        return self.output.decode(errors="replace")
+
+    @property
+    def stderr(self) -> str:
+        """Messages as text."""
+        return self.errors.decode(errors="replace")
 
 
 def _last(text: str) -> str:
-    return (text.strip().splitlines() or ["it did not say why"])[-1]
+    return (text.strip().splitlines() or ["it gave no reason"])[-1]
 
 
 def checkout(path: Path) -> Repository | None:

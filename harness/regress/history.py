@@ -120,8 +120,7 @@ def _by_commit(
             groups.setdefault((commit, host), []).append(run)
             continue
         fault = InputError(
-            f"run {run.run_id} does not say on which machine it was made",
-            "run it again",
+            f"run {run.run_id} names no machine that it was made on", "run it again"
         )
         if not commit or code.get("dirty"):
             message = (
@@ -177,9 +176,7 @@ def load(store: Store, repository: Repository | None = None) -> History:
                     f"it has schema {entry.schema_version}, this version reads {SCHEMA}"
                 )
             if not name.startswith(f"{entry.host}/{entry.commit[:16]}-"):
-                raise InputError(
-                    "it is of another commit or machine than its name says"
-                )
+                raise InputError("it is of another commit or machine than its name has")
             found.append(entry)
         except (InputError, ValidationError) as error:
             bad.append(f"{name} ({str(error).splitlines()[0]})")
@@ -282,7 +279,19 @@ def compare_history(
         if chosen
         else "no baseline"
     )
-    return replace(made, base=name, head=str(head), notes=notes)
+    details = {"baselines": {} if why else epochs_of(chosen)}
+    return replace(made, base=name, head=str(head), notes=notes, details=details)
+
+
+def epochs_of(entries: Sequence[Entry]) -> dict[str, list[float]]:
+    """Return label of a cell -> its epoch time in each of the newest entries, in
+    seconds, oldest first."""
+    found: dict[str, list[float]] = {}
+    for entry in entries:
+        for cell in entry.cells:
+            if "epoch" in cell.medians:
+                found.setdefault(cell.label, []).append(cell.medians["epoch"])
+    return {label: values[-NEWEST:] for label, values in found.items()}
 
 
 def _merged(entries: Sequence[Entry], key: str) -> ConfigSamples | None:

@@ -1,21 +1,21 @@
 """Decisions on exact facts by equality, on times and sizes by their ratio's interval,
 on statuses by their order.
 
-Noisy metrics have a bootstrapped ratio of medians, fit for few samples, and Holm's
+Noisy metrics have Student's interval of their mean log-ratio (`ratio.py`), and Holm's
 correction over all of them.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from statistics import median
-from typing import Any, Literal
+from typing import Any
 
 from harness.judge.registry import worst
 from harness.regress import samples
 from harness.regress.decision import Comparison, Decision, Kind, MetricResult, Rules
+from harness.regress.ratio import holm, ratio_of_means, weights_of
 from harness.regress.samples import (
     COSTS,
     IDENTITY,
@@ -36,9 +36,6 @@ _NOISY: dict[str, tuple[Kind, str]] = {
 }
 # Compared only if the system's own counters do not repeat.
 _KERNEL_COUNTS = ("device bytes", "device requests")
-# Fewer samples have no bootstrap interval (methodology rule 15) and stay undecided.
-LEAST_SAMPLES = 5
-DRAWS = 4000
 
 # Runs with status `ok` of base and of head.
 Sides = Sequence[Sequence[RunSample]]
@@ -112,7 +109,7 @@ def _cell(
             "undecided",
             gates=rules.gate_times,
         )
-        if (measured := _noisy(result, good, rules, paired, exact_only)) is not None:
+        if (measured := _noisy(result, good, paired, exact_only)) is not None:
             metrics.append(_with_stage(measured, good) if name == "epoch" else measured)
     return [status, *_verdict(head.label, good), *metrics]
 
@@ -228,15 +225,15 @@ def _exact(
                 # only some runs check features; a counter of 0 on one side is no
                 # difference
                 continue
-            note = f"{lacking} does not say"
+            note = f"{lacking} has none"
         elif any(value != side[0] for side in sides for value in side):
             varying = True
             which = (
                 "base" if any(value != sides[0][0] for value in sides[0]) else "head"
             )
             note = (
-                f"not the same in all runs of {which}, though the system says that it "
-                "repeats"
+                f"not the same in all runs of {which}, though the system declares "
+                "that it repeats"
             )
         else:
             results.append(
@@ -343,7 +340,7 @@ def _shown(side: Sequence[list[Any]]) -> float | int | str | None:
 
 
 def _noisy(
-    result: MetricResult, good: Sides, rules: Rules, paired: bool, exact_only: str
+    result: MetricResult, good: Sides, paired: bool, exact_only: str
 ) -> MetricResult | None:
     """Return a metric with its medians and the interval of their ratio; None where
     neither side has it."""
@@ -360,8 +357,8 @@ def _noisy(
     if exact_only:
         return replace(result, gates=False, note=exact_only)
     if not sides[0] or not sides[1]:
-        return replace(result, note=f"{'head' if sides[0] else 'base'} does not say")
-    found = ratio_of_medians(sides[0], sides[1], paired=bool(both), seed=rules.seed)
+        return replace(result, note=f"{'head' if sides[0] else 'base'} has none")
+    found = ratio_of_means(sides[0], sides[1], paired=bool(both))
     result = replace(
         result,
         ratio=found.value,
@@ -373,10 +370,12 @@ def _noisy(
 
 def _corrected(metrics: list[MetricResult], rules: Rules) -> list[MetricResult]:
     """Decide all noisy metrics, with p-values corrected for their number (Holm)."""
+    import numpy as np
+
     open_ = [index for index, metric in enumerate(metrics) if metric.p is not None]
-    adjusted = dict(
-        zip(open_, holm([metrics[index].p or 0.0 for index in open_]), strict=True)
-    )
+    p_values = np.asarray([metrics[index].p for index in open_], dtype=np.float64)
+    weights = weights_of([metrics[index].name for index in open_])
+    adjusted = dict(zip(open_, holm(p_values, weights).tolist(), strict=True))
     found = []
     for index, metric in enumerate(metrics):
         if index in adjusted:
@@ -430,109 +429,3 @@ def _with_stage(metric: MetricResult, good: Sides) -> MetricResult:
     # `wait` only reflects the delay of another stage.
     likely = max((name for name in names if name != "wait"), key=change, default="")
     return replace(metric, stage=likely if likely and change(likely) > 0 else "")
-
-
-@dataclass(frozen=True)
-class Ratio:
-    """Ratio of head's median to base's median.
-
-    Attributes:
-        low, high: ends of the 95 % interval; below five samples, smallest and largest
-            ratio of two single values.
-        p: two-sided p-value of the hypothesis that the ratio is 1; None below five
-            samples.
-        samples: number of samples of the smaller side.
-    """
-
-    value: float
-    low: float
-    high: float
-    p: float | None
-    samples: int
-    kind: Literal["bootstrap95", "range"]
-
-    @property
-    def half_width(self) -> float:
-        """Relative half width of the interval: 0.015 is 1.5 %; infinite without a
-        p-value."""
-        return math.inf if self.p is None else math.sqrt(self.high / self.low) - 1.0
-
-
-def ratio_of_medians(
-    base: Sequence[float], head: Sequence[float], *, paired: bool, seed: int = 0
-) -> Ratio:
-    """Return the ratio of the medians of positive samples, head over base.
-
-    The interval is the bootstrap-t kind that Hesterberg gives for small samples (The
-    American Statistician 69(4), 2015, "What Teachers Should Know About the Bootstrap",
-    on narrowness bias): the bootstrap's standard error, widened by sqrt(n / (n - 1)),
-    times Student's quantile at n - 1 degrees of freedom. Plain percentiles of five or
-    six samples are too narrow and lead to false decisions.
-
-    Args:
-        base, head: one value a run, greater than 0.
-        paired: whether the i-th values form a pair, on equally long sides. Pairs are
-            resampled whole, so that drift over the session affects both sides.
-        seed: seed of the resampling.
-
-    Raises:
-        ValueError: a side has no samples, a value is not positive, or paired sides
-            differ in length.
-    """
-    import numpy as np
-    from scipy import stats
-
-    a = np.asarray(base, dtype=np.float64)
-    b = np.asarray(head, dtype=np.float64)
-    if not len(a) or not len(b) or (a <= 0).any() or (b <= 0).any():
-        raise ValueError("a ratio needs positive samples on both sides")
-    if paired and len(a) != len(b):
-        raise ValueError("pairs need as many samples on both sides")
-    value = float(np.median(b) / np.median(a))
-    count = min(len(a), len(b))
-    if count < LEAST_SAMPLES:
-        return Ratio(
-            value,
-            float(b.min() / a.max()),
-            float(b.max() / a.min()),
-            None,
-            count,
-            "range",
-        )
-    rng = np.random.default_rng(seed)
-    over = rng.integers(0, len(b), size=(DRAWS, len(b)))
-    under = over if paired else rng.integers(0, len(a), size=(DRAWS, len(a)))
-    logs = np.log(np.median(b[over], axis=1)) - np.log(np.median(a[under], axis=1))
-    error = float(logs.std(ddof=1)) * math.sqrt(count / (count - 1))
-    # Of the ratio's logarithm, by Student's distribution.
-    reach = float(stats.t.ppf(0.975, count - 1)) * error
-    distance = abs(math.log(value))
-    p = (
-        float(2 * stats.t.sf(distance / error, count - 1))
-        if error
-        else float(distance == 0.0)
-    )
-    return Ratio(
-        value,
-        value * math.exp(-reach),
-        value * math.exp(reach),
-        p,
-        count,
-        "bootstrap95",
-    )
-
-
-def holm(p_values: Sequence[float]) -> list[float]:
-    """Return adjusted p-values, in the given order; they bound the family-wise error
-    under any dependence.
-
-    Holm, A Simple Sequentially Rejective Multiple Test Procedure, Scandinavian Journal
-    of Statistics 6(2), 1979.
-    """
-    order = sorted(range(len(p_values)), key=lambda index: p_values[index])
-    adjusted = [1.0] * len(p_values)
-    largest = 0.0
-    for rank, index in enumerate(order):
-        largest = max(largest, min(1.0, (len(p_values) - rank) * p_values[index]))
-        adjusted[index] = largest
-    return adjusted

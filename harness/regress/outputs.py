@@ -3,7 +3,6 @@ files' names and texts."""
 
 from __future__ import annotations
 
-import html
 import json
 import re
 import time
@@ -13,22 +12,12 @@ from pathlib import Path
 from typing import Any
 
 from harness.atomic import whole_file
-from harness.regress.decision import WORST_FIRST, Comparison, MetricResult, Value
+from harness.regress import rows
+from harness.regress.comment import markdown
+from harness.regress.decision import Comparison, MetricResult
 from harness.regress.samples import COSTS
 from workloads.errors import InputError
-from workloads.units import format_bytes
 
-MARK = {"regressed": "✗", "improved": "✓", "same": "=", "undecided": "?"}
-HEADS = ("metric", "base", "head", "change", "decision", "")
-# Lets a bot find and rewrite its own comment.
-MARKER = "<!-- outcore-regress -->"
-_SAID = {
-    "regressed": "**Regressed.**",
-    "improved": "**Improved.**",
-    "same": "**Nothing changed.**",
-    "undecided": "**Undecided:** the noise hides an answer, or something is missing.",
-}
-_HEADER = f"| {' | '.join(HEADS)} |\n| --- | --: | --: | --: | --- | --- |"
 # Characters that XML 1.0 forbids.
 _FORBIDDEN = re.compile(r"[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 ENVIRONMENT = "existing-outcore"
@@ -54,144 +43,6 @@ def write(kind: str, path: Path, found: Comparison) -> None:
     for name, text in made.items() if isinstance(made, dict) else [("", made)]:
         with whole_file(path / name, "the comparison") as partial:
             partial.write_text(text, encoding="utf-8")
-
-
-def shown_first(metrics: list[MetricResult]) -> list[MetricResult]:
-    """Return the metrics without the hundreds of unchanged exact facts and statuses:
-    gating ones first, then the worst decision first."""
-    shown = [
-        metric
-        for metric in metrics
-        if metric.kind not in ("exact", "status")
-        or metric.decision != "same"
-        or "declared" in metric.note
-    ]
-    return sorted(
-        shown, key=lambda metric: (not metric.gates, WORST_FIRST.index(metric.decision))
-    )
-
-
-def row(metric: MetricResult) -> list[str]:
-    """Return the texts of a metric under HEADS."""
-    sides = [_value(metric, side) for side in (metric.base, metric.head)]
-    return [
-        metric.metric,
-        *sides,
-        _change(metric),
-        f"{MARK[metric.decision]} {metric.decision}",
-        _why(metric),
-    ]
-
-
-def percent(ratio: float) -> str:
-    """Return a ratio as a change in percent; small changes are not rounded to 0."""
-    moved = 100 * (ratio - 1)
-    return f"{moved:+.1f} %" if abs(moved) >= 0.05 or moved == 0 else f"{moved:+.2g} %"
-
-
-def _value(metric: MetricResult, of: Value) -> str:
-    """Return one side's value with its unit."""
-    if of is None:
-        return "–"
-    if isinstance(of, str):
-        return of
-    if metric.unit == "bytes":
-        return format_bytes(int(of)) if metric.kind != "exact" else f"{int(of):,} B"
-    if metric.unit == "s":
-        return f"{of:.3g} s"
-    return f"{of:,.0f}" if float(of).is_integer() else f"{of:,.1f}"
-
-
-def _change(metric: MetricResult) -> str:
-    """Return the ratio with its interval as a change, like `+4.2 % [+3.1, +5.4]`."""
-    if metric.ratio is None:
-        return "–" if metric.base == metric.head else "changed"
-    if metric.interval is None:
-        return percent(metric.ratio)
-    low, high = (f"{100 * (end - 1):+.1f}" for end in metric.interval)
-    return (
-        f"{percent(metric.ratio)} [{low}, "
-        f"{high}]{' range' if metric.interval_kind == 'range' else ''}"
-    )
-
-
-def _why(metric: MetricResult) -> str:
-    """Return the likely stage, the note, and whether the metric is only shown."""
-    stage = f"most of it in {metric.stage}" if metric.stage else ""
-    return "; ".join(
-        part
-        for part in (stage, metric.note, "" if metric.gates else "shown only")
-        if part
-    )
-
-
-def markdown(found: Comparison) -> str:
-    """Render a pull-request comment in GitHub's (and GitLab's) Markdown: decision,
-    changed metrics, others folded."""
-    shown = shown_first(found.metrics)
-    first = [metric for metric in shown if metric.decision != "same" and metric.gates]
-    rest = [metric for metric in shown if metric not in first]
-    hidden = len(found.metrics) - len(shown)
-    lines = [
-        MARKER,
-        f"### Outcore: {MARK[found.decision]} {found.decision}",
-        "",
-        _SAID[found.decision],
-        "",
-    ]
-    links = found.details.get("links") or {}
-    sides = (("base", _escaped(found.base)), ("head", _escaped(found.head)))
-    base, head = (
-        f"[{text}]({links[side]})" if side in links else text for side, text in sides
-    )
-    lines += [f"Base {base}  ", f"Head {head}", ""]
-    if first:
-        lines += [_HEADER, *map(_row, first), ""]
-    if rest:
-        summary = f"{len(rest)} more" + (
-            f", and {hidden} exact facts and statuses that are the same"
-            if hidden
-            else ""
-        )
-        lines += [
-            "<details>",
-            f"<summary>{summary}</summary>",
-            "",
-            _HEADER,
-            *map(_row, rest),
-            "",
-            "</details>",
-            "",
-        ]
-    elif hidden:
-        lines += [f"{hidden} exact facts and statuses are the same.", ""]
-    lines += [*(f"- {_escaped(note)}" for note in found.notes), ""]
-    if pairs := found.details.get("pairs"):
-        rules = found.details["rules"]
-        run = links.get("run")
-        lines.append(
-            f"<sub>{min(pairs)} to {max(pairs)} pairs of runs a cell in "
-            f"{found.details['seconds']:.0f} s; least effect "
-            f"{100 * rules['min_effect']:g} %, 95 % intervals of the ratio of "
-            "medians, decided at alpha = "
-            f"{rules['alpha']:g} over all metrics together (Holm). Exact counters "
-            "and digests by equality."
-            f"{f' [This run]({run}).' if run else ''}</sub>"
-        )
-    return "\n".join(lines).rstrip() + "\n"
-
-
-def _row(metric: MetricResult) -> str:
-    return "| " + " | ".join(map(_escaped, row(metric))) + " |"
-
-
-def _escaped(text: str) -> str:
-    """Escape text from commits and records, so that it adds no markup and no table
-    row."""
-    plain = html.escape(
-        "".join(letter if letter.isprintable() else " " for letter in text), quote=False
-    )
-    return re.sub(r"[\\`*_\[\]|]", r"\\\g<0>", plain).replace("@", "@\u200b")
 
 
 def junit(found: Comparison) -> str:
@@ -232,11 +83,11 @@ def junit(found: Comparison) -> str:
             classname=_clean(f"outcore.{metric.cell}"),
             name=_clean(metric.name),
         )
-        fault = (
-            f"{_value(metric, metric.base)} -> {_value(metric, metric.head)}, "
-            f"{_change(metric)}"
+        moved = (
+            f"{rows.value(metric, metric.base)} -> {rows.value(metric, metric.head)}, "
+            f"{rows.change(metric)}"
         )
-        fault = _clean("; ".join(part for part in (fault, _why(metric)) if part))
+        fault = _clean("; ".join(part for part in (moved, rows.why(metric)) if part))
         if metric in failed:
             ET.SubElement(case, "failure", type="regressed", message=fault).text = fault
         elif metric in skipped:
@@ -274,7 +125,7 @@ def github_benchmark(found: Comparison) -> str:
             "name": metric.metric,
             "unit": metric.unit or "count",
             "value": metric.head,
-            "extra": f"{metric.decision}, {_change(metric)} against {found.base}",
+            "extra": f"{metric.decision}, {rows.change(metric)} against {found.base}",
         }
         if metric.interval is not None and metric.ratio:
             reach = (

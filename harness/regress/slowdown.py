@@ -23,8 +23,7 @@ def slowed(wait_s: float) -> str:
 
 
 def stage_clock(argument: str) -> StageClock:
-    """Return the clock of a run that spins for as many seconds a mini-batch as
-    `argument` says."""
+    """Return the clock of a run that spins for `argument` seconds a mini-batch."""
     return SlowedClock(float(argument))
 
 

@@ -4,7 +4,9 @@ around it.
 Times, sizes and noisy counts: PELT (Killick, Fearnhead and Eckley, Journal of the
 American Statistical Association 107(500), 2012) with a least-squares cost on
 logarithms, from the ruptures library (Truong, Oudre and Vayatis, Signal Processing 167,
-2020). Exact counts need no method: every difference is a step.
+2020). Spikes are replaced first (Hampel's filter), and the cost of a step grows with
+the autocorrelation of the noise; `benchmarks/gate_power.py` counts false steps. Exact
+counts need no method: every difference is a step.
 """
 
 from __future__ import annotations
@@ -13,17 +15,35 @@ import itertools
 import math
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from harness.regress.history import Entry, History
 from harness.regress.samples import COSTS, ConfigSamples
 
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    Floats = NDArray[np.float64]
+
+# A shorter level is no lasting change.
+LEAST_SEGMENT = 4
 # A series with fewer points has no step.
-LEAST_POINTS = 6
+LEAST_POINTS = 2 * LEAST_SEGMENT
 # Cost of a step in units of the noise's variance, times log n.
-PENALTY = 4.0
+PENALTY = 3.5
+# The same for steps that are certain before the autocorrelation is known.
+CERTAIN_PENALTY = 15.0
 # Lower bound of the noise of a series: smaller noise is rounding.
 LEAST_NOISE = 0.002
+# A point is a spike if it is so many standard deviations away from the median of its
+# neighbourhood of so many points.
+SPIKE_DEVIATIONS = 2.5
+NEIGHBOURHOOD = 7
+# Stronger autocorrelation cannot be distinguished from steps.
+MOST_AUTOCORRELATION = 0.8
+# Standard deviation of normal noise over its median absolute value.
+_NORMAL = 1.4826
 
 
 @dataclass(frozen=True)
@@ -154,23 +174,7 @@ def steps_of(points: Sequence[Point], min_effect: float) -> list[Step]:
     values = np.asarray([point.value for point in points])
     if len(values) < LEAST_POINTS or (values <= 0).any():
         return []
-    import ruptures
-    from scipy.ndimage import median_filter
-
-    logs = np.log(values)
-    # A median of three neighbours keeps the position of steps and removes single
-    # outliers.
-    smooth = median_filter(logs, size=3, mode="nearest")
-    # The noise's standard deviation by differences of neighbours, which steps hardly
-    # affect.
-    noise = float(np.median(np.abs(np.diff(logs)))) / (0.6745 * math.sqrt(2))
-    signal = (smooth / max(noise, LEAST_NOISE)).reshape(-1, 1)
-    found = (
-        ruptures.Pelt(model="l2", min_size=2, jump=1)
-        .fit(signal)
-        .predict(pen=PENALTY * math.log(len(values)))
-    )
-    bounds = [0, *found]
+    bounds = _bounds(np.log(values))
     steps = []
     for start, at, end in zip(bounds, bounds[1:], bounds[2:], strict=False):
         before = float(np.median(values[start:at]))
@@ -180,6 +184,66 @@ def steps_of(points: Sequence[Point], min_effect: float) -> list[Step]:
                 Step(at, points[at - 1].commit, points[at].commit, before, after)
             )
     return steps
+
+
+def _bounds(logs: Floats) -> list[int]:
+    """Return the first index of each segment of a series of logarithms, and its length.
+
+    Certain steps are removed before the autocorrelation is estimated, which a step
+    would raise.
+    """
+    import numpy as np
+
+    # By differences of neighbours, which steps hardly affect.
+    differences = np.abs(np.diff(logs))
+    noise = max(float(np.median(differences)) * _NORMAL / math.sqrt(2), LEAST_NOISE)
+    clean = _without_spikes(logs, noise)
+    certain = _segments(clean / noise, CERTAIN_PENALTY)
+    levels = [
+        np.full(end - start, clean[start:end].mean())
+        for start, end in itertools.pairwise(certain)
+    ]
+    rho = _autocorrelation(clean - np.concatenate(levels))
+    # Standard deviation of a mean of n such points, times sqrt(n): differences of
+    # neighbours show only the part 1 - rho of the variance.
+    lasting = noise * math.sqrt(1 + rho) / (1 - rho)
+    return _segments(clean / lasting, PENALTY)
+
+
+def _without_spikes(logs: Floats, noise: float) -> Floats:
+    """Replace each point far from the median of its neighbourhood by that median."""
+    import numpy as np
+    from scipy.ndimage import median_filter
+
+    around = median_filter(logs, size=NEIGHBOURHOOD, mode="nearest")
+    is_spike = np.abs(logs - around) > SPIKE_DEVIATIONS * noise
+    cleaned: Floats = np.where(is_spike, around, logs)
+    return cleaned
+
+
+def _autocorrelation(residuals: Floats) -> float:
+    """Return the correlation of neighbours, at least 0, by differences over one and
+    over two points: their variances are in the ratio 1 to 1 + rho for first-order
+    noise."""
+    import numpy as np
+
+    near = float(np.mean(np.diff(residuals) ** 2))
+    far = float(np.mean((residuals[2:] - residuals[:-2]) ** 2))
+    if near == 0.0:
+        return 0.0
+    return min(max(far / near - 1.0, 0.0), MOST_AUTOCORRELATION)
+
+
+def _segments(signal: Floats, penalty: float) -> list[int]:
+    """Return the bounds of PELT's segments of a signal in units of its noise."""
+    import ruptures
+
+    # The linear kernel's cost is the squared distance to the segment's mean.
+    search = ruptures.KernelCPD(kernel="linear", min_size=LEAST_SEGMENT)
+    ends = search.fit(signal.reshape(-1, 1)).predict(
+        pen=penalty * math.log(len(signal))
+    )
+    return [0, *map(int, ends)]
 
 
 def exact_steps(points: Sequence[Point]) -> list[Step]:

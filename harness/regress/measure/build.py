@@ -238,7 +238,12 @@ class _Maker:
     ) -> str:
         environment = clean_environment() | ({"PATH": path} if path else {})
         done = subprocess.run(
-            list(command), capture_output=True, text=True, cwd=cwd, env=environment
+            list(command),
+            capture_output=True,
+            encoding="utf-8",
+            errors="replace",
+            cwd=cwd,
+            env=environment,
         )
         with self._log.open("a", encoding="utf-8") as log:
             log.write(f"$ {' '.join(map(str, command))}\n{done.stdout}{done.stderr}\n")

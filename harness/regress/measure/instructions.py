@@ -55,7 +55,8 @@ def count(python: Path) -> dict[str, int]:
             done = subprocess.run(
                 command,
                 capture_output=True,
-                text=True,
+                encoding="utf-8",
+                errors="replace",
                 timeout=TIMEOUT_S,
                 env=environment,
             )
@@ -66,7 +67,7 @@ def count(python: Path) -> dict[str, int]:
             ) from error
         names = done.stdout.split()
         if done.returncode or not names:
-            message = (done.stderr.strip().splitlines() or ["it did not say why"])[-1]
+            message = (done.stderr.strip().splitlines() or ["it gave no reason"])[-1]
             raise HostError(
                 f"the native parts do not run under valgrind: {message}",
                 "see benchmarks/native_counts.py",

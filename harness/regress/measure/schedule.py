@@ -15,7 +15,7 @@ from functools import partial
 
 from harness.progress import Reading, during
 from harness.regress.decision import Rules
-from harness.regress.judge import ratio_of_medians
+from harness.regress.ratio import ratio_of_means
 from harness.regress.samples import LEAST_OFFLINE_S, OFFLINE, RunSample, paired
 
 # Metrics whose intervals have to become narrow.
@@ -38,7 +38,7 @@ class Pairs:
         for name in TIMED:
             if all(name in run.noisy for run in runs):
                 base, head = zip(*paired(self.base, self.head, name), strict=True)
-                ratio = ratio_of_medians(base, head, paired=True, seed=rules.seed)
+                ratio = ratio_of_means(base, head, paired=True)
                 compared = name not in OFFLINE or max(*base, *head) >= LEAST_OFFLINE_S
                 if compared and ratio.half_width > rules.min_effect / 2:
                     return False

@@ -11,6 +11,8 @@ from pathlib import Path
 import pytest
 
 from harness.cli import main
+from harness.plan.experiment import cells, load_experiment
+from harness.regress.check import _changed
 from harness.regress.git import Repository
 from harness.regress.measure.build import SOURCES, BuildError, Built, build
 from harness.regress.measure.side import Side
@@ -160,6 +162,86 @@ def test_two_commits_are_built_run_in_turns_and_held_exactly(
         assert json.loads(record.read_text())["environment"]["code"]["commit"] == git(
             clone, "rev-parse", ref
         )
+
+
+def _checked(clone: Path, cache: Path, tmp_path: Path, capsys, *more: str):
+    profile = tmp_path / "tiny.yaml"
+    profile.write_text(PROFILE)
+    options = [
+        *("--repository", clone, "--cache", cache, "--profile", profile),
+        *("--data-root", tmp_path / "data", "--work", tmp_path / "work"),
+    ]
+    words = ["regress", "check", *map(str, options), "--json", *more]
+    with pytest.raises(SystemExit) as left:
+        main(words)
+    return left.value.code or 0, json.loads(capsys.readouterr().out)
+
+
+@pytest.mark.slow("harness/regress", seconds=20)
+def test_systems_of_equal_code_are_not_run_on_request(
+    clone: Path, cache: Path, tmp_path: Path, capsys
+):
+    """A comment changes no system; a statement of one changes that one alone."""
+    more = ("--base", "HEAD~1", "--changed")
+    code, found = _checked(clone, cache, tmp_path, capsys, *more)
+    assert (code, found["decision"], found["pairs"]) == (0, "same", [])
+    names = [metric["metric"] for metric in found["metrics"]]
+    assert names == ["gnndrive no cap / code", "in-memory no cap / code"]
+    repository = Repository(clone)
+    git(clone, "checkout", "-q", "-b", "one-system")
+    try:
+        place = "systems/gnndrive/__init__.py"
+        text = (clone / place).read_text()
+        commit(clone, "one system", {place: f"{text}\nCHANGED = 1\n"})
+        commits = {"base": "HEAD~1", "head": "HEAD"}
+        built = {
+            side: build(repository, repository.commit(ref), cache, side)
+            for side, ref in commits.items()
+        }
+        tiny = tmp_path / "tiny.yaml"
+        planned = list(cells(load_experiment(str(tiny))))
+        differing, same = _changed(planned, built)
+    finally:
+        git(clone, "checkout", "-q", "-")
+    assert [cell.system for cell in differing] == ["gnndrive"]
+    assert [metric.cell for metric in same] == ["in-memory no cap"]
+
+
+@pytest.mark.slow("harness/regress", "scripts/build-native", seconds=60)
+def test_a_commit_that_slows_a_system_is_found_among_others(
+    clone: Path, cache: Path, tmp_path: Path, capsys
+):
+    """The slow commit makes the gate's own delay (`slowdown.py`) the default, which
+    makes its runs INVALID: one pair of exact facts decides."""
+    profile = tmp_path / "tiny.yaml"
+    profile.write_text(PROFILE)
+    good = git(clone, "rev-parse", "HEAD")
+    git(clone, "checkout", "-q", "-b", "slower")
+    try:
+        files = {name: clone / name for name in ("harness/run/spec.py", "README.md")}
+        commit(clone, "a page", {"README.md": "1"})
+        delay = 'os.environ.get(TEST_CLOCK_VARIABLE, "harness.regress.slowdown:0.05")'
+        code = files["harness/run/spec.py"].read_text()
+        slowed = code.replace('os.environ.get(TEST_CLOCK_VARIABLE, "")', delay)
+        assert slowed != code
+        slow = commit(clone, "slower", {"harness/run/spec.py": slowed})
+        commit(clone, "the page again", {"README.md": "2"})
+        options = [
+            *("--repository", clone, "--cache", cache, "--profile", profile),
+            *("--data-root", tmp_path / "data", "--work", tmp_path / "work"),
+            *("--systems", "in-memory", "--pairs", "1", "--gate", "exact", "--json"),
+        ]
+        with pytest.raises(SystemExit) as left:
+            main(["regress", "bisect", good, "slower", *map(str, options)])
+    finally:
+        git(clone, "checkout", "-q", "-")
+    found = json.loads(capsys.readouterr().out)
+    assert (left.value.code or 0) == 0, found
+    assert found["first_bad"].split()[1:] == ["slower"], found
+    assert found["first_bad"].startswith(slow[:7])
+    assert found["regressed"] == ["in-memory no cap / verdict"]
+    assert (tmp_path / "work" / "bisect" / slow[:12] / "check.json").is_file()
+    assert not (cache / "bisect").exists()
 
 
 def test_a_commit_is_built_once(clone: Path, cache: Path):

@@ -110,7 +110,7 @@ def test_corrupt_entries_are_left_out_and_counted(tmp_path: Path):
     entries = {
         f"{host}/{'0' * 16}-{'0' * 8}.json": good[: len(good) // 2],
         f"{host}/{'1' * 16}-{'0' * 8}.json": json.dumps(bad),
-        f"{host}/{'2' * 16}-{'0' * 8}.json": good,  # of another commit than its name says
+        f"{host}/{'2' * 16}-{'0' * 8}.json": good,  # of another commit than its name has
         f"{host}/{'3' * 16}-{'0' * 8}.json": "\x00\x01",
         f"{host}/../../escape.json": good,
         f"{host}/notes.json": good,

@@ -8,9 +8,10 @@ from pathlib import Path
 import pytest
 
 from harness.cli.regress import print_comparison
+from harness.regress.comment import MARKER, answer, sparkline
 from harness.regress.decision import Comparison
 from harness.regress.judge import compare
-from harness.regress.outputs import KINDS, MARKER, write
+from harness.regress.outputs import KINDS, write
 from tests.harness.regress.samples_made import cells, made, session
 from workloads.errors import InputError
 
@@ -18,6 +19,8 @@ COMMITS = {"base": "a" * 40, "head": "b" * 40}
 DETAILS = {
     "commits": COMMITS,
     "seconds": 12.0,
+    "range": ["b" * 40, "c" * 40],
+    "baselines": {"diskgnn +20MiB": [1.0, 1.01, 1.3], "ginex +20MiB": [2.0] * 9},
     "pairs": [10, 10],
     "host": "0123456789ab",
     "dates": {"base": 1, "head": 2},
@@ -57,7 +60,7 @@ def test_markdown_names_the_regressions_first_with_their_stage_and_links(
     found, tmp_path: Path
 ):
     text = _written(found, "markdown", tmp_path)
-    assert text.startswith(MARKER) and "### Outcore: ✗ regressed" in text
+    assert text.rstrip().endswith(MARKER)
     before_fold = text.split("<details>")[0]
     assert "diskgnn +20MiB / epoch" in before_fold
     assert "most of it in extract" in before_fold
@@ -65,6 +68,55 @@ def test_markdown_names_the_regressions_first_with_their_stage_and_links(
     assert "ginex" not in before_fold
     assert DETAILS["links"]["head"] in text
     assert "a note" in text
+
+
+def test_the_first_line_of_a_comment_answers_how_much_where_and_since_when(
+    found, tmp_path: Path
+):
+    first, *_ = _written(found, "markdown", tmp_path).splitlines()
+    # A run that fails is worse than a slow one.
+    assert first.startswith("### ✗ Regressed: gnndrive +20MiB / status")
+    assert "aaaaaaaaa..bbbbbbbbb (2 commits)" in first
+    times = [metric for metric in found.metrics if metric.kind != "status"]
+    slower = answer(replace(found, metrics=times))
+    assert slower.startswith("✗ Regressed: diskgnn +20MiB / epoch +")
+    assert " %" in slower
+    assert "most of it in extract" in slower
+    assert "more), in aaaaaaaaa..bbbbbbbbb (2 commits)" in slower
+
+
+@pytest.mark.parametrize(
+    ("decision", "start"),
+    [
+        ("same", "= Not regressed, nothing changed, in "),
+        ("improved", "✓ Not regressed, improved: diskgnn +20MiB / epoch -"),
+        ("undecided", "? Undecided: "),
+    ],
+)
+def test_every_decision_has_an_answer(decision: str, start: str):
+    slow = cells(session(6, epoch=1.2, seed=1))
+    fast = cells(session(6, seed=2))
+    few = cells(session(3, seed=3))
+    sides = {"same": (fast, fast), "improved": (slow, fast), "undecided": (few, few)}
+    found = compare(*sides[decision], paired=True)
+    assert found.decision == decision
+    assert answer(found).startswith(start)
+
+
+def test_a_comment_shows_the_last_baselines_of_what_regressed(found, tmp_path: Path):
+    times = [metric for metric in found.metrics if metric.kind != "status"]
+    slow = replace(found, metrics=times)
+    text = _written(slow, "markdown", tmp_path)
+    assert "diskgnn +20MiB epoch in the last 3 baselines: ▁▁█ (1 to 1.3 s" in text
+    without = replace(slow, details={**DETAILS, "baselines": {}})
+    assert "baselines" not in _written(without, "markdown", tmp_path)
+
+
+def test_noise_is_no_step_in_a_sparkline():
+    assert sparkline([1.0, 1.02, 1.0]) == "▁▂▁"
+    assert sparkline([1.0, 2.0, 1.5]) == "▁█▅"
+    assert sparkline([3.0, 3.0]) == "▁▁"
+    assert sparkline([0.0, 0.0]) == "▁▁"
 
 
 def test_markdown_of_hostile_text_holds_no_markup_no_mention_and_no_extra_cell(
