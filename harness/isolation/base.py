@@ -91,7 +91,6 @@ class MemoryStats:
             `failcnt`, v2 `max` event).
         limit: limit in force, None for none.
         major_faults: page faults that had to wait for the disk.
-        swap: bytes swapped out.
     """
 
     usage: int = 0
@@ -104,7 +103,6 @@ class MemoryStats:
     reclaims: int = 0
     limit: int | None = None
     major_faults: int = 0
-    swap: int = 0
 
 
 @dataclass(frozen=True)

@@ -128,7 +128,6 @@ class V1Readings(Readings):
             reclaims=number("failcnt"),
             limit=limit if limit < _UNLIMITED else None,
             major_faults=values.get(b"total_pgmajfault", 0),
-            swap=values.get(b"total_swap", 0),
         )
 
     def _oom_kills(self) -> int:

@@ -48,25 +48,6 @@ def warmed_up(record: Record, context: RunContext) -> Finding | None:
 
 
 @rule("18", of=["ok"], evidence=True)
-def dataset_stayed_the_same(record: Record, context: RunContext) -> Finding | None:
-    """A system that writes to its dataset changes the work, and what its digests are
-    compared with.
-
-    Compares inode, size and times of modification and change of the dataset's files
-    before the run and after it. As root, a worker sees the dataset read-only.
-    """
-    changed = record.readings.rewritten
-    if changed is None:
-        return None
-    return Finding(
-        not changed,
-        f"changed during the run: {', '.join(changed)}"
-        if changed
-        else "no file changed",
-    )
-
-
-@rule("18", of=["ok"], evidence=True)
 def every_batch_once(record: Record, context: RunContext) -> Finding | None:
     """A system that drops mini-batches or seed nodes looks faster.
 

@@ -55,21 +55,6 @@ def files_within(
     return Finding(sum(found.values()) <= allowed_bytes(record), reported)
 
 
-@rule("1", "CAVEATS")
-def cap_is_a_kernel_cap(record: Record, context: RunContext) -> Finding | None:
-    """Only a memory cgroup charges page cache and anonymous memory together; without
-    one the cap is not enforced.
-
-    Checks whether the isolation backend proves memory. Does not apply to runs without a
-    cap.
-    """
-    if record.memory.cap_bytes is None:
-        return None
-    return Finding(
-        record.readings.proves_memory, f"isolation {record.readings.isolation}"
-    )
-
-
 @rule("1", capped=True)
 def peak_within_cap(record: Record, context: RunContext) -> Finding | None:
     """A peak above the cap means that the kernel did not enforce it.
@@ -412,26 +397,6 @@ def class_is_known(record: Record, context: RunContext) -> Finding | None:
     ratio = record.summary.working_set_over_budget
     shown = "" if ratio is None else f", working set {ratio:.2f} x memory"
     return Finding(record.class_ is not None, f"{record.class_}{shown}")
-
-
-@rule("27", of=["ok"], evidence=True, capped=True)
-def limit_is_what_was_asked_for(record: Record, context: RunContext) -> Finding | None:
-    """A cap that was raised during the run limited nothing.
-
-    Checks the limit in force at every gate and ten times a second: not above the cap,
-    at most 64 KiB (a page) below.
-    """
-    cap = record.memory.cap_bytes or 0
-    evidence = record.readings
-    seen = {*evidence.limits, *(gate.limit_bytes or 0 for gate in evidence.gates)}
-    if not seen:
-        return unknown("there are no readings of it")
-    wrong = sorted(limit for limit in seen if not cap - (64 << 10) <= limit <= cap)
-    message = ", ".join(format_bytes(limit) if limit else "none" for limit in wrong)
-    return Finding(
-        not wrong,
-        f"limit {message} of {format_bytes(cap)}" if wrong else format_bytes(cap),
-    )
 
 
 @rule("27", of=["ok"], evidence=True)

@@ -675,7 +675,8 @@ def summarised_anew(record: Record) -> Summary:
         metric.name: metric.of(run) for metric in METRICS if metric.name in DERIVED_ANEW
     }
     known = {name: value for name, value in derived.items() if value is not None}
-    return record.summary.model_copy(update=known)
+    epoch_s = spread([epoch.seconds for epoch in run.measured])
+    return record.summary.model_copy(update={**known, "epoch_s": epoch_s})
 
 
 def usable_processors(record: Record) -> int:

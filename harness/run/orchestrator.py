@@ -414,7 +414,6 @@ class _Execution:
             and is_faithful(config.system, config.options),
             evictions=seen.evictions,
             gates=gates,
-            rewritten=seen.rewritten(),
             from_before=seen.from_before,
             elsewhere=seen.elsewhere,
             unknown_code=[
@@ -435,7 +434,6 @@ class _Execution:
             ),
             samples=len(seen.sampled_s),
             unwatched_s=seen.unwatched_s,
-            limits=sorted(seen.limits),
             in_turns=self._turn.shared,
             free_device_memory=device is not None and device.memory_is_free,
         )
