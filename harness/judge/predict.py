@@ -16,6 +16,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
+from harness.judge.counted import Counted
 from harness.records.record import COUNTED, EpochRecord, Record
 from systems.readings import DiskPoint, DiskProfile
 
@@ -125,21 +126,16 @@ def predict(
         or epoch.device_bytes is None
     ):
         return None
-    sizes = {
-        int(size): count
-        for size, count in (epoch.counters.get("requests_by_size") or {}).items()
-    }
-    own_bytes = sum(size * count for size, count in sizes.items())
-    own_s = device_seconds(profile, epoch, sizes)
-    left_bytes = max(0, epoch.device_bytes - own_bytes)
+    own = Counted(epoch)
+    own_s = device_seconds(profile, epoch, own.requests_by_size)
+    left_bytes = max(0, epoch.device_bytes - own.requested_bytes)
     page_cache_s = 0.0
     if left_bytes >= _PAGE:
         # Bounded, since own requests that the kernel splits are counted twice.
         most = left_bytes // _PAGE
+        own_requests = sum(own.requests_by_size.values())
         least = -(-left_bytes // _LARGEST_REQUEST)
-        requests = min(
-            most, max(least, (epoch.device_requests or most) - sum(sizes.values()))
-        )
+        requests = min(most, max(least, (epoch.device_requests or most) - own_requests))
         size = round(left_bytes / requests)
         met = pages if pages is not None and size <= _LARGEST_FAULT else profile
         page_cache_s = requests * met.request_seconds(size)
@@ -149,9 +145,7 @@ def predict(
 def written_bytes(epoch: EpochRecord) -> int:
     """Return the bytes written to the disk within an epoch, the larger of the system's
     and the kernel's count."""
-    return max(
-        int(epoch.counters.get("bytes_written") or 0), epoch.device_written_bytes or 0
-    )
+    return max(Counted(epoch).written_bytes, epoch.device_written_bytes or 0)
 
 
 def device_seconds(
