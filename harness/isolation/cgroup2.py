@@ -42,7 +42,7 @@ from harness.isolation.processes import PARENT, cap_name, holds_groups
 from workloads.errors import HostError
 
 _FILES = (
-    "memory.stat memory.current memory.max memory.events memory.pressure "
+    "memory.stat memory.current memory.events memory.pressure "
     "io.stat io.pressure cpu.stat"
 ).split()
 _IO_KEYS = (b"rbytes", b"rios", b"wbytes", b"wios")
@@ -122,7 +122,6 @@ class V2Readings(Readings):
             kernel=values.get(b"kernel", parts) + values.get(b"sock", 0),
             oom_kills=happened.get(b"oom_kill", 0),
             reclaims=happened.get(b"max", 0),
-            limit=self._files["memory.max"].number(),
             major_faults=values.get(b"pgmajfault", 0),
         )
 

@@ -32,6 +32,7 @@ GONE = {
     "features_were_checked",
     "limit_is_what_was_asked_for",
     "nothing_was_swapped",
+    "topology_is_told",
     "numbers_follow_from_their_parts",
     "worker_is_in_its_cap",
 }

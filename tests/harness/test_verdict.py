@@ -361,7 +361,6 @@ BREAKS: dict[str, tuple[str, Change]] = {
     "plan_was_kept": ("INVALID", {"status": "oom", "memory.budget_bytes": 2 * MIB}),
     "cap_was_proven": ("CAVEATS", {"environment.probe.escapes": ["managed memory"]}),
     "class_is_known": ("CAVEATS", {"class_": None}),
-    "topology_is_told": ("CAVEATS", {"summary.topology_over_budget": None}),
     "device_reads_cover_own_count": ("INVALID", {"epochs.1.device_bytes": 100}),
     "device_reads_cover_working_set": ("INVALID", read_too_little),
     "nothing_was_read_between_epochs": ("INVALID", fetched_between),
