@@ -44,4 +44,5 @@ class Counted:
     @property
     def requests(self) -> int:
         """Read requests, by their counter or by their sizes, whichever is more."""
-        return max(self._number("io_requests"), sum(self.requests_by_size.values()))
+        sized: int = sum(self.requests_by_size.values())
+        return max(self._number("io_requests"), sized)
