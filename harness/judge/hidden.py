@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from harness.foreign import is_foreign
 from harness.judge.counted import Counted
 from harness.judge.metrics import usable_processors
-from harness.judge.noise import BUSY
+from harness.judge.noise import BUSY, busy_share
 from harness.judge.registry import Finding, RunContext, rule
 from harness.records.record import EpochRecord, Record
 from workloads.units import format_bytes
@@ -116,7 +116,7 @@ def _is_quiet(record: Record, epoch: EpochRecord) -> bool:
     processors = usable_processors(record)
     if not processors or epoch.host_user_s is None or epoch.user_s is None:
         return False
-    return epoch.host_user_s - epoch.user_s <= BUSY * epoch.wall_s * processors
+    return busy_share([epoch], processors) <= BUSY
 
 
 @rule("17", of=["ok"], evidence=True, capped=True, reads=True, faithful=True)

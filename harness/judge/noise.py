@@ -49,14 +49,16 @@ def processors_were_quiet(record: Record, context: RunContext) -> Finding | None
         epoch.host_user_s is None or epoch.user_s is None for epoch in record.epochs
     ):
         return unknown("the processors' time was not counted")
-    shares = [
-        _others_s(span, processors) / (_seconds(span) * processors)
-        for span in _spans(record)
-    ]
+    share = max(busy_share(span, processors) for span in _spans(record))
     return Finding(
-        max(shares) <= BUSY,
-        f"others computed for {100 * max(shares):.0f} % of the processors",
+        share <= BUSY, f"others computed for {100 * share:.0f} % of the processors"
     )
+
+
+def busy_share(span: Sequence[EpochRecord], processors: int) -> float:
+    """Return the share of all processors' time in which other programs were in user
+    mode during some epochs."""
+    return _others_s(span, processors) / (_seconds(span) * processors)
 
 
 @rule("16", "SPOILT", of=["ok"], evidence=True, passing=True)
