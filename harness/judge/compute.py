@@ -226,9 +226,9 @@ def sizes_are_as_drawn(record: Record, context: RunContext) -> Finding | None:
     order, does other work.
 
     Compares nodes and edges of every epoch, summed over its mini-batches, with those of
-    an epoch that the workload's sampler draws, expanding nodes as the system says that
-    it does: at most a twentieth apart, and six standard deviations beside, by the
-    sampler's own mini-batches or by as many independent draws as the first hop has.
+    an epoch that the workload's sampler draws, expanding nodes as the system does by
+    its own account: at most a twentieth apart, and six standard deviations beside, by
+    the sampler's own mini-batches or by as many independent draws as the first hop has.
     Does not apply where a later hop takes whole lists, whose lengths have no bound.
     `outcore check` has closer bounds.
     """

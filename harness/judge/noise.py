@@ -124,7 +124,7 @@ def watched_throughout(record: Record, context: RunContext) -> Finding | None:
     Measures the longest time between two samples of the cap within an epoch: at most
     three intervals (0.3 s). A sandboxed worker cannot see or signal the observer, so a
     gap is the machine's: a suspended machine, a stopped orchestrator or processors that
-    others keep busy. They cannot be told apart, and the run is repeated.
+    others keep busy. They look alike in the record, and the run is repeated.
     """
     unwatched_s = record.readings.unwatched_s
     if unwatched_s is None:
@@ -174,8 +174,8 @@ def _waited(span: Sequence[EpochRecord]) -> float:
 
 
 def _lost(span: Sequence[EpochRecord], processors: int) -> float:
-    """Return the least of the three shares over its limit; above 1 the span says
-    nothing."""
+    """Return the least of the three shares over its limit; above 1 the span is no
+    evidence."""
     others_s = _all_of_others_s(span, processors) + _sum(span, "stolen_s")
     own_s = _sum(span, "user_s") + _sum(span, "system_s")
     of_all = others_s / max(others_s + own_s, 1e-9)

@@ -311,8 +311,7 @@ class _Execution:
             self._config,
             self._series.cache,
         )
-        # Notes and facts of the harness replace what the worker says under the same
-        # names.
+        # Notes and facts of the harness replace those of the worker of the same name.
         notes = dict(ending.notes)
         notes[ORIGIN] = self._dataset.origin
         if self._dataset.salt:
