@@ -117,6 +117,7 @@ OF_THE_MACHINE = {
     "no_cache_below_the_kernel",
     "processors_were_not_shared",
     "processors_were_quiet",
+    "watched_throughout",
 }
 
 
