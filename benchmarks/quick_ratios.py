@@ -15,7 +15,7 @@ import statistics
 import sys
 from pathlib import Path
 
-from harness.judge.predict import inversions
+from harness.compare.order import inversions
 from harness.records.record import COUNTED, Record
 from harness.results.table import load
 

@@ -202,7 +202,7 @@ def bench(
 def _print_rows(base: Experiment, rows: Rows, *, wide: bool) -> None:
     """Print the headline table of all planned runs, which system is ahead, and the runs
     without a row."""
-    from harness.judge.predict import inversions
+    from harness.compare.order import inversions
     from harness.report.headline import who_is_ahead
 
     title = f"{base.name}: {base.description}" if base.description else base.name

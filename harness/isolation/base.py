@@ -89,9 +89,7 @@ class MemoryStats:
         oom_kills: processes that the kernel killed because the cap was full.
         reclaims: times that the limit was hit and the kernel had to reclaim first (v1
             `failcnt`, v2 `max` event).
-        limit: limit in force, None for none.
         major_faults: page faults that had to wait for the disk.
-        swap: bytes swapped out.
     """
 
     usage: int = 0
@@ -102,9 +100,7 @@ class MemoryStats:
     kernel: int = 0
     oom_kills: int = 0
     reclaims: int = 0
-    limit: int | None = None
     major_faults: int = 0
-    swap: int = 0
 
 
 @dataclass(frozen=True)

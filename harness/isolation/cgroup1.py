@@ -114,7 +114,6 @@ class V1Readings(Readings):
 
         values = flat_keyed(stat)
         shmem = values.get(b"total_shmem", 0)
-        limit = values.get(b"hierarchical_memory_limit", _UNLIMITED)
         return MemoryStats(
             usage=number("usage_in_bytes"),
             peak=number("max_usage_in_bytes"),
@@ -126,9 +125,7 @@ class V1Readings(Readings):
             kernel=number("kmem.usage_in_bytes"),
             oom_kills=self._oom_kills(),
             reclaims=number("failcnt"),
-            limit=limit if limit < _UNLIMITED else None,
             major_faults=values.get(b"total_pgmajfault", 0),
-            swap=values.get(b"total_swap", 0),
         )
 
     def _oom_kills(self) -> int:

@@ -42,9 +42,8 @@ from harness.isolation.processes import PARENT, cap_name, holds_groups
 from workloads.errors import HostError
 
 _FILES = (
-    "memory.stat memory.current memory.max memory.events memory.swap.current "
-    "memory.pressure io.stat io.pressure "
-    "cpu.stat"
+    "memory.stat memory.current memory.events memory.pressure "
+    "io.stat io.pressure cpu.stat"
 ).split()
 _IO_KEYS = (b"rbytes", b"rios", b"wbytes", b"wios")
 
@@ -123,9 +122,7 @@ class V2Readings(Readings):
             kernel=values.get(b"kernel", parts) + values.get(b"sock", 0),
             oom_kills=happened.get(b"oom_kill", 0),
             reclaims=happened.get(b"max", 0),
-            limit=self._files["memory.max"].number(),
             major_faults=values.get(b"pgmajfault", 0),
-            swap=self._files["memory.swap.current"].number() or 0,
         )
 
     def _read_io(self) -> IoStats | None:

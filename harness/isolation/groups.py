@@ -87,7 +87,7 @@ class Readings(Counters):
 
     @abstractmethod
     def _read_io(self) -> IoStats | None:
-        """Read the group's device I/O; None where the kernel says nothing."""
+        """Read the group's device I/O; None where the kernel does not count it."""
 
     def enclosing_bytes(self) -> int | None:
         """Return the least memory limit of the groups above this one; None where the

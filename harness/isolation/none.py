@@ -128,7 +128,7 @@ class NoIsolation(Isolation):
         )
 
     def create(self, run_id: str, limits: Limits) -> NoCap:
-        """Create a cap that enforces nothing, as its caveats say."""
+        """Create a cap that enforces nothing, and has that as a caveat."""
         return NoCap(cap_name(run_id), limits, self.caveats)
 
     @classmethod

@@ -6,7 +6,7 @@ from __future__ import annotations
 from harness.judge.memory import files_within
 from harness.judge.metrics import REPORT_S, usable_processors
 from harness.judge.registry import Finding, RunContext, rule, unknown
-from harness.records.record import Record, spread
+from harness.records.record import Record
 
 # Delay from a worker's clock to the orchestrator's: a pipe and a wake-up, longer on a
 # busy machine.
@@ -117,27 +117,6 @@ def nothing_was_prepared_before(record: Record, context: RunContext) -> Finding 
         "older than the run",
         "every file is its own",
     )
-
-
-@rule("29", of=["ok"], evidence=True)
-def numbers_follow_from_their_parts(
-    record: Record, context: RunContext
-) -> Finding | None:
-    """A median that differs from the median of the record's epochs was edited.
-
-    Compares the summary's median epoch time with the median of the measured epochs.
-    """
-    if not record.measured:
-        return None
-    reported = record.summary.epoch_s
-    found = spread([epoch.seconds for epoch in record.measured])
-    if reported is None or abs(reported.median - found.median) > 1e-9:
-        return Finding(
-            False,
-            f"median {found.median:.4g} s of the epochs, "
-            f"{reported.median if reported else 0:.4g} s reported",
-        )
-    return Finding(True, f"median {found.median:.4g} s")
 
 
 @rule("15", "CAVEATS", of=["ok"], passing=True)

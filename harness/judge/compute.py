@@ -6,9 +6,10 @@ from __future__ import annotations
 import math
 
 from harness.foreign import is_foreign
+from harness.judge.counted import Counted
 from harness.judge.io import DRAWN_SHARE
 from harness.judge.registry import Finding, RunContext, rule, unknown
-from harness.records.record import Record, Status
+from harness.records.record import EpochRecord, Record, Status
 
 # Relative noise of a calibrated training time and of an epoch.
 NOISE = 0.10
@@ -45,25 +46,6 @@ def warmed_up(record: Record, context: RunContext) -> Finding | None:
     first = sum(epoch.warmup for epoch in record.epochs)
     measured = len(record.measured)
     return Finding(first > 0 and measured > 0, f"{first} warm-up, {measured} measured")
-
-
-@rule("18", of=["ok"], evidence=True)
-def dataset_stayed_the_same(record: Record, context: RunContext) -> Finding | None:
-    """A system that writes to its dataset changes the work, and what its digests are
-    compared with.
-
-    Compares inode, size and times of modification and change of the dataset's files
-    before the run and after it. As root, a worker sees the dataset read-only.
-    """
-    changed = record.readings.rewritten
-    if changed is None:
-        return None
-    return Finding(
-        not changed,
-        f"changed during the run: {', '.join(changed)}"
-        if changed
-        else "no file changed",
-    )
 
 
 @rule("18", of=["ok"], evidence=True)
@@ -110,36 +92,8 @@ def counters_add_up(record: Record, context: RunContext) -> Finding | None:
     if all(epoch.nodes is None for epoch in record.epochs):
         return None
     for epoch in record.epochs:
-        reported = epoch.counters
-        useful, read = (
-            int(reported.get(name) or 0) for name in ("bytes_useful", "bytes_read")
-        )
-        if read and useful > read:
-            return Finding(
-                False, f"epoch {epoch.epoch}: {useful:,} bytes useful of {read:,} read"
-            )
-        rows = int(reported.get("rows") or 0)
-        missed = reported.get("misses")
-        hits = reported.get("hits")
-        if not rows or missed is None or hits is None:
-            continue
-        served = missed + sum(hits.values())
-        if served != rows or epoch.nodes not in (None, rows):
-            message = (
-                f"{served:,.0f} hits and misses, {rows:,} rows, "
-                f"{epoch.nodes or rows:,} nodes of mini-batches"
-            )
-            return Finding(False, f"epoch {epoch.epoch}: {message}")
-        held = sum(hits.get(tier, 0) for tier in IN_MEMORY)
-        least = record.readings.least_bytes.get(epoch.epoch, 0)
-        share = 1.0 if record.readings.faithful else DRAWN_SHARE
-        read = int(share * least) // record.config.dataset.row_bytes
-        if rows - held < read:
-            message = (
-                f"{held:,} hits in memory of {rows:,} rows, of which at least {read:,} "
-                "are read with this memory"
-            )
-            return Finding(False, f"epoch {epoch.epoch}: {message}")
+        if fault := _apart(record, epoch):
+            return Finding(False, f"epoch {epoch.epoch}: {fault}")
     useful, needed = _useful_and_needed(record)
     if useful > (1.0 + NOISE) * needed:
         return Finding(
@@ -148,6 +102,33 @@ def counters_add_up(record: Record, context: RunContext) -> Finding | None:
             f"{needed:,}",
         )
     return Finding(True, "every epoch")
+
+
+def _apart(record: Record, epoch: EpochRecord) -> str:
+    """Return the counters of an epoch that do not add up; empty if all do."""
+    own = Counted(epoch)
+    useful = own.useful_bytes
+    if own.read_bytes and useful > own.read_bytes:
+        return f"{useful:,} bytes useful of {own.read_bytes:,} read"
+    if not own.rows or own.misses is None or own.hits is None:
+        return ""
+    served = own.misses + sum(own.hits.values())
+    nodes = own.rows if epoch.nodes is None else epoch.nodes
+    if not served == own.rows == nodes:
+        return (
+            f"{served:,.0f} hits and misses, {own.rows:,} rows, {nodes:,} nodes of "
+            "mini-batches"
+        )
+    held = sum(own.hits.get(tier, 0) for tier in IN_MEMORY)
+    least = record.readings.least_bytes.get(epoch.epoch, 0)
+    share = 1.0 if record.readings.faithful else DRAWN_SHARE
+    read = int(share * least) // record.config.dataset.row_bytes
+    if own.rows - held < read:
+        return (
+            f"{held:,} hits in memory of {own.rows:,} rows, of which at least {read:,} "
+            "are read with this memory"
+        )
+    return ""
 
 
 def _useful_and_needed(record: Record) -> tuple[int, int]:
@@ -165,10 +146,9 @@ def _useful_and_needed(record: Record) -> tuple[int, int]:
     nodes, edges = (
         sum(getattr(epoch, name) for epoch in counted) for name in ("nodes", "edges")
     )
-    useful = sum(int(epoch.counters.get("bytes_useful") or 0) for epoch in counted)
-    return useful, nodes * (
-        record.config.dataset.row_bytes + GRAPH_BYTES
-    ) + edges * GRAPH_BYTES
+    useful = sum(Counted(epoch).useful_bytes for epoch in counted)
+    row_bytes = record.config.dataset.row_bytes
+    return useful, nodes * row_bytes + (nodes + edges) * GRAPH_BYTES
 
 
 @rule("18", of=["ok"], evidence=True, faithful=True)
@@ -246,9 +226,9 @@ def sizes_are_as_drawn(record: Record, context: RunContext) -> Finding | None:
     order, does other work.
 
     Compares nodes and edges of every epoch, summed over its mini-batches, with those of
-    an epoch that the workload's sampler draws, expanding nodes as the system says that
-    it does: at most a twentieth apart, and six standard deviations beside, by the
-    sampler's own mini-batches or by as many independent draws as the first hop has.
+    an epoch that the workload's sampler draws, expanding nodes as the system does by
+    its own account: at most a twentieth apart, and six standard deviations beside, by
+    the sampler's own mini-batches or by as many independent draws as the first hop has.
     Does not apply where a later hop takes whole lists, whose lengths have no bound.
     `outcore check` has closer bounds.
     """

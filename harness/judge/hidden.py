@@ -6,9 +6,9 @@ import statistics
 from collections.abc import Callable, Sequence
 
 from harness.foreign import is_foreign
-from harness.judge.io import own_bytes
+from harness.judge.counted import Counted
 from harness.judge.metrics import usable_processors
-from harness.judge.noise import BUSY
+from harness.judge.noise import BUSY, busy_share
 from harness.judge.registry import Finding, RunContext, rule
 from harness.records.record import EpochRecord, Record
 from workloads.units import format_bytes
@@ -116,7 +116,7 @@ def _is_quiet(record: Record, epoch: EpochRecord) -> bool:
     processors = usable_processors(record)
     if not processors or epoch.host_user_s is None or epoch.user_s is None:
         return False
-    return epoch.host_user_s - epoch.user_s <= BUSY * epoch.wall_s * processors
+    return busy_share([epoch], processors) <= BUSY
 
 
 @rule("17", of=["ok"], evidence=True, capped=True, reads=True, faithful=True)
@@ -143,11 +143,12 @@ def reads_are_counted(record: Record, context: RunContext) -> Finding | None:
     ):
         return None
     for epoch in counted:
-        own_bytes, own_requests = _counted(epoch)
+        own = Counted(epoch)
+        offline_bytes = epoch.offline.bytes_read if epoch.offline else 0
         read_bytes = epoch.device_bytes or 0
         read_requests = epoch.device_requests or 0
-        beside_bytes = read_bytes - own_bytes
-        beside_requests = read_requests - own_requests
+        beside_bytes = read_bytes - own.read_bytes - offline_bytes
+        beside_requests = read_requests - own.requests
         chance = CHANCE_BYTES + int(UNCOUNTED_SHARE * read_bytes)
         allowed = chance + _topology_bytes(record, epoch)
         reported = (
@@ -170,18 +171,5 @@ def reads_are_counted(record: Record, context: RunContext) -> Finding | None:
 def _counts_rows(epoch: EpochRecord) -> bool:
     """Return whether the system counts which rows it reads: the page cache's hits are
     unknown to it."""
-    hits = epoch.counters.get("hits")
-    return (
-        bool(epoch.counters.get("rows"))
-        and hits is not None
-        and "page_cache" not in hits
-    )
-
-
-def _counted(epoch: EpochRecord) -> tuple[int, int]:
-    """Return bytes and requests of an epoch's reads by the system's own counters,
-    offline work included."""
-    by_size: dict[str, int] = epoch.counters.get("requests_by_size") or {}
-    requests = max(int(epoch.counters.get("io_requests") or 0), sum(by_size.values()))
-    offline_bytes = epoch.offline.bytes_read if epoch.offline else 0
-    return own_bytes(epoch) + offline_bytes, requests
+    own = Counted(epoch)
+    return own.rows > 0 and own.hits is not None and "page_cache" not in own.hits

@@ -4,6 +4,7 @@ any system needs."""
 from __future__ import annotations
 
 from harness.foreign import is_foreign
+from harness.judge.counted import Counted
 from harness.judge.memory import files_within
 from harness.judge.metrics import efficiency_of_engine, least_device_seconds
 from harness.judge.predict import predict, written_bytes
@@ -34,15 +35,6 @@ def _device_bytes(epoch: EpochRecord) -> int | None:
     )
 
 
-def own_bytes(epoch: EpochRecord) -> int:
-    """Return the bytes of an epoch's reads by the system's own counters."""
-    requests: dict[str, int] = epoch.counters.get("requests_by_size") or {}
-    return max(
-        int(epoch.counters.get("bytes_read") or 0),
-        sum(int(size) * count for size, count in requests.items()),
-    )
-
-
 @rule("9", of=["ok"])
 def device_reads_cover_own_count(record: Record, context: RunContext) -> Finding | None:
     """A system that counts more read bytes than the device delivered used a cache that
@@ -52,16 +44,17 @@ def device_reads_cover_own_count(record: Record, context: RunContext) -> Finding
     the disks' own) with the system's `bytes_read` and with the sum of its requests, by
     which its engine efficiency is computed.
     """
-    counted = [(epoch, own) for epoch in record.epochs if (own := own_bytes(epoch))]
-    for epoch, own in counted:
+    counted = [epoch for epoch in record.epochs if Counted(epoch).read_bytes]
+    for epoch in counted:
+        own = Counted(epoch).read_bytes
         device = _device_bytes(epoch)
         if device is None:
             return unknown("the device's reads were not counted")
         if device < own:
-            reported = (
+            both = (
                 f"{format_bytes(own)} counted, {format_bytes(device)} from the device"
             )
-            return Finding(False, f"epoch {epoch.epoch}: {reported}")
+            return Finding(False, f"epoch {epoch.epoch}: {both}")
     return Finding(True, "every epoch") if counted else None
 
 

@@ -55,21 +55,6 @@ def files_within(
     return Finding(sum(found.values()) <= allowed_bytes(record), reported)
 
 
-@rule("1", "CAVEATS")
-def cap_is_a_kernel_cap(record: Record, context: RunContext) -> Finding | None:
-    """Only a memory cgroup charges page cache and anonymous memory together; without
-    one the cap is not enforced.
-
-    Checks whether the isolation backend proves memory. Does not apply to runs without a
-    cap.
-    """
-    if record.memory.cap_bytes is None:
-        return None
-    return Finding(
-        record.readings.proves_memory, f"isolation {record.readings.isolation}"
-    )
-
-
 @rule("1", capped=True)
 def peak_within_cap(record: Record, context: RunContext) -> Finding | None:
     """A peak above the cap means that the kernel did not enforce it.
@@ -407,31 +392,23 @@ def cap_was_proven(record: Record, context: RunContext) -> Finding | None:
 
 @rule("7", "CAVEATS", of=["ok", "oom"])
 def class_is_known(record: Record, context: RunContext) -> Finding | None:
-    """Without the size of the working set it is unknown whether storage or memory was
-    measured."""
-    ratio = record.summary.working_set_over_budget
-    shown = "" if ratio is None else f", working set {ratio:.2f} x memory"
-    return Finding(record.class_ is not None, f"{record.class_}{shown}")
+    """Without the sizes of the working set and of the graph it is unknown whether
+    storage or memory was measured.
 
-
-@rule("27", of=["ok"], evidence=True, capped=True)
-def limit_is_what_was_asked_for(record: Record, context: RunContext) -> Finding | None:
-    """A cap that was raised during the run limited nothing.
-
-    Checks the limit in force at every gate and ten times a second: not above the cap,
-    at most 64 KiB (a page) below.
+    The papers' settings hold the topology, not the features, in memory; a budget for
+    neither is another experiment. Both are valid: the detail names the setting, and so
+    does the class in every table.
     """
-    cap = record.memory.cap_bytes or 0
-    evidence = record.readings
-    seen = {*evidence.limits, *(gate.limit_bytes or 0 for gate in evidence.gates)}
-    if not seen:
-        return unknown("there are no readings of it")
-    wrong = sorted(limit for limit in seen if not cap - (64 << 10) <= limit <= cap)
-    message = ", ".join(format_bytes(limit) if limit else "none" for limit in wrong)
-    return Finding(
-        not wrong,
-        f"limit {message} of {format_bytes(cap)}" if wrong else format_bytes(cap),
-    )
+    rows = record.summary.working_set_over_budget
+    graph = record.summary.topology_over_budget
+    sizes = [str(record.class_)]
+    if rows is not None:
+        sizes.append(f"working set {rows:.2f} x memory")
+    if graph is not None:
+        setting = "the papers' setting" if graph <= 1 else "not the papers' setting"
+        sizes.append(f"graph {graph:.2f} x the host budget: {setting}")
+    known = graph is not None or not record.memory.budget_bytes
+    return Finding(record.class_ is not None and known, ", ".join(sizes))
 
 
 @rule("27", of=["ok"], evidence=True)
@@ -460,27 +437,6 @@ def processors_are_what_was_asked_for(
     )
     most = max((user / seconds for user, seconds in used), default=0.0)
     return Finding(over <= 0.0, f"{most:.2f} processors busy, {cores} asked for")
-
-
-@rule("7", "CAVEATS", of=["ok", "oom"])
-def topology_is_told(record: Record, context: RunContext) -> Finding | None:
-    """The papers' settings hold the topology, not the features, in memory; a budget for
-    neither is another experiment.
-
-    Both are valid: the rule names the setting, here and beside the class in every
-    table. It is broken only if the size of the graph relative to the budget is unknown.
-    """
-    if not record.memory.budget_bytes:
-        return None
-    ratio = record.summary.topology_over_budget
-    if ratio is None:
-        return unknown("the graph's size is not known")
-    fits = (
-        "fits: the papers' setting"
-        if ratio <= 1
-        else "does not fit: not the papers' setting"
-    )
-    return Finding(True, f"the graph is {ratio:.2f} x the host budget and {fits}")
 
 
 @rule("33", "CAVEATS", evidence=True)

@@ -10,6 +10,7 @@ from functools import cached_property
 from typing import Any, Literal, TypeVar
 
 from harness.foreign import is_foreign
+from harness.judge.counted import Counted
 from harness.judge.memory import asked_and_slack
 from harness.judge.predict import at_depth, device_seconds, predict
 from harness.judge.registry import RunContext, context_of
@@ -191,7 +192,7 @@ def efficiency_of_engine(
     stage = "+".join(record.facts.reads_in or ("extract",))
     how = f"own requests over {stage} time"
     for epoch in record.measured:
-        requests = epoch.counters.get("requests_by_size") or {}
+        requests = Counted(epoch).requests_by_size
         extract = (
             epoch.reading_s
             if epoch.reading_s is not None
@@ -199,9 +200,7 @@ def efficiency_of_engine(
         )
         if requests and extract > 0:
             at_the_disk = epoch.diskstats_requests if merges else None
-            sizes = unmerged(
-                {int(size): count for size, count in requests.items()}, at_the_disk
-            )
+            sizes = unmerged(requests, at_the_disk)
             ratios.append(
                 device_seconds(profile, epoch, sizes)
                 / (epoch.wall_s if whole_epoch else extract)
@@ -249,7 +248,7 @@ def reading_seconds(
     fault. `spans` are on the record's clock.
     """
     stages = stages or ("extract",)
-    if not epoch.counters.get("requests_by_size"):
+    if not Counted(epoch).requests_by_size:
         stages = ("sample", "extract")
     elif len(stages) == 1:
         return epoch.stages_s.get(stages[0], 0.0)
@@ -265,11 +264,12 @@ def reading_seconds(
 def useful_bytes(epoch: EpochRecord, row_bytes: int) -> float:
     """Return the bytes of feature rows read from disk on a miss; for a page-cache
     system, of rows that faulted."""
-    if (counted := float(epoch.counters.get("bytes_useful") or 0)) > 0:
-        return counted
+    own = Counted(epoch)
+    if own.useful_bytes > 0:
+        return float(own.useful_bytes)
     observed = epoch.counters.get("observed") or {}
     missed = observed.get("feature_misses", observed.get("major_faults", 0)) or 0
-    return float(min(missed, epoch.counters.get("rows") or 0)) * row_bytes
+    return float(min(missed, own.rows)) * row_bytes
 
 
 @dataclass(frozen=True)
@@ -675,7 +675,8 @@ def summarised_anew(record: Record) -> Summary:
         metric.name: metric.of(run) for metric in METRICS if metric.name in DERIVED_ANEW
     }
     known = {name: value for name, value in derived.items() if value is not None}
-    return record.summary.model_copy(update=known)
+    epoch_s = spread([epoch.seconds for epoch in run.measured])
+    return record.summary.model_copy(update={**known, "epoch_s": epoch_s})
 
 
 def usable_processors(record: Record) -> int:

@@ -25,9 +25,10 @@ LEAST_S = 0.5
 CHANCE_S = 0.02
 # Counts of the cap's reads and of the disk's.
 READS = ("device_bytes", "device_requests", "diskstats_bytes", "diskstats_requests")
-# Shares of an epoch that the disk spends on other programs' reads.
+# Shares of an epoch that the disk spends on other programs' reads. They come in bursts,
+# in which the run's own wait: beside a reader of 15 % an epoch took 1.7 times as long.
 QUIET = 0.05
-SHARED = 0.25
+SHARED = 0.1
 # Three intervals of the samples of a cap (`harness/telemetry/recorder.py`).
 UNWATCHED_S = 0.3
 
@@ -48,14 +49,16 @@ def processors_were_quiet(record: Record, context: RunContext) -> Finding | None
         epoch.host_user_s is None or epoch.user_s is None for epoch in record.epochs
     ):
         return unknown("the processors' time was not counted")
-    shares = [
-        _others_s(span, processors) / (_seconds(span) * processors)
-        for span in _spans(record)
-    ]
+    share = max(busy_share(span, processors) for span in _spans(record))
     return Finding(
-        max(shares) <= BUSY,
-        f"others computed for {100 * max(shares):.0f} % of the processors",
+        share <= BUSY, f"others computed for {100 * share:.0f} % of the processors"
     )
+
+
+def busy_share(span: Sequence[EpochRecord], processors: int) -> float:
+    """Return the share of all processors' time in which other programs were in user
+    mode during some epochs."""
+    return _others_s(span, processors) / (_seconds(span) * processors)
 
 
 @rule("16", "SPOILT", of=["ok"], evidence=True, passing=True)
@@ -97,18 +100,18 @@ def disk_was_quiet(record: Record, context: RunContext) -> Finding | None:
 
     Estimates the time of the disk's reads beyond the cap's, at the bare device's rates
     for requests of that size: at most a twentieth of each epoch from 0.5 s on, warm-ups
-    included, and of all epochs together.
+    included, and of all epochs together, however short.
     """
     return _disk(record, context, QUIET)
 
 
 @rule("16", "SPOILT", of=["ok"], passing=True)
 def disk_was_not_shared(record: Record, context: RunContext) -> Finding | None:
-    """If other programs' reads keep the disk busy for more than a quarter of an epoch,
+    """If other programs' reads keep the disk busy for more than a tenth of an epoch,
     its time is not the system's.
 
-    Such a run is not used, without blame on its system, and is repeated when the bench
-    is called again.
+    Estimates as `disk_was_quiet` does. Such a run is not used, without blame on its
+    system, and is repeated when the bench is called again.
     """
     return _disk(record, context, SHARED)
 
@@ -121,7 +124,7 @@ def watched_throughout(record: Record, context: RunContext) -> Finding | None:
     Measures the longest time between two samples of the cap within an epoch: at most
     three intervals (0.3 s). A sandboxed worker cannot see or signal the observer, so a
     gap is the machine's: a suspended machine, a stopped orchestrator or processors that
-    others keep busy. They cannot be told apart, and the run is repeated.
+    others keep busy. They look alike in the record, and the run is repeated.
     """
     unwatched_s = record.readings.unwatched_s
     if unwatched_s is None:
@@ -171,8 +174,8 @@ def _waited(span: Sequence[EpochRecord]) -> float:
 
 
 def _lost(span: Sequence[EpochRecord], processors: int) -> float:
-    """Return the least of the three shares over its limit; above 1 the span says
-    nothing."""
+    """Return the least of the three shares over its limit; above 1 the span is no
+    evidence."""
     others_s = _all_of_others_s(span, processors) + _sum(span, "stolen_s")
     own_s = _sum(span, "user_s") + _sum(span, "system_s")
     of_all = others_s / max(others_s + own_s, 1e-9)
@@ -183,9 +186,9 @@ def _lost(span: Sequence[EpochRecord], processors: int) -> float:
 
 def _disk(record: Record, context: RunContext, most: float) -> Finding | None:
     profile = context.bare_profile or context.profile
-    spans = [span for span in _spans(record) if _seconds(span) >= LEAST_S]
-    if not spans:
+    if not record.epochs:
         return None
+    spans = _spans(record)
     if profile is None or not any(
         point.pattern == "random" for point in profile.points
     ):

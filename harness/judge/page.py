@@ -19,7 +19,7 @@ _HEAD = """# The rules of the verdict
 
 Every run gets a verdict. `INVALID`: a rule that invalidates is broken; the run is kept
 and never drawn. `SPOILT`: other programs took so much of the machine that the run's
-times say nothing; it is never drawn either, and the bench makes it again. `CAVEATS`:
+times are no result; it is never drawn either, and the bench makes it again. `CAVEATS`:
 another rule is broken, or one that applies could not be judged. Else `VALID`. Rules
 look at nothing but the run's own record, so a record is judged anew whenever it is
 read.

@@ -1,5 +1,4 @@
-"""Predicted seconds of an epoch by its counters and the device's profile, for the
-expected order of systems.
+"""Predicted seconds of an epoch by its counters and the device's profile.
 
 One device serves sampling and extraction, so its time adds up over stages; training
 runs beside it. The longer of the two is the prediction, plus reads before the first
@@ -8,21 +7,16 @@ mini-batch (data preparation). No measured time enters it.
 
 from __future__ import annotations
 
-import itertools
-import json
-import statistics
-from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from harness.records.record import COUNTED, EpochRecord, Record
+from harness.judge.counted import Counted
+from harness.records.record import EpochRecord
 from systems.readings import DiskPoint, DiskProfile
 
 _PAGE = 4096
 _MIB = 1 << 20
-# Share by which two measured times may be in another order than predicted.
-_TOLERANCE = 0.15
 # Pages that are not read ahead are read one fault at a time.
 _LARGEST_FAULT = 16 << 10
 # The kernel splits larger page-cache reads (the usual max_sectors_kb).
@@ -125,21 +119,16 @@ def predict(
         or epoch.device_bytes is None
     ):
         return None
-    sizes = {
-        int(size): count
-        for size, count in (epoch.counters.get("requests_by_size") or {}).items()
-    }
-    own_bytes = sum(size * count for size, count in sizes.items())
-    own_s = device_seconds(profile, epoch, sizes)
-    left_bytes = max(0, epoch.device_bytes - own_bytes)
+    own = Counted(epoch)
+    own_s = device_seconds(profile, epoch, own.requests_by_size)
+    left_bytes = max(0, epoch.device_bytes - own.requested_bytes)
     page_cache_s = 0.0
     if left_bytes >= _PAGE:
         # Bounded, since own requests that the kernel splits are counted twice.
         most = left_bytes // _PAGE
+        own_requests = sum(own.requests_by_size.values())
         least = -(-left_bytes // _LARGEST_REQUEST)
-        requests = min(
-            most, max(least, (epoch.device_requests or most) - sum(sizes.values()))
-        )
+        requests = min(most, max(least, (epoch.device_requests or most) - own_requests))
         size = round(left_bytes / requests)
         met = pages if pages is not None and size <= _LARGEST_FAULT else profile
         page_cache_s = requests * met.request_seconds(size)
@@ -149,9 +138,7 @@ def predict(
 def written_bytes(epoch: EpochRecord) -> int:
     """Return the bytes written to the disk within an epoch, the larger of the system's
     and the kernel's count."""
-    return max(
-        int(epoch.counters.get("bytes_written") or 0), epoch.device_written_bytes or 0
-    )
+    return max(Counted(epoch).written_bytes, epoch.device_written_bytes or 0)
 
 
 def device_seconds(
@@ -168,63 +155,3 @@ def device_seconds(
     if (written := written_bytes(epoch) * profile.write_cost) > 0:
         both[_MIB] = both.get(_MIB, 0.0) + written / _MIB
     return profile.seconds(both)
-
-
-def inversions(records: Sequence[Record]) -> list[str]:
-    """Describe the pairs of systems whose measured order contradicts the prediction by
-    more than the tolerance.
-
-    Only runs with status `ok`, a counted verdict and a prediction are compared; rounds
-    and seeds of a system with equal options are joined, and option sets of one system
-    are not compared with one another.
-
-    Args:
-        records: runs of one setting (`harness.compare.comparable`).
-    """
-    groups: dict[tuple[str, str], list[Record]] = {}
-    for record in records:
-        usable = (
-            record.status == "ok"
-            and record.verdict in COUNTED
-            and record.summary.epoch_s is not None
-        )
-        if usable and record.summary.predicted_s:
-            options = json.dumps(record.config.options, sort_keys=True, default=str)
-            groups.setdefault((record.system, options), []).append(record)
-    sets = Counter(system for system, _ in groups)
-    times = []
-    found = []
-    for (system, options), group in groups.items():
-        predicted = statistics.median(
-            record.summary.predicted_s or 0.0 for record in group
-        )
-        measured = statistics.median(
-            epoch.seconds for record in group for epoch in record.measured
-        )
-        others = [
-            json.loads(text)
-            for name, text in groups
-            if name == system and text != options
-        ]
-        own = {
-            key: value
-            for key, value in json.loads(options).items()
-            if any(one.get(key) != value for one in others)
-        }
-        name = (
-            " ".join([system, *(f"{key}={value}" for key, value in own.items())])
-            if sets[system] > 1
-            else system
-        )
-        times.append((system, name, predicted, measured))
-    for first, second in itertools.combinations(times, 2):
-        fast, slow = sorted((first, second), key=lambda entry: entry[2])
-        message = slow[2] / fast[2]
-        was = slow[3] / fast[3]
-        ordered = round(message, 2) > 1.0 and fast[0] != slow[0]
-        if ordered and was < 1.0 - _TOLERANCE:
-            found.append(
-                f"{fast[1]} was predicted {message:.2f}x as fast as {slow[1]}, "
-                f"measured {was:.2f}x"
-            )
-    return found

@@ -206,7 +206,7 @@ def rule(
         passing: whether other activity on the host can break it, so that the same run
             may keep it when repeated.
         timed: whether it holds clocks of the worker and the orchestrator against each
-            other, which says nothing where either waited: it is then part of the
+            other, which proves nothing where either waited: it is then part of the
             reasons why the run is SPOILT.
     """
 

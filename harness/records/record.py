@@ -373,8 +373,8 @@ class GateReading(_Part):
         uncharged_bytes: bytes of memory in use that the cap was not charged for: queues
             of sockets, in older records huge pages and memory of other processes too;
             None: not looked at.
-        swap_bytes: swapped-out bytes of the cap.
-        limit_bytes: memory limit in force.
+        swap_bytes, limit_bytes: swapped-out bytes of the cap, and memory limit in
+            force; in older records only.
         outside: processes and threads of the run outside its cap; in older records
             only.
         user_s: processor seconds in user mode of all processes that were in the cap, by
@@ -477,8 +477,9 @@ class RawReadings(_Part):
         samples: number of samples of the cap, at gates and between them.
         unwatched_s: longest time between two samples within an epoch; None: not
             recorded.
-        outside, limits: processes of the run seen outside the cap (in older records
-            only), and memory limits seen in force (0: none).
+        outside, limits, rewritten: processes of the run seen outside the cap, memory
+            limits seen in force (0: none), and the dataset's files that changed; in
+            older records only.
         batches, seeds: number of mini-batches and of seed nodes of an epoch by the seed
             plan, over all ranks.
         digests: structure digest of the workload's own mini-batches, by epoch.
@@ -495,10 +496,8 @@ class RawReadings(_Part):
             to it take no time.
         features, unchecked: checks of the feature rows, and the reason why some are
             missing.
-        rewritten: the dataset's files that changed during the run; None in records from
-            before this was looked at.
         from_before: bytes of open data files older than the run, without reused
-            artefacts, by path; None as above.
+            artefacts, by path; None: not looked at.
         elsewhere: bytes of open data files on other disks than the dataset's, by path;
             None as above.
         unknown_code: files of code that the worker had loaded and that no fingerprint

@@ -11,7 +11,6 @@ from harness.records.record import EvictionReading
 from systems.engine.io.memory import evict, resident_bytes
 from workloads.dataset import Dataset
 from workloads.errors import DataIOError
-from workloads.manifest import MANIFEST_NAME
 
 _ATTEMPTS = 3  # a page under writeback or being read survives the first request
 
@@ -30,28 +29,6 @@ def dataset_files(dataset: Dataset) -> list[Path]:
             "test",
         )
     ]
-
-
-def identities(dataset: Dataset) -> set[tuple[Path, tuple[int, ...] | None]]:
-    """Return each file of a dataset with what the kernel changes when it is written or
-    replaced; None: it is gone."""
-
-    def identity(path: Path) -> tuple[int, ...] | None:
-        with suppress(OSError):
-            status = path.stat()
-            return (
-                status.st_dev,
-                status.st_ino,
-                status.st_size,
-                status.st_mtime_ns,
-                status.st_ctime_ns,
-            )
-        return None
-
-    return {
-        (path, identity(path))
-        for path in [*dataset_files(dataset), dataset.path / MANIFEST_NAME]
-    }
 
 
 def evict_files(files: Iterable[Path], when: str) -> EvictionReading:

@@ -65,8 +65,7 @@ class Gathered:
         closing: what the worker did after its last gate; None before its end.
         planned: monotonic seconds of the plan's arrival; None before.
         walls: walls between the worker and the host.
-        limits, sampled_s: memory limits seen in force (0: none), and monotonic seconds
-            of each sample of the cap.
+        sampled_s: monotonic seconds of each sample of the cap.
         born: Unix seconds of the run's begin, after its calibration.
         uncharged: most bytes in queues of sockets, which a cap may not be charged for,
             seen between gates.
@@ -104,7 +103,6 @@ class Gathered:
     zero: float | None = None
     memory: MemoryStats = field(default_factory=MemoryStats)
     walls: Walls = field(default_factory=Walls)
-    limits: set[int] = field(default_factory=set)
     sampled_s: list[float] = field(default_factory=list)
     spawned: float = 0.0
     planned: float | None = None
@@ -123,7 +121,6 @@ class Gathered:
     _evict_s: list[float] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        self._before = cold.identities(self.dataset)
         self.born = time.time()
 
     @cached_property
@@ -137,12 +134,6 @@ class Gathered:
         ]
         statuses = [path.stat() for path in [*of_dataset, *self.given] if path.exists()]
         return {(status.st_dev, status.st_ino) for status in statuses}
-
-    def rewritten(self) -> list[str]:
-        """Return the names of the dataset's files that changed since the run began."""
-        return sorted(
-            {path.name for path, _ in self._before ^ cold.identities(self.dataset)}
-        )
 
     def take(self, event: Event, cap: Cap, reached: float) -> bytes:
         """Store an event that came at `reached` (monotonic s); at a gate, read, evict;
@@ -225,7 +216,6 @@ class Gathered:
         """Note a sample of the cap, taken ten times a second by the telemetry's
         thread."""
         self.sampled_s.append(time.monotonic())
-        self.limits.add(memory.limit or 0)
 
     @property
     def unwatched_s(self) -> float | None:
@@ -271,7 +261,6 @@ class Gathered:
         starts = gate.is_epoch_start
         before = cap.memory()
         pids = cap.pids()
-        self.limits.add(before.limit or 0)
         # What is done while the gate is closed belongs to no epoch.
         counts = None if starts else self._counts(cap)
         own = [Path(file) for file in self.prepared.files] if self.prepared else []
@@ -301,8 +290,6 @@ class Gathered:
                 page_cache_bytes=page_cache,
                 resident_bytes=resident,
                 uncharged_bytes=opened.queued_bytes(pids),
-                swap_bytes=memory.swap,
-                limit_bytes=memory.limit,
                 **(self._counts(cap) if counts is None else counts),
                 opened_s=time.monotonic(),
             )

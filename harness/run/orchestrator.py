@@ -311,8 +311,7 @@ class _Execution:
             self._config,
             self._series.cache,
         )
-        # Notes and facts of the harness replace what the worker says under the same
-        # names.
+        # Notes and facts of the harness replace those of the worker of the same name.
         notes = dict(ending.notes)
         notes[ORIGIN] = self._dataset.origin
         if self._dataset.salt:
@@ -414,7 +413,6 @@ class _Execution:
             and is_faithful(config.system, config.options),
             evictions=seen.evictions,
             gates=gates,
-            rewritten=seen.rewritten(),
             from_before=seen.from_before,
             elsewhere=seen.elsewhere,
             unknown_code=[
@@ -435,7 +433,6 @@ class _Execution:
             ),
             samples=len(seen.sampled_s),
             unwatched_s=seen.unwatched_s,
-            limits=sorted(seen.limits),
             in_turns=self._turn.shared,
             free_device_memory=device is not None and device.memory_is_free,
         )

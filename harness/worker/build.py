@@ -127,7 +127,7 @@ def compile_kernels(spec: WorkerSpec) -> None:
         ]
         subprocess.run(
             command, stdout=sys.stderr, check=False
-        )  # a run without the kernel says so in its notes
+        )  # a run without the kernel has a note on it
 
 
 def _keep_kernels(spec: WorkerSpec) -> None:

@@ -16,7 +16,7 @@ import pytest
 from harness.isolation import Cap
 from harness.isolation.cgroup1 import Cgroup1
 from harness.isolation.cgroup2 import Cgroup2
-from harness.isolation.files import read_text
+from harness.isolation.files import first_text, read_text
 
 MIB = 1 << 20
 REPOSITORY = Path(__file__).resolve().parents[2]
@@ -34,6 +34,13 @@ needs_io = pytest.mark.skipif(
 needs_root = pytest.mark.skipif(
     os.geteuid() != 0, reason="needs root to become another user"
 )
+
+
+def limit_of(folder: Path) -> int | None:
+    """Return the memory limit of a group in bytes; None for no limit."""
+    text = first_text(folder, "memory.max", "memory.limit_in_bytes")
+    limit = int(text) if text.isdigit() else None
+    return None if limit is None or limit >= 1 << 62 else limit
 
 
 def on_disk() -> Iterator[Path]:

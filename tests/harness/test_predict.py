@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 
+from harness.compare.order import inversions
 from harness.judge.metrics import RunNumbers
-from harness.judge.predict import at_depth, inversions, predict
+from harness.judge.predict import at_depth, predict
 from harness.judge.registry import RunContext
 from harness.records.record import EpochRecord
 from systems.interface import DiskPoint, DiskProfile

@@ -140,7 +140,7 @@ def _trial(image: str) -> Trial:
     OutcoreError: no container can run here."""
     client = connect()
     found = find(client, image)
-    with asking("say what it is"):
+    with asking("describe itself"):
         info = client.info()
         version = client.version()
     if mapped := _maps_users(info):

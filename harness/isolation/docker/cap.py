@@ -92,13 +92,8 @@ class DockerCap(Cap):
         return [sys.executable, "-m", "harness.isolation.docker.exec", *carried]
 
     def memory(self) -> MemoryStats:
-        """Return the memory of the container now; the last reading once it is gone,
-        only the limit before its start."""
-        return (
-            MemoryStats(limit=self._wanted.limits.memory_bytes)
-            if self._groups is None
-            else self._groups.memory()
-        )
+        """Return the memory of the container now; the last reading once it is gone."""
+        return MemoryStats() if self._groups is None else self._groups.memory()
 
     def io(self) -> IoStats | None:
         """Return device I/O charged to the container; the last reading once it is

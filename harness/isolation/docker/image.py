@@ -91,7 +91,7 @@ def find(client: Any, name: str) -> Image:
     layout = labels.get(f"{LABEL}.layout", "")
     if layout not in ("host", "image"):
         message = (
-            f"image {name} has no label {LABEL}.layout, so nothing says how a worker "
+            f"image {name} has no label {LABEL}.layout, so it is unknown how a worker "
             "starts in it"
         )
         raise InputError(

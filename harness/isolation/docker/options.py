@@ -139,14 +139,7 @@ class Wanted:
     def mounts(self) -> list[tuple[Path, bool]]:
         """Return (path, read-only) of every mount, where writable wins. Raises
         InputError: a path is missing."""
-        # The targets of the dataset's links are needed as well.
-        read_only = [
-            path
-            for wanted in self.needs.read_only
-            for path in (wanted.absolute(), wanted.resolve())
-        ]
-        found = dict.fromkeys([*self.image.mounts(), *read_only], True)
-        found |= dict.fromkeys((path.absolute() for path in self.needs.writable), False)
+        found = dict.fromkeys(self.image.mounts(), True) | self.needs.mounts()
         for path in found:
             if not path.exists():
                 raise InputError(

@@ -23,3 +23,11 @@ class Needs:
     gpu: bool = False
     sockets: Sockets = "none"
     image: str | None = None
+
+    def mounts(self) -> dict[Path, bool]:
+        """Return whether each needed path is read-only, targets of links included; a
+        path that is needed for both is writable."""
+        links = (path.resolve() for path in self.read_only)
+        named = (path.absolute() for path in self.read_only)
+        writable = (path.absolute() for path in self.writable)
+        return dict.fromkeys([*named, *links], True) | dict.fromkeys(writable, False)

@@ -162,20 +162,12 @@ def _view(needs: Needs) -> list[str]:
     shown = [*code_paths(), *_current()]
     places = dict.fromkeys(shown, "--ro-bind")
     places |= dict.fromkeys(hidden_inside(needs, shown), "--tmpfs")
-    read_only = [
-        path
-        for wanted in needs.read_only
-        for path in (wanted.absolute(), wanted.resolve())
-    ]
-    places |= dict.fromkeys(read_only, "--ro-bind")
-    places |= dict.fromkeys((path.absolute() for path in needs.writable), "--bind")
+    for path, read_only in needs.mounts().items():
+        places[path] = "--ro-bind" if read_only else "--bind"
     options = [*_links(), *_SYSTEM, *_kernel(), *_devices(needs)]
     for path, option in sorted(places.items(), key=lambda item: len(item[0].parts)):
-        options += (
-            [option, str(path)]
-            if option == "--tmpfs"
-            else [option, str(path), str(path)]
-        )
+        source = [] if option == "--tmpfs" else [str(path)]
+        options += [option, *source, str(path)]
     folder = Path.cwd()
     within = any(folder.is_relative_to(path) for path in places)
     return [*options, "--remount-ro", "/", "--chdir", str(folder) if within else "/"]

@@ -46,9 +46,6 @@ class Act:
     #: error by which a wall of the sandbox stops the cheat; empty where a rule catches
     #: it.
     wall: ClassVar[str] = ""
-    #: whether the cheat needs a worker without a sandbox, and is caught by a rule
-    #: there.
-    unconfined: ClassVar[bool] = False
     #: whether the system says that its mini-batches equal the workload's.
     faithful: ClassVar[bool] = True
     #: settings of the cheat's run that differ from the other cheats'.
@@ -94,15 +91,12 @@ class Act:
 CHEATS: dict[str, type[Act]] = {"honest": Act}
 
 
-def cheat(
-    rule: str, *, unconfined: bool = False, wall: str = ""
-) -> Callable[[type[Act]], type[Act]]:
+def cheat(rule: str, *, wall: str = "") -> Callable[[type[Act]], type[Act]]:
     """Register a cheat under its class's name, with the rule that has to catch it, or
     the error of a wall."""
 
     def register(act: type[Act]) -> type[Act]:
         act.rule = rule
-        act.unconfined = unconfined
         act.wall = wall
         name = "".join(
             f"_{c.lower()}" if c.isupper() else c for c in act.__name__
@@ -119,11 +113,8 @@ def together(cheats: str) -> type[Act]:
     acts = tuple(CHEATS[name] for name in cheats.split("+"))
     settings = {name: value for act in acts for name, value in act.settings.items()}
     faithful = all(act.faithful for act in acts)
-    unconfined = any(act.unconfined for act in acts)
     several: type[Act] = type(
-        cheats,
-        acts,
-        {"settings": settings, "faithful": faithful, "unconfined": unconfined},
+        cheats, acts, {"settings": settings, "faithful": faithful}
     )
     return several if len(acts) > 1 else acts[0]
 

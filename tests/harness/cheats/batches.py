@@ -16,6 +16,7 @@ from workloads.sampling.batch import Block, SampledBatch
 from workloads.sampling.make import make_sampler
 
 RULE = "digests_equal_the_workload"
+READ_ONLY = "Read-only file system"
 
 
 @cheat("every_batch_once")
@@ -27,7 +28,7 @@ class FewerMiniBatches(Act):
         return super().seeds(epoch)[:-1]
 
 
-@cheat("dataset_stayed_the_same", unconfined=True)
+@cheat("", wall=READ_ONLY)
 class RewritesTheGraph(Act):
     """Makes every neighbour node 0, so that mini-batches and the reference they are
     compared with are small."""

@@ -162,7 +162,7 @@ class OpensWhatJudgesIt(Act):
             raise AssertionError(f"{path} can be written")
 
 
-@cheat("limit_is_what_was_asked_for", unconfined=True)
+@cheat("", wall=HIDDEN)
 class RaisedCap(Act):
     """Raises its own limit."""
 

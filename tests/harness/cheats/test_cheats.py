@@ -88,7 +88,6 @@ TOGETHER = (
     "tells_of_more_requests+calls_its_misses_hits+works_between_gates+smaller_fan_out",
     "fills_device_memory+faster_device",
     "slower_clock+fewer_mini_batches+calls_every_byte_useful",
-    "raised_cap+rewrites_the_graph",
 )
 # Memory, with every tolerance of the rules, could hold a third of the feature bytes
 # that an epoch touches.
@@ -118,6 +117,7 @@ OF_THE_MACHINE = {
     "no_cache_below_the_kernel",
     "processors_were_not_shared",
     "processors_were_quiet",
+    "watched_throughout",
 }
 
 
@@ -417,20 +417,6 @@ def run(series: Series, cheat: str) -> Record:
     if cheat in ("disk_in_memory", "half_on_another_disk"):
         with copy_in_memory(features) as place:
             return execute(series, wanted(series, cheat, place), dataset)
-    if "rewrites_the_graph" in cheat:
-        rewritten = make_tiny(
-            series.data_root / "rewritten",
-            nodes=20_000,
-            edges=100_000,
-            dim=DIM,
-            train_fraction=0.5,
-        )
-        try:
-            return execute(
-                series, wanted(series, cheat, dataset="rewritten"), rewritten
-            )
-        finally:
-            shutil.rmtree(rewritten.path)
     if cheat == "computes_rows":
         with generated(series) as made:
             return execute(series, wanted(series, cheat, dataset="generated"), made)
@@ -534,10 +520,6 @@ def test_a_run_on_every_processor_is_caught(
 def test_the_cheat_is_caught(
     series: Series, cheat: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    if together(cheat).unconfined:
-        if os.geteuid() != 0:
-            pytest.skip("only root can leave a cap")
-        monkeypatch.setattr(sandbox, "walls", lambda: Walls(missing="a test"))
     # The gate before the first epoch, and the one before the second.
     slow = {"after_the_preparation": 3, "behind_the_gate": 5}
     gate = next((gate for end, gate in slow.items() if cheat.endswith(end)), None)
@@ -573,19 +555,6 @@ def test_a_wall_makes_the_cheat_impossible(
         record.status,
         record.reason,
     )
-
-
-@SANDBOXED
-@pytest.mark.parametrize(
-    "cheat",
-    [pytest.param(name, marks=LIKE) for name in ("raised_cap", "rewrites_the_graph")],
-)
-def test_a_worker_cannot_raise_its_cap_or_write_to_its_dataset(
-    series: Series, cheat: str
-) -> None:
-    record = run(series, cheat)
-    assert record.status == "failed"
-    assert "Read-only file system" in record.reason or "No such file" in record.reason
 
 
 @SANDBOXED
@@ -898,6 +867,16 @@ def test_a_hand_that_changes_seconds_breaks_the_seal(
     )
 
 
+def test_a_hand_that_writes_another_median_changes_nothing(
+    series: Series, honest: Record
+) -> None:
+    def change(content: dict[str, Any]) -> None:
+        content["summary"]["epoch_s"]["median"] /= 2
+
+    record = again(series, honest, change, reseal=True)
+    assert record.summary.epoch_s == honest.summary.epoch_s
+
+
 def test_a_hand_that_seals_again_is_held_to_the_gates(
     series: Series, honest: Record
 ) -> None:
@@ -909,10 +888,8 @@ def test_a_hand_that_seals_again_is_held_to_the_gates(
             )
 
     record = again(series, honest, change, reseal=True)
-    assert record.verdict == "INVALID"
-    assert {"clock_agrees_with_the_gates", "numbers_follow_from_their_parts"} & set(
-        broken(record)
-    )
+    assert record.verdict in {"INVALID", "SPOILT"}  # SPOILT: a busy machine
+    assert "clock_agrees_with_the_gates" in broken(record)
 
 
 def test_a_hand_that_writes_another_verdict_is_judged_anew(

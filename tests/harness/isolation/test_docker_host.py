@@ -55,13 +55,8 @@ def test_a_v2_group_of_systemds_driver_is_found_and_read(tmp_path: Path) -> None
         1000000,
         300000,
     )
-    assert (now.usage, now.peak, now.limit, now.oom_kills, now.reclaims) == (
-        14000000,
-        15000000,
-        16777216,
-        1,
-        12,
-    )
+    assert (now.usage, now.peak) == (14000000, 15000000)
+    assert (now.oom_kills, now.reclaims) == (1, 12)
     assert io is not None
     assert (io.read_bytes, io.read_requests, io.write_bytes) == (8192, 2, 4096)
     assert groups.pressure() == (55, 66)
