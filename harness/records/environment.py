@@ -22,12 +22,11 @@ import psutil
 
 from harness.isolation import mounts
 from harness.isolation.files import read_text
-from harness.records.hosts import host_fingerprint, profile_digests
+from harness.records.hosts import HOST_LABEL, host_fingerprint, profile_digests
 from harness.ssd.device import block_device
 from harness.ssd.fio import fio_path
 from workloads.errors import OutcoreError
 
-HOST_LABEL = "OUTCORE_HOST_LABEL"
 _PACKAGES = (
     "outcore",
     "torch",

@@ -13,6 +13,8 @@ from harness.cache import digest_of
 
 Plain = Mapping[str, Any]
 
+#: Environment variable with the label of this host in a fleet (`harness/hosts`).
+HOST_LABEL = "OUTCORE_HOST_LABEL"
 # Properties that identify a disk; its kernel name and number change with the order of
 # plugging in.
 _DISK = (
@@ -56,6 +58,14 @@ def host_fingerprint(environment: Plain) -> str:
     return digest_of(content)[:12] if cpu or disk else ""
 
 
+def host_name(environment: Plain, digits: int = 12) -> str:
+    """Return the first `digits` of a host's fingerprint, after its operator's label if
+    it has one, like `pm1743-a (0123456789ab)`; empty if the host is unknown."""
+    fingerprint = host_fingerprint(environment)[:digits]
+    label = environment.get("host_label")
+    return f"{label} ({fingerprint})" if label else fingerprint
+
+
 def profile_digests(folder: Path = _PROFILES) -> dict[str, str]:
     """Return 12 hex digits over the coefficients of each packaged emulated accelerator,
     by name."""
@@ -75,7 +85,7 @@ def measured_on(record: Plain) -> dict[str, Any]:
     """Return the facts that, beside the configuration, must be equal in two compared
     runs.
 
-    `host`: fingerprint of the host. `limits`: I/O limits of the disk class, for each
+    `host`: label and fingerprint of the host. `limits`: I/O limits of the disk class, for each
     disk. `accelerator`: digest of an emulated device's profile, if the record has it.
     `harness`: fingerprint of the measuring code.
     """
@@ -83,7 +93,7 @@ def measured_on(record: Plain) -> dict[str, Any]:
     kind, _, name = str((record.get("config") or {}).get("device", "")).partition(":")
     limits = (record.get("disk") or {}).get("limits") or []
     return {
-        "host": host_fingerprint(environment),
+        "host": host_name(environment),
         "limits": [
             {key: value for key, value in limit.items() if key != "device"}
             for limit in limits
