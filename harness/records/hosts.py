@@ -15,6 +15,8 @@ Plain = Mapping[str, Any]
 
 #: Environment variable with the label of this host in a fleet (`harness/hosts`).
 HOST_LABEL = "OUTCORE_HOST_LABEL"
+#: Valid labels: those that Ray allows for its nodes.
+LABEL_PATTERN = r"[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?"
 # Properties that identify a disk; its kernel name and number change with the order of
 # plugging in.
 _DISK = (
@@ -85,9 +87,9 @@ def measured_on(record: Plain) -> dict[str, Any]:
     """Return the facts that, beside the configuration, must be equal in two compared
     runs.
 
-    `host`: label and fingerprint of the host. `limits`: I/O limits of the disk class, for each
-    disk. `accelerator`: digest of an emulated device's profile, if the record has it.
-    `harness`: fingerprint of the measuring code.
+    `host`: label and fingerprint of the host. `limits`: I/O limits of the disk class,
+    for each disk. `accelerator`: digest of an emulated device's profile, if the record
+    has it. `harness`: fingerprint of the measuring code.
     """
     environment = record.get("environment") or {}
     kind, _, name = str((record.get("config") or {}).get("device", "")).partition(":")

@@ -199,8 +199,8 @@ def records(
 
 
 def short_ids(root: Path) -> dict[str, str]:
-    """Return each run id with its shortest form: configuration and round, after the host
-    where hosts share them, else the time of day, else all of it."""
+    """Return each run id with its shortest form: configuration and round, these after
+    the host where hosts share them, else the time of day, else all of it."""
     forms = {}
     for path in run_folders(root):
         forms[path.name] = [path.name]

@@ -12,7 +12,7 @@ from harness.cli.common import Progress
 from harness.compare.cells import Cells
 from harness.compare.verdicts import NotDrawn
 from harness.figures.draw.captions import caption
-from harness.hosts.host import own_environment
+from harness.hosts.node import own_environment
 from harness.plan.experiment import parse_experiment, resolve
 from harness.records.code import code_of
 from harness.records.environment import describe, this_host
