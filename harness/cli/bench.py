@@ -126,6 +126,7 @@ def bench(
     unwind_on_signals()
     keep(results_root, base, [figure.id for figure in requested])
     if hosts is not None:
+        from harness.hosts.modules import read_modules
         from harness.hosts.orders import Content
         from harness.hosts.ray_fleet import RayFleet
         from harness.hosts.sweep import FleetSweep
@@ -135,6 +136,7 @@ def bench(
             isolation=sweep.isolation,
             fresh=fresh,
             retry=retry,
+            modules=read_modules(sweep.planned),
         )
         with RayFleet(hosts, orders, progress.keep) as fleet:
             spread = FleetSweep(

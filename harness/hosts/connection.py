@@ -6,6 +6,7 @@ from __future__ import annotations
 import logging
 import os
 import socket
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -15,7 +16,11 @@ _CLIENT = "ray://"
 # A method of Ray's client server, which no other server of a cluster has.
 _METHOD = "/ray.rpc.RayletDriver/ClusterInfo"
 _ANSWER_S = 10.0
-_CONNECTS = 2
+_CONNECTS = 3
+# Pause before the next connection, in which the head forgets the failed one.
+_PAUSE_S = 10.0
+# Ray's message where the process that it starts for a client ended at once.
+_NOT_STARTED = "Starting Ray client server failed"
 _START = (
     "start one with `ray start --head --ray-client-server-port 10001`, and see that "
     "this port can be reached"
@@ -51,15 +56,21 @@ def connect(address: str, progress: Callable[[str], None]) -> Any:
         try:
             ray.init(address, log_to_driver=False, logging_level=logging.ERROR)
         except (ConnectionError, TimeoutError, ValueError, RuntimeError) as error:
-            # The process that Ray starts for a client sometimes hangs before it
-            # listens: ask for a new one.
             ray.shutdown()
-            if left and isinstance(error, ConnectionError | TimeoutError):
+            if left and _may_connect_later(error):
                 progress("no connection yet: trying again")
+                time.sleep(_PAUSE_S)
                 continue
             raise _refused(address, error) from error
         break
     return ray
+
+
+def _may_connect_later(error: Exception) -> bool:
+    """Return whether the process that Ray starts for a client failed, as it sometimes
+    does on a busy head: a new one is asked for."""
+    lost = isinstance(error, ConnectionError | TimeoutError)
+    return lost or _NOT_STARTED in str(error)
 
 
 def _refused(address: str, error: Exception) -> HostError:

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from harness.atomic import locked
+from harness.hosts.modules import write_modules
 from harness.hosts.orders import Content, Greeting, Order, codes_of
 from harness.isolation import select
 from harness.plan.experiment import parse_experiment
@@ -30,6 +31,7 @@ from harness.run.series import Series
 from harness.run.sweep import Sweep
 from harness.wire.pipes import die_with_parent
 from workloads.errors import InputError, OutcoreError
+from workloads.tempfolder import TemporaryFolder
 
 _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 
@@ -59,6 +61,15 @@ class Host:
                 root.mkdir(parents=True, exist_ok=True)
             except OSError as error:
                 raise InputError.from_os(error, f"{root} cannot be made") from error
+        self._close = ExitStack()
+        self._series: Series | None = None
+        self._runs = ExitStack()
+        if content.modules:
+            # A system of the current folder is found there, also by the workers.
+            own = TemporaryFolder(self._results_root, "modules")
+            folder = self._close.enter_context(own)
+            write_modules(content.modules, folder)
+            os.chdir(folder)
         self._sweep = Sweep(
             [parse_experiment(experiment) for experiment in content.experiments],
             self._results_root,
@@ -68,15 +79,14 @@ class Host:
             retry=content.retry,
             isolation=content.isolation,
         )
-        self._series: Series | None = None
-        self._close = ExitStack()
 
     def __enter__(self) -> Host:
         return self
 
     def __exit__(self, *exc: object) -> None:
-        """End the series."""
+        """End the series, and remove the modules that were sent."""
         self._end_series()
+        self._close.close()
 
     def perform(self, order: Order) -> dict[str, Any]:
         """Execute an order and return its answer.
@@ -119,12 +129,12 @@ class Host:
                 isolation=self._sweep.isolation,
                 places=Places.of(self._data_root),
             )
-            self._series = self._close.enter_context(series)
+            self._series = self._runs.enter_context(series)
         return self._series
 
     def _end_series(self) -> None:
         self._series = None
-        self._close.close()
+        self._runs.close()
 
     def _packed(self, run: str) -> Path:
         """Return the archive of a run in the temporary folder."""
