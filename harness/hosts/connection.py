@@ -75,13 +75,13 @@ def _may_connect_later(error: Exception) -> bool:
 
 def _refused(address: str, error: Exception) -> HostError:
     """Return the error for a cluster that refuses the connection."""
-    said = " ".join(str(error).split()) or type(error).__name__
-    if "version" in said.lower():
+    reason = " ".join(str(error).split()) or type(error).__name__
+    if "version" in reason.lower():
         fix = "install the same outcore[hosts] and Python on this host and on the nodes"
         return HostError(
-            f"the Ray cluster at {address} is of another version: {said}", fix
+            f"the Ray cluster at {address} is of another version: {reason}", fix
         )
-    return HostError(f"no Ray cluster answers at {address}: {said[:300]}", _START)
+    return HostError(f"no Ray cluster answers at {address}: {reason[:300]}", _START)
 
 
 def _listens(address: str) -> bool:

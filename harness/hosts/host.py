@@ -64,6 +64,9 @@ class Host:
         self._close = ExitStack()
         self._series: Series | None = None
         self._runs = ExitStack()
+        # What a killed process leaves is removed by the next one.
+        archives = TemporaryFolder(self._results_root, "order")
+        self._archives = self._close.enter_context(archives)
         if content.modules:
             # A system of the current folder is found there, also by the workers.
             own = TemporaryFolder(self._results_root, "modules")
@@ -137,10 +140,8 @@ class Host:
         self._runs.close()
 
     def _packed(self, run: str) -> Path:
-        """Return the archive of a run in the temporary folder."""
-        handle, name = tempfile.mkstemp(prefix="outcore-run-", suffix=".tar.gz")
-        os.close(handle)
-        archive = Path(name)
+        """Return the archive of a run."""
+        archive = self._archives / f"{run}.tar.gz"
         pack(self._results_root, [runs_folder(self._results_root) / run], [], archive)
         return archive
 
@@ -153,8 +154,8 @@ def answer_to(host: Host, order: Order) -> dict[str, Any]:
         return {"error": error.message, "fix": error.fix}
     except Exception as error:
         traceback.print_exc()
-        said = f"{type(error).__name__}: {error}"
-        return {"error": said, "fix": "run `outcore doctor` there"}
+        message = f"{type(error).__name__}: {error}"
+        return {"error": message, "fix": "run `outcore doctor` there"}
 
 
 def serve(lines: Iterable[str], out: IO[str]) -> None:

@@ -89,8 +89,8 @@ class Node:
         self._log.seek(max(0, end - _LOG_BYTES))
         lines = self._log.read().decode(errors="replace").strip().splitlines()
         task = json.loads(order)["task"]
-        said = f"{task} ended with exit code {code}: {' '.join(lines[-1:])}"
+        message = f"{task} ended with exit code {code}: {' '.join(lines[-1:])}"
         fix = "run `outcore doctor` there"
-        if "ModuleNotFoundError" in said:
+        if "ModuleNotFoundError" in message:
             fix = "pip install 'outcore[hosts]' there, the same commit"
-        return {"error": said, "fix": fix}
+        return {"error": message, "fix": fix}

@@ -182,10 +182,10 @@ class RayFleet(Fleet):
         try:
             yield
         except (ConnectionError, TimeoutError, lost) as error:
-            said = " ".join(str(error).split())[:200] or type(error).__name__
+            reason = " ".join(str(error).split())[:200] or type(error).__name__
             raise HostError(
-                f"the Ray cluster at {self._address} was lost ({said}); finished runs "
-                "are recorded",
+                f"the Ray cluster at {self._address} was lost ({reason}); finished "
+                "runs are recorded",
                 "start its head and its nodes again, and the same command goes on",
             ) from error
 

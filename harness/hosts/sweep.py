@@ -4,13 +4,13 @@ labels, part of a host's fingerprint, are never averaged."""
 
 from __future__ import annotations
 
-import tempfile
 import time
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import KW_ONLY, dataclass, field
 from pathlib import Path
 from typing import Any
 
+from harness.hosts.collect import collect, record_failed
 from harness.hosts.earlier import Earlier
 from harness.hosts.fleet import Answer, Fleet
 from harness.hosts.orders import Content, Greeting, Order, codes_of
@@ -18,10 +18,7 @@ from harness.hosts.roster import Failure, Host, Label
 from harness.plan.experiment import PlannedRun
 from harness.progress import Reading, silent
 from harness.records.environment import code
-from harness.records.record import Code, Record, RunConfig
-from harness.results import store as results
-from harness.results.incoming import merge
-from harness.run.orchestrator import new_run_id
+from harness.records.record import Code, RunConfig
 from harness.run.sweep import Outcome
 from workloads.errors import InputError, OutcoreError
 
@@ -236,7 +233,7 @@ class FleetSweep:
         """Import a run's record."""
         label = self._labels[host.label]
         try:
-            record = self._merge(archive)
+            record = collect(archive, self.results_root)
         except InputError as error:
             self._fail(host, Order(task="run", number=number), str(error))
             return
@@ -362,35 +359,10 @@ class FleetSweep:
 
     def _record_lost(self, label: Label, number: int, reason: str) -> None:
         """Write a record without epochs, which the next sweep tries again."""
-        config = label.configs[number]
-        environment = label.environment or {"host_label": label.name}
-        record = Record(
-            run_id=new_run_id(config, str(environment.get("host_fingerprint", ""))),
-            config_hash=config.config_hash,
-            system=config.system,
-            status="failed",
-            reason=reason,
-            started_at=time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
-            config=config,
-            environment=environment,
-        )
-        results.write_run(self.results_root, record, {})
+        record = record_failed(label, number, reason, self.results_root)
         self._outcome.records.append(record)
-        run = f"{config.system} {config.memory}"
+        run = f"{record.system} {record.config.memory}"
         self.progress(f"{label.name}: {run}: failed ({reason})")
-
-    def _merge(self, archive: bytes) -> Record:
-        with tempfile.TemporaryDirectory(prefix="outcore-collect-") as folder:
-            path = Path(folder, "run.tar.gz")
-            path.write_bytes(archive)
-            merged = merge([path], self.results_root)
-        names = [*merged.runs, *merged.skipped]
-        if len(names) != 1:
-            raise InputError(
-                f"it sent {len(names)} runs where one was asked for",
-                "install the same commit there",
-            )
-        return results.read_record(results.runs_folder(self.results_root) / names[0])
 
 
 def _sentence(content: dict[str, Any]) -> str:

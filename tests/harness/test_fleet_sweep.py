@@ -16,6 +16,7 @@ from harness.hosts.sweep import FleetSweep
 from harness.plan.experiment import PlannedRun
 from harness.records.code import code_of
 from harness.records.record import Record
+from harness.results import store
 from harness.results.archive import pack
 from harness.results.store import records, runs_folder
 from harness.run.sweep import Outcome
@@ -346,7 +347,7 @@ def test_the_store_is_read_once_for_all_labels(
     fleet = Scripted(tmp_path / "hosts", hosts)
     swept(fleet)
     read = []
-    whole = sweep.results.read_record
+    whole = store.read_record
     monkeypatch.setattr(
         "harness.results.store.read_record",
         lambda path: (read.append(path), whole(path))[1],
