@@ -5,6 +5,7 @@ labels, part of a host's fingerprint, are never averaged."""
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import KW_ONLY, dataclass, field
 from pathlib import Path
@@ -59,6 +60,7 @@ class FleetSweep:
     _hosts: dict[str, Host] = field(default_factory=dict, init=False)
     _labels: dict[str, Label] = field(default_factory=dict, init=False)
     _own: dict[str, Code] = field(default_factory=dict, init=False)
+    _losses: Counter[str] = field(default_factory=Counter, init=False)
     _known: Earlier | None = field(default=None, init=False)
     _outcome: Outcome = field(default_factory=Outcome, init=False)
 
@@ -105,6 +107,8 @@ class FleetSweep:
                 self._hosts[name] = host = Host(name, own)
                 self._labels.setdefault(own, Label(own))
                 self.progress(f"host {host} is here")
+                if self._losses[name] >= TRIES:
+                    self._leave_out(host, f"its process was lost {TRIES} times")
         now = time.monotonic()
         for label in self._labels.values():
             if self._fit(label):
@@ -238,6 +242,7 @@ class FleetSweep:
             self._fail(host, Order(task="run", number=number), str(error))
             return
         host.failures = 0
+        self._losses[host.name] = 0
         self._outcome.records.append(record)
         run = f"run {number + 1}/{len(label.configs)} {record.system}"
         ended = f"{record.config.memory}: {record.status}, {record.verdict}"
@@ -290,6 +295,7 @@ class FleetSweep:
         was lost with several hosts."""
         del self._hosts[host.name]
         if host.stage != "out":
+            self._losses[host.name] += 1
             self.progress(f"host {host} was lost")
         self.fleet.dismiss(host.name)
         self._requeue(host, "its hosts were lost")

@@ -286,6 +286,23 @@ def test_runs_of_a_lost_host_are_repeated_on_another_of_its_label(
     assert two.runs_of("first")[0] in two.runs_of("second")
 
 
+def test_a_host_whose_process_is_lost_again_and_again_is_left_out(
+    two: Scripted, swept: Callable[..., Outcome], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole = two.answers
+
+    def answers(timeout_s: float) -> list[Answer]:
+        return [
+            Answer("first", {}, lost=True) if answer.host == "first" else answer
+            for answer in whole(timeout_s)
+        ]
+
+    monkeypatch.setattr(two, "answers", answers)
+    outcome = swept(two)
+    assert [record.status for record in outcome.records] == ["ok"] * CELLS
+    assert outcome.left_out == {"ssd/first": "its process was lost 3 times"}
+
+
 def test_a_label_whose_hosts_are_lost_has_failed_runs_of_its_own_host(
     tmp_path: Path, swept: Callable[..., Outcome]
 ) -> None:
