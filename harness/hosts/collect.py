@@ -24,17 +24,21 @@ def collect(archive: bytes, results_root: Path) -> Record:
         DataIOError: the results root cannot be written.
     """
     results_root.mkdir(parents=True, exist_ok=True)
+    read: list[Record] = []
     with TemporaryFolder(results_root, "collect") as folder:
         path = folder / "run.tar.gz"
         path.write_bytes(archive)
-        merged = merge([path], results_root)
-    names = [*merged.runs, *merged.skipped]
-    if len(names) != 1:
+        try:
+            merge([path], results_root, read)
+        except InputError as error:
+            message = error.message.replace(str(path), "its archive")
+            raise InputError(message, error.fix) from error
+    if len(read) != 1:
         raise InputError(
-            f"it sent {len(names)} runs where one was ordered",
+            f"it sent {len(read)} runs where one was ordered",
             "install the same commit there",
         )
-    return results.read_record(results.runs_folder(results_root) / names[0])
+    return read[0]
 
 
 def record_failed(label: Label, number: int, reason: str, results_root: Path) -> Record:

@@ -3,6 +3,7 @@ address and ports, and can be stopped, killed or cut off as a host can."""
 
 from __future__ import annotations
 
+import itertools
 import os
 import shlex
 import signal
@@ -16,6 +17,7 @@ from pathlib import Path
 from tests.harness.run_tools import REPOSITORY, command, environment
 
 _SUBNET = "10.211.77"
+_NUMBERS = itertools.count()
 
 
 def can_make_namespaces() -> bool:
@@ -111,7 +113,7 @@ class Network:
     """A bridge with a namespace for each host; `driver` is the one of the driver."""
 
     root: Path
-    bridge: str = field(default_factory=lambda: f"oc{os.getpid() % 100000}")
+    bridge: str = field(default_factory=lambda: f"oc{os.getpid()}.{next(_NUMBERS)}")
     hosts: dict[str, Namespace] = field(default_factory=dict)
     started: list[subprocess.Popen[bytes]] = field(default_factory=list)
 
@@ -175,8 +177,9 @@ class Network:
 
     def close(self) -> None:
         """End all programs, and remove the namespaces and the bridge."""
-        for host in self.hosts.values():
+        for number, host in enumerate(self.hosts.values(), 1):
             host.signal(signal.SIGCONT)
             host.kill()
             _ip("netns", "del", host.name, check=False)
+            _ip("link", "del", f"{self.bridge}n{number}", check=False)
         _ip("link", "del", self.bridge, check=False)

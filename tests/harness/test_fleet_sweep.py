@@ -303,6 +303,19 @@ def test_a_host_whose_process_is_lost_again_and_again_is_left_out(
     assert outcome.left_out == {"ssd/first": "its process was lost 3 times"}
 
 
+def test_an_archive_that_cannot_be_imported_is_a_fault_of_its_host(
+    two: Scripted, swept: Callable[..., Outcome]
+) -> None:
+    two.script["first"] = lambda order: (
+        {"archive": b"no archive"}
+        if order.task == "run"
+        else two.healthy("first", order)
+    )
+    outcome = swept(two)
+    assert [record.status for record in outcome.records] == ["ok"] * CELLS
+    assert outcome.left_out["ssd/first"].startswith("its archive ")
+
+
 def test_a_label_whose_hosts_are_lost_has_failed_runs_of_its_own_host(
     tmp_path: Path, swept: Callable[..., Outcome]
 ) -> None:
