@@ -85,8 +85,11 @@ def start(
         node._process.wait()
 
 
-def perform(node: Node, task: str, number: int = -1) -> dict[str, Any]:
-    order = Order.model_validate({"task": task, "number": number})
+def perform(
+    node: Node, task: str, number: int = -1, *, shared: bool = False
+) -> dict[str, Any]:
+    content = {"task": task, "number": number, "shared": shared}
+    order = Order.model_validate(content)
     return node.perform(order.model_dump_json())
 
 
@@ -114,6 +117,25 @@ def test_a_host_reports_itself_and_returns_a_run_that_can_be_collected(
     around = Path(f"/proc/{pid}/environ").read_bytes()
     assert b"OMP_NUM_THREADS" not in around
     assert node.busy_s() == 0.0
+
+
+@pytest.mark.slow("harness/hosts", "harness/run/sweep.py", seconds=60)
+def test_runs_of_a_host_share_a_series_unless_it_shares_its_machine(
+    start: Start, tmp_path: Path
+) -> None:
+    twice = {**experiment(), "rounds": 3}
+    node = start({"experiments": [twice]})
+
+    def holders() -> set[int]:
+        return set(workers_of(tmp_path / "data")) - {node._process.pid}
+
+    perform(node, "run", 0)
+    first = holders()
+    assert len(first) == 1
+    perform(node, "run", 1)
+    assert holders() == first
+    perform(node, "run", 2, shared=True)
+    assert holders() == set()
 
 
 def test_a_system_of_the_current_folder_is_sent_along(
