@@ -54,6 +54,7 @@ class RayFleet(Fleet):
         self._address = address
         self._ray = connect(address, progress)
         self._links: dict[str, _Link] = {}
+        self._listened = time.monotonic()
         with self._reached():
             self._content = self._ray.put(content.model_dump_json())
 
@@ -153,8 +154,13 @@ class RayFleet(Fleet):
                 link.busy_s = self._ray.get(reference)
             link.beat = None
         now = time.monotonic()
+        gap_s = now - self._listened
+        self._listened = now
         found = {}
         for host, link in links.items():
+            if gap_s > 2 * BEAT_S and link.beat is not None:
+                # This process itself was held up, as by a call of Ray to a lost host.
+                link.beat_sent += gap_s
             silent_s = now - link.beat_sent
             found[host] = Pulse(0.0 if link.beat is None else silent_s, link.busy_s)
             if link.beat is None and silent_s > BEAT_S:

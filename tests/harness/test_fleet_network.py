@@ -108,9 +108,16 @@ def _finish(
     driver: subprocess.Popen[bytes], expected: int = 0
 ) -> tuple[dict[str, Any], str]:
     out, err = driver.communicate(timeout=1000)
-    assert driver.returncode == expected, err.decode()
+    assert driver.returncode == expected, err.decode() + _reasons(out)
     assert b"Traceback" not in err
     return json.loads(out) if expected < 2 else {}, err.decode()
+
+
+def _reasons(out: bytes) -> str:
+    """Return the reasons of failed runs, and of hosts and labels that were left out."""
+    content = json.loads(out or b"{}")
+    failed = [record["reason"] for record in content.get("records", ())]
+    return str([failed, content.get("hosts_left_out"), content])[:3000]
 
 
 def _statuses(content: dict[str, Any]) -> list[str]:
