@@ -62,6 +62,7 @@ class Label:
     """One label, whose hosts share its runs.
 
     Attributes:
+        hosts: hosts that are here.
         configs: configurations of all runs, in the sweep's order; empty until a host
             has made the datasets.
         queue: indices of the runs that no host has begun, ascending (rule 16).
@@ -74,6 +75,7 @@ class Label:
     """
 
     name: str
+    hosts: list[Host] = field(default_factory=list)
     configs: Sequence[RunConfig] = ()
     queue: list[int] = field(default_factory=list)
     failures: dict[int, Failure] = field(default_factory=dict)
@@ -82,6 +84,11 @@ class Label:
     begun: bool = False
     closed: bool = False
     alone_since: float | None = None
+
+    @property
+    def fit(self) -> list[Host]:
+        """Hosts that get orders."""
+        return [host for host in self.hosts if host.stage != "out"]
 
     def put_back(self, number: int) -> None:
         """Queue a run again, at its place in the sweep's order."""

@@ -81,11 +81,14 @@ class FleetSweep:
                 "no host of the cluster carries the label outcore-host",
                 "start each with `ray start --address … --labels outcore-host=NAME`",
             )
+        looked = time.monotonic()
         while self._assign():
             for answer in self.fleet.answers(POLL_S):
                 self._take(answer)
-            self._listen()
-            self._look()
+            if time.monotonic() - looked >= POLL_S:
+                self._listen()
+                self._look()
+                looked = time.monotonic()
         return self._outcome
 
     def reading(self) -> Reading:
@@ -105,31 +108,24 @@ class FleetSweep:
             wanted = not self.labels or own in self.labels
             if name not in self._hosts and wanted:
                 self._hosts[name] = host = Host(name, own)
-                self._labels.setdefault(own, Label(own))
+                self._labels.setdefault(own, Label(own)).hosts.append(host)
                 self.progress(f"host {host} is here")
                 if self._losses[name] >= TRIES:
                     self._leave_out(host, f"its process was lost {TRIES} times")
         now = time.monotonic()
         for label in self._labels.values():
-            if self._fit(label):
+            if label.fit:
                 label.alone_since = None
             elif label.alone_since is None:
                 label.alone_since = now
             elif now - label.alone_since > self.wait_s and not label.closed:
                 self._give_up(label)
 
-    def _fit(self, label: Label) -> list[Host]:
-        """Return the hosts of a label that get orders."""
-        hosts = self._hosts.values()
-        return [
-            host for host in hosts if host.label == label.name and host.stage != "out"
-        ]
-
     def _assign(self) -> bool:
         """Send the next order to each idle host; return whether there is anything to
         wait for."""
         for label in self._labels.values():
-            fit = self._fit(label)
+            fit = label.fit
             known = all(host.stage != "new" for host in fit)
             if label.configs and known and not label.begun:
                 self._begin(label, fit)
@@ -262,7 +258,7 @@ class FleetSweep:
         failure = label.failures.setdefault(order.number, Failure())
         failure.reasons[str(host)] = reason
         host.failures += 1
-        others = [one for one in self._fit(label) if one is not host]
+        others = [one for one in label.fit if one is not host]
         untried = [one for one in others if str(one) not in failure.reasons]
         if untried and len(failure.reasons) < TRIES:
             label.put_back(order.number)
@@ -294,6 +290,7 @@ class FleetSweep:
         """Forget a host that is gone; queue its run again, or record it as failed if it
         was lost with several hosts."""
         del self._hosts[host.name]
+        self._labels[host.label].hosts.remove(host)
         if host.stage != "out":
             self._losses[host.name] += 1
             self.progress(f"host {host} was lost")
