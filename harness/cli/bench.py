@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -21,7 +20,7 @@ from harness.compare.rows import Rows, rows_of
 from harness.figures.base import Figure, chosen
 from harness.plan.experiment import Experiment, PlannedRun, load_experiment
 from harness.progress import Progress
-from harness.records.hosts import LABEL_PATTERN
+from harness.records.hosts import check_label
 from harness.records.record import Record
 from harness.settings import parse_seconds
 from harness.studies.sweep import Studied, StudySweep
@@ -218,9 +217,7 @@ def _labels(text: str | None, hosts: str | None) -> list[str]:
             "--host-labels needs --hosts", "add --hosts ray://HOST:10001 of the cluster"
         )
     for label in labels:
-        if not re.fullmatch(LABEL_PATTERN, label):
-            fix = "use up to 63 letters, digits, `-`, `_` and `.`, like pm1743-a"
-            raise InputError(f"--host-labels: {label!r} is no label of a host", fix)
+        check_label("--host-labels", label)
     return labels
 
 

@@ -16,7 +16,7 @@ import typer
 from harness.cli.common import OnResults, Verbs, unwind_on_signals
 from harness.cli.run_tables import number
 from harness.cli.table import Wide, print_lines, print_table
-from harness.records.hosts import HOST_LABEL
+from harness.records.hosts import HOST_LABEL, check_label
 from workloads.errors import HostError, InputError
 from workloads.units import format_bytes, parse_bytes
 
@@ -89,6 +89,8 @@ def profile(
     from harness.ssd.classes import parse_disk_class
     from harness.ssd.measure import Wanted, measure
 
+    if host_label:
+        check_label("--host-label", host_label)
     wanted = Wanted(
         folder=path,
         mode="full" if full else "quick",

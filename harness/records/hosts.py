@@ -3,6 +3,7 @@ averaged together."""
 
 from __future__ import annotations
 
+import re
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path
@@ -10,13 +11,14 @@ from typing import Any
 
 import workloads
 from harness.cache import digest_of
+from workloads.errors import InputError
 
 Plain = Mapping[str, Any]
 
 #: Environment variable with the label of this host in a fleet (`harness/hosts`).
 HOST_LABEL = "OUTCORE_HOST_LABEL"
-#: Valid labels: those that Ray allows for its nodes.
-LABEL_PATTERN = r"[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?"
+# Valid labels: those that Ray allows for its nodes.
+_LABEL = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?")
 # Properties that identify a disk; its kernel name and number change with the order of
 # plugging in.
 _DISK = (
@@ -66,6 +68,13 @@ def host_name(environment: Plain, digits: int = 12) -> str:
     fingerprint = host_fingerprint(environment)[:digits]
     label = environment.get("host_label")
     return f"{label} ({fingerprint})" if label else fingerprint
+
+
+def check_label(option: str, label: str) -> None:
+    """Check the label of a host that an option names; raises InputError."""
+    if not _LABEL.fullmatch(label):
+        fix = "use up to 63 letters, digits, `-`, `_` and `.`, like pm1743-a"
+        raise InputError(f"{option}: {label!r} is no label of a host", fix)
 
 
 def profile_digests(folder: Path = _PROFILES) -> dict[str, str]:

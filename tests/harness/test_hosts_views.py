@@ -20,6 +20,7 @@ from harness.results.store import RUNS, short_ids
 from harness.run.orchestrator import new_run_id
 from harness.ssd.drive import save_drive
 from tests.harness.records import make_record, save
+from tests.harness.run_tools import outcore_here
 from tests.harness.ssd.drives import counted, make_drive
 
 SECONDS = {"alpha": 0.116, "beta": 0.0819}
@@ -132,3 +133,19 @@ def test_profiles_of_two_labels_get_the_runs_of_their_own_label(
         f"of-{label}": seconds for label, seconds in SECONDS.items()
     }
     assert not any(cell["predicted"] for cell in content["epochs"])
+
+
+def test_a_prediction_stands_beside_the_runs_of_each_host_on_its_own(
+    root: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    save_drive(root, DRIVE)
+    entries = shown(capsys, root, "ssd", "predict", DRIVE.name)["epochs"]
+    measured = {entry["device"].split()[2]: entry["measured_s"] for entry in entries}
+    assert measured == SECONDS
+
+
+def test_a_profile_has_a_label_that_a_host_can_have(tmp_path: Path) -> None:
+    place = ("ssd", "profile", str(tmp_path), "--host-label", "al pha")
+    done = outcore_here(*place, data=tmp_path, results=tmp_path)
+    assert done.returncode == 2
+    assert "--host-label: 'al pha' is no label of a host" in done.stderr
