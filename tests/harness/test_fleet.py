@@ -145,9 +145,17 @@ def cluster(
 
 def _finish(driver: subprocess.Popen[bytes], expected: int = 0) -> dict[str, Any]:
     out, err = driver.communicate(timeout=1000)
-    assert driver.returncode == expected, err.decode()
+    assert driver.returncode == expected, err.decode() + _reasons(out)
     content: dict[str, Any] = json.loads(out)
     return content
+
+
+def _reasons(out: bytes) -> str:
+    """Return the reasons of failed runs, and of hosts and labels that were left out."""
+    content = json.loads(out or b"{}")
+    failed = [record["reason"] for record in content.get("records", ())]
+    left_out = content.get("hosts_left_out")
+    return str([failed, left_out, content.get("labels_without_runs")])
 
 
 def _placed(records: list[Record]) -> dict[tuple[str, str, int], str]:

@@ -117,7 +117,8 @@ def _reasons(out: bytes) -> str:
     """Return the reasons of failed runs, and of hosts and labels that were left out."""
     content = json.loads(out or b"{}")
     failed = [record["reason"] for record in content.get("records", ())]
-    return str([failed, content.get("hosts_left_out"), content])[:3000]
+    left_out = content.get("hosts_left_out")
+    return str([failed, left_out, content.get("labels_without_runs")])
 
 
 def _statuses(content: dict[str, Any]) -> list[str]:
