@@ -20,9 +20,11 @@ from harness.compare.rows import Rows, rows_of
 from harness.figures.base import Figure, chosen
 from harness.plan.experiment import Experiment, PlannedRun, load_experiment
 from harness.progress import Progress
+from harness.records.hosts import check_label
 from harness.records.record import Record
 from harness.settings import parse_seconds
 from harness.studies.sweep import Studied, StudySweep
+from workloads.errors import InputError
 from workloads.units import format_bytes
 
 if TYPE_CHECKING:
@@ -85,6 +87,8 @@ def bench(
     from harness.run.series import Series
     from harness.run.sweep import Sweep
 
+    labels = _labels(host_labels, hosts)
+    wait_s = parse_seconds(wait_for_hosts, "--wait-for-hosts")
     base = load_experiment(experiment if experiment is not None else profile)
     results_root = call.results_root
     progress = call.progress()
@@ -121,31 +125,30 @@ def bench(
     unwind_on_signals()
     keep(results_root, base, [figure.id for figure in requested])
     if hosts is not None:
+        from harness.hosts.modules import read_modules
+        from harness.hosts.orders import Content
         from harness.hosts.ray_fleet import RayFleet
         from harness.hosts.sweep import FleetSweep
 
-        labels = [
-            label.strip() for label in (host_labels or "").split(",") if label.strip()
-        ]
-        reported = {
-            "experiments": [one.model_dump(mode="json") for one in everything],
-            "isolation": sweep.isolation,
-        }
-        wait_s = parse_seconds(wait_for_hosts, "--wait-for-hosts")
-        with RayFleet(hosts) as fleet:
+        orders = Content(
+            experiments=[one.model_dump(mode="json") for one in everything],
+            isolation=sweep.isolation,
+            fresh=fresh,
+            retry=retry,
+            modules=read_modules(sweep.planned),
+        )
+        with RayFleet(hosts, orders, progress.keep) as fleet:
             spread = FleetSweep(
                 fleet,
-                reported,
+                orders,
+                sweep.planned,
                 results_root,
                 progress.keep,
                 labels=labels,
                 wait_s=wait_s,
-                fresh=fresh,
             )
             with progress.during(spread.reading):
                 outcome = spread.run()
-        for label, problem in outcome.problems.items():
-            print(f"hosts {label}: {problem}", file=sys.stderr)
         studied = Studied()
     else:
         with Series(
@@ -172,6 +175,8 @@ def bench(
         "skipped": outcome.skipped,
         "made_elsewhere": outcome.elsewhere,
         "records": [record.to_json() for record in outcome.records],
+        "hosts_left_out": outcome.left_out,
+        "labels_without_runs": outcome.problems,
         "studies": [record.model_dump(mode="json") for record in studied.records],
         "studies_failed": studied.failed,
         "rows": [record.run_id for record in rows.records],
@@ -187,6 +192,10 @@ def bench(
         if report is not None:
             print(f"report: {report}")
         print_lines(*outdated.lines(results_root))
+        for host, reason in outcome.left_out.items():
+            print(f"host {host} was left out: {reason}", file=sys.stderr)
+        for label, reason in outcome.problems.items():
+            print(f"hosts {label}: {reason}", file=sys.stderr)
         for name, reason in studied.failed.items():
             print(f"study {name}: {reason}", file=sys.stderr)
 
@@ -197,6 +206,19 @@ def bench(
         or any(record.status == "failed" for record in outcome.records)
     ):
         raise typer.Exit(1)
+
+
+def _labels(text: str | None, hosts: str | None) -> list[str]:
+    """Return the labels of `--host-labels`. Raises InputError: one is not a label, or
+    `--hosts` is missing."""
+    labels = [label.strip() for label in (text or "").split(",") if label.strip()]
+    if text is not None and hosts is None:
+        raise InputError(
+            "--host-labels needs --hosts", "add --hosts ray://HOST:10001 of the cluster"
+        )
+    for label in labels:
+        check_label("--host-labels", label)
+    return labels
 
 
 def _print_rows(base: Experiment, rows: Rows, *, wide: bool) -> None:

@@ -31,7 +31,7 @@ from harness.cli.run_tables import (
 from harness.cli.table import Wide, print_lines, print_table, printable
 from harness.records import record as records
 from harness.records.foreign import Counter, ForeignRecord, read_foreign, write_foreign
-from harness.records.hosts import host_fingerprint, measured_on
+from harness.records.hosts import host_name, measured_on
 from harness.records.record import LABELS, Record
 from harness.records.study import STUDIES
 from harness.results.archive import STUDY_NAME, is_archive, pack
@@ -151,6 +151,7 @@ def list_(wanted: Wanted, table: Wide, call: OnResults) -> None:
         }
         run["settings"] = {**differs.usual, **own}
         run["drive"] = _disk(record).get("drive") or None
+        run["host"] = host_name(record.environment) or None
         epoch_s = record.summary.epoch_s
         runs.append(
             {**run, "epoch_s": epoch_s.model_dump(mode="json") if epoch_s else None}
@@ -523,7 +524,7 @@ def _host_lines(record: Record) -> list[str]:
     )
     drive += f", drive {disk['drive']}" if disk.get("drive") else ""
     host = (
-        f"host {host_fingerprint(found)}: {cpu.get('model')} with {cpu.get('usable')} "
+        f"host {host_name(found)}: {cpu.get('model')} with {cpu.get('usable')} "
         "processors"
     )
     return [f"{host}, {drive}, commit {commit}"]

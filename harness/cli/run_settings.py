@@ -8,14 +8,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from harness.records.hosts import host_fingerprint
+from harness.records.hosts import host_name
 from harness.records.record import LABELS, Record
 from workloads.units import format_bytes
 
 # Parts of a configuration with a column of their own.
 _COLUMNS = {"system", "dataset", "memory", "options"}
 # Hex digits that show a dataset's or a host's fingerprint.
-_DIGITS = 8
+DIGITS = 8
 
 
 @dataclass(frozen=True)
@@ -63,8 +63,8 @@ def settings_of(record: Record) -> dict[str, str]:
         else:
             found[name] = text_of(value)
     # Datasets of other names have other contents.
-    found[f"contents of {config.dataset.name}"] = config.dataset.fingerprint[-_DIGITS:]
-    found["host"] = host_fingerprint(record.environment)[:_DIGITS]
+    found[f"contents of {config.dataset.name}"] = config.dataset.fingerprint[-DIGITS:]
+    found["host"] = host_name(record.environment, DIGITS)
     return found
 
 

@@ -8,11 +8,12 @@ import statistics
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from harness.cli.run_settings import differing, settings_of
+from harness.cli.run_settings import DIGITS, differing, settings_of
 from harness.cli.table import print_lines, print_table
 from harness.compare.comparable import shared_setting
 from harness.compare.epochs import WHOLE, part_of_epoch
 from harness.records.cost import TrainingCost, fresh_epochs_s
+from harness.records.hosts import host_name
 from harness.records.record import COUNTED, Record, RunConfig, Spread, spread
 from harness.settings import of_role
 from workloads.units import format_bytes
@@ -216,14 +217,17 @@ def print_runs(
     # it.
     repeats = () if names else of_role(RunConfig, "repeat")
     axes = [axis for axis in axes if axis not in repeats]
-    settings_shown = differing(
-        [settings_of(group[0]) for group in groups], [*axes, *repeats]
-    )
+    hosts = [host_name(group[0].environment, DIGITS) for group in groups]
+    labelled = any(group[0].environment.get("host_label") for group in groups)
+    in_columns = [*axes, *repeats, *(["host"] if labelled else [])]
+    settings_shown = differing([settings_of(group[0]) for group in groups], in_columns)
     reported = {
         axis: [str(config.axes.get(axis, "")) for config in configs] for axis in axes
     }
     reported["dataset"] = [config.dataset.name for config in configs]
     reported["memory"] = [config.memory for config in configs]
+    if labelled:
+        reported["host"] = hosts
     parts = [part_of_epoch(config.model_dump()) for config in configs]
     if any(parts):
         reported["epoch of"] = [f"the {part}" if part else WHOLE for part in parts]

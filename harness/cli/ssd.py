@@ -16,6 +16,7 @@ import typer
 from harness.cli.common import OnResults, Verbs, unwind_on_signals
 from harness.cli.run_tables import number
 from harness.cli.table import Wide, print_lines, print_table
+from harness.records.hosts import HOST_LABEL, check_label
 from workloads.errors import HostError, InputError
 from workloads.units import format_bytes, parse_bytes
 
@@ -73,6 +74,10 @@ def profile(
     fresh: Annotated[
         bool, typer.Option("--fresh", help="do not resume a stopped profile")
     ] = False,
+    host_label: Annotated[
+        str,
+        typer.Option(envvar=HOST_LABEL, help="label of this host in a sweep over many"),
+    ] = "",
 ) -> None:
     """Measure the drive under a folder with fio: 512 B to 64 KiB, depths, threads,
     buffered, sequential, mixed.
@@ -84,6 +89,8 @@ def profile(
     from harness.ssd.classes import parse_disk_class
     from harness.ssd.measure import Wanted, measure
 
+    if host_label:
+        check_label("--host-label", host_label)
     wanted = Wanted(
         folder=path,
         mode="full" if full else "quick",
@@ -94,6 +101,7 @@ def profile(
         precondition=precondition,
         serial=serial,
         fresh=fresh,
+        host_label=host_label,
     )
     if precondition:
         amount = format_bytes(2 * wanted.size)  # two passes over the file at most
@@ -313,6 +321,7 @@ def predict(
         device_of,
         forecasts,
         left_out,
+        on_each_host,
         read_records,
         usable,
     )
@@ -331,17 +340,23 @@ def predict(
         raise InputError(
             f"{call.results_root} holds no run whose counters could be used", fix
         )
-    found = forecasts(records, device)
+    on_hosts = on_each_host(device, records)
+    found = [entry for one in on_hosts for entry in forecasts(records, one)]
+    missing = left_out(records, device)
     content = {
         "drive": device.name,
         "known_by": device.source,
         "prediction": True,
         "epochs": [{**vars(entry), "error": entry.error} for entry in found],
-        "left_out": left_out(records, device),
+        "left_out": missing,
     }
-    call.emit(
-        content, lambda: _print_forecasts(device, found, left_out(records, device))
-    )
+
+    def shown() -> None:
+        for one in on_hosts:
+            own = [entry for entry in found if entry.device == one.name]
+            _print_forecasts(one, own, missing)
+
+    call.emit(content, shown)
 
 
 def _print_drive(drive: Drive, where: Path, *, wide: bool) -> None:

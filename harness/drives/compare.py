@@ -19,6 +19,7 @@ from harness.drives.prices import Price, price_of
 from harness.drives.whatif import (
     Device,
     counts_for,
+    on_each_host,
     predict_record,
     ran_on,
     typical,
@@ -109,11 +110,12 @@ def compare(
             f"a drive is named twice: {', '.join(names)}", "name each once"
         )
     known = prices or {}
-    sides = tuple(
-        _side(device, price_of(known, device.name, device.disk_class))
-        for device in devices
-    )
-    runs, others = _workload(devices, records, dataset, memory)
+    made: list[DriveSide] = []
+    for device in devices:
+        price = price_of(known, device.name, device.disk_class)
+        made += [_side(one, price) for one in on_each_host(device, records)]
+    sides = tuple(made)
+    runs, others = _workload([side.device for side in sides], records, dataset, memory)
     by_system: dict[str, list[Record]] = {}
     for run in runs:
         by_system.setdefault(run.system, []).append(run)

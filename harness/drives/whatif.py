@@ -16,7 +16,7 @@ from harness.compare.comparable import workload_key
 from harness.isolation.base import IoLimit
 from harness.judge.metrics import usable_processors
 from harness.judge.predict import Prediction, at_depth, predict
-from harness.records.hosts import host_fingerprint
+from harness.records.hosts import host_fingerprint, host_name
 from harness.records.record import COUNTED, Record
 from harness.ssd.classes import DiskClass, load_classes, parse_disk_class
 from harness.ssd.drive import Drive, drive_path, read_drive, saved_drives
@@ -34,13 +34,15 @@ _CLASS_SIZES = (512, 4096, 16384, 65536, 262144, 1 << 20)
 class Device:
     """Drive as predictions use it. `source` of the rates: `profile` (fio), `limits` (of
     a class, so without latency) or `limits, runs` (of a class; few reads in flight as
-    on the device of the runs, see `behind`)."""
+    on the device of the runs, see `behind`). `host`: name of the only host whose runs
+    count as runs on it; None for any."""
 
     name: str
     profile: DiskProfile
     source: Literal["profile", "limits", "limits, runs"]
     drive: Drive | None = None
     disk_class: str = ""
+    host: str | None = None
 
     @property
     def limited(self) -> bool:
@@ -201,7 +203,15 @@ def usable(record: Record) -> bool:
 def ran_on(record: Record, device: Device) -> bool:
     """Return whether a run's data were on this device: of the same class, or on the
     same bare drive. Where the run or the profile names no drive (older versions), equal
-    model and capacity suffice, see `only_alike`."""
+    model and capacity suffice, see `only_alike`. A profile of a labelled host counts
+    for runs of that label alone."""
+    if device.host is not None and device.host != host_name(record.environment):
+        return False
+    labels = [record.environment.get("host_label")]
+    if device.drive is not None:
+        labels.append(device.drive.host_label)
+    if len(set(filter(None, labels))) > 1:
+        return False
     if device.limited:
         return record.config.disk_class == device.disk_class
     if record.config.disk_class != "none" or device.drive is None:
@@ -214,6 +224,23 @@ def ran_on(record: Record, device: Device) -> bool:
         identity.capacity_bytes,
     )
     return alike if same is None else same
+
+
+def on_each_host(device: Device, records: Iterable[Record]) -> list[Device]:
+    """Return a device for each host with usable runs on it, named after both, so that
+    hosts are never averaged; the device itself where one host or none has any."""
+    made_on = [
+        host_name(record.environment)
+        for record in records
+        if usable(record) and ran_on(record, device)
+    ]
+    hosts = sorted(set(made_on))
+    if len(hosts) < 2:
+        return [device]
+    return [
+        replace(device, name=f"{device.name} on {host or 'unknown'}", host=host)
+        for host in hosts
+    ]
 
 
 def only_alike(record: Record, device: Device) -> bool:

@@ -1,154 +1,207 @@
 """Hosts of a Ray cluster, found by their label `outcore-host`; needs the extra
-`outcore[hosts]`. Ray places each order on a node of its label, one at a time on a node,
-and places it anew where the node is lost. Ray pickles Python objects between processes,
-and access to its ports suffices to run code on every node: the network between driver
-and hosts has to be trusted. Runs return as archives that are checked like those of
-unknown origin (`results_import`)."""
+`outcore[hosts]`. Each host has an actor on its node, which has the sweep's content from
+Ray's object store and executes one order at a time. Ray pickles Python objects between
+processes, and access to its ports suffices to run code on every node: the network
+between driver and hosts has to be trusted. Runs return as archives that are checked
+like those of unknown origin (`results_import`)."""
 
 from __future__ import annotations
 
-import socket
-from collections.abc import Collection
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from typing import Any
 
-from harness.hosts.host import Order, perform
-from harness.hosts.sweep import TRIES, Answer, Fleet, Task
-from workloads.errors import HostError, InputError
+from harness.hosts.connection import connect
+from harness.hosts.fleet import Answer, Fleet, Pulse
+from harness.hosts.node import Node
+from harness.hosts.orders import Content, Order
+from workloads.errors import HostError
 
 LABEL = "outcore-host"
-# Labels and resources that every node has by itself: each node has one unit of a
-# resource with this prefix.
-_NODE = "ray.io/node-id"
-_ONE_AT_A_TIME = "node:__internal_implicit_resource_outcore"
-_CONNECTS = 3
+#: Seconds between two signs of life.
+BEAT_S = 5.0
+
+
+@dataclass
+class _Link:
+    """Actor of one host, with references to the answers that are under way."""
+
+    actor: Any
+    order: Any = None
+    beat: Any = None
+    beat_sent: float = 0.0
+    busy_s: float = 0.0
 
 
 class RayFleet(Fleet):
     """Every node of a cluster that has the label, as hosts for `FleetSweep`. A context
-    manager. `address`: `ray://HOST:PORT` of the cluster's client server, or `HOST:PORT`
-    of its head for a driver on a node. Raises InputError: Ray is not installed. Raises
-    HostError: no cluster answers at the address."""
+    manager.
 
-    def __init__(self, address: str) -> None:
-        try:
-            import ray as installed
-        except ImportError as error:
-            fix = "install outcore[hosts] on every host"
-            raise InputError(
-                "--hosts needs Ray, which is not installed", fix
-            ) from error
-        self._ray: Any = installed
-        self._orders: dict[Any, tuple[str, Task]] = {}
-        if not _listens(address):
-            # Ray itself would wait half a minute before it reported this.
-            fix = (
-                "start one with `ray start --head`, and see that its client port "
-                "(10001) can be reached"
-            )
-            raise HostError(
-                f"no Ray cluster answers at {address}: nothing listens there", fix
-            )
-        for left in reversed(range(_CONNECTS)):
-            try:
-                self._ray.init(
-                    address=address, log_to_driver=False, logging_level="error"
-                )
-                break
-            except (ConnectionError, TimeoutError, ValueError, RuntimeError) as error:
-                # The process that Ray starts for a client sometimes hangs before it
-                # listens: ask for a new one.
-                self._ray.shutdown()
-                if left and _listens(address):
-                    continue
-                message = (str(error).splitlines() or [type(error).__name__])[0]
-                fix = (
-                    "start one with `ray start --head`, and the same version of Ray on "
-                    "both sides"
-                )
-                raise HostError(
-                    f"no Ray cluster answers at {address}: {message}", fix
-                ) from error
+    Args:
+        address: see `harness.hosts.connection.connect`, with its errors.
+        content: content of the sweep.
+        progress: called with each step of the connection.
+    """
+
+    def __init__(
+        self,
+        address: str,
+        content: Content,
+        progress: Callable[[str], None] = lambda text: None,
+    ) -> None:
+        self._address = address
+        self._ray = connect(address, progress)
+        self._links: dict[str, _Link] = {}
+        self._listened = time.monotonic()
+        with self._reached():
+            self._content = self._ray.put(content.model_dump_json())
 
     def __enter__(self) -> RayFleet:
         return self
 
     def __exit__(self, *exc: object) -> None:
-        """Disconnect from the cluster; runs in progress end with their tasks."""
-        self._ray.shutdown()
+        """Disconnect from the cluster; actors, and runs in progress, end with it."""
+        with suppress(Exception):
+            self._ray.shutdown()
 
     def hosts(self) -> dict[str, str]:
         """Return the labelled nodes that are alive."""
-        alive = [node for node in self._ray.nodes() if node["Alive"]]
+        with self._reached():
+            nodes = self._ray.nodes()
+        alive = [node for node in nodes if node["Alive"]]
         labels = {
             str(node["NodeID"]): (node.get("Labels") or {}).get(LABEL) for node in alive
         }
-        return {name: str(label) for name, label in labels.items() if label}
+        self._here = {name: str(label) for name, label in labels.items() if label}
+        return self._here
 
-    def order(self, order: Order, without: Collection[str]) -> None:
-        """Let Ray place an order on a node of its label."""
-        selector = {LABEL: order.label} | (
-            {_NODE: f"!in({','.join(sorted(without))})"} if without else {}
-        )
-        remote = self._ray.remote(_on_node).options(
-            num_cpus=0,
-            resources={_ONE_AT_A_TIME: 1},
-            label_selector=selector,
-            max_retries=TRIES - 1,
-        )
-        task = None if order.task == "prepare" else order.number
-        self._orders[remote.remote(order.model_dump())] = (order.label, task)
+    def order(self, host: str, order: Order) -> None:
+        """Send an order to a host, whose actor is started by the first one."""
+        with self._reached():
+            if host not in self._links:
+                self._links[host] = _Link(self._start(host))
+            link = self._links[host]
+            link.order = link.actor.perform.remote(order.model_dump_json())
+            self._beat(link)
+
+    def _start(self, host: str) -> Any:
+        """Start the actor of a host on its node."""
+        from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+
+        there = NodeAffinitySchedulingStrategy(node_id=host, soft=False)
+        # Two threads: one for the order, one for signs of life.
+        options = {"num_cpus": 0, "max_restarts": 0, "max_concurrency": 2}
+        kind = self._ray.remote(Node).options(scheduling_strategy=there, **options)
+        return kind.remote(self._content, self._here[host])
 
     def answers(self, timeout_s: float) -> list[Answer]:
-        """Return the answers to completed orders after the first one or `timeout_s`; at
-        once where none is pending."""
-        if not self._orders:
+        """Return the answers to completed orders, after the first one or
+        `timeout_s`."""
+        pending = {
+            link.order: host
+            for host, link in self._links.items()
+            if link.order is not None
+        }
+        if not pending:
+            time.sleep(timeout_s)
             return []
-        ready, _ = self._ray.wait(list(self._orders), num_returns=1, timeout=timeout_s)
         found = []
-        for reference in ready:
-            label, task = self._orders.pop(reference)
-            try:
-                content: dict[str, Any] = self._ray.get(reference)
-            except self._ray.exceptions.RayTaskError as error:
-                message = (
-                    f"host {label} failed: {type(error.cause).__name__}: {error.cause}"
-                )
-                content = {
-                    "error": message,
-                    "fix": "look at Ray's logs there",
-                    "kind": "",
-                }
-            except (self._ray.exceptions.RayError, ConnectionError) as error:
-                lost = (
-                    f"its hosts were lost: {' '.join(str(error).split())[:300]} (tried "
-                    f"{TRIES} times)"
-                )
-                content = {"error": lost, "fix": "", "kind": ""}
-            found.append(Answer(label, task, content))
+        for reference in self._ready(list(pending), timeout_s):
+            host = pending[reference]
+            self._links[host].order = None
+            found.append(self._answer(host, reference))
         return found
 
-    def cancel(self, label: str) -> None:
-        """Withdraw the orders of a label."""
-        for reference in [
-            reference for reference, (own, _) in self._orders.items() if own == label
-        ]:
-            del self._orders[reference]
-            self._ray.cancel(reference, force=True)
+    def _answer(self, host: str, reference: Any) -> Answer:
+        errors = self._ray.exceptions
+        try:
+            with self._reached():
+                return Answer(host, self._ray.get(reference))
+        except errors.RayTaskError as error:
+            return Answer(host, {"error": _last_line(error), "fix": _DOCTOR})
+        except errors.ActorDiedError as error:
+            if "creation task" not in str(error):
+                return Answer(host, {}, lost=True)
+            return Answer(host, {"error": _last_line(error), "fix": _INSTALL})
+        except errors.RayError:
+            return Answer(host, {}, lost=True)
+
+    def _ready(self, references: Sequence[Any], timeout_s: float) -> list[Any]:
+        """Return those of the references whose results are there, after the first one
+        or `timeout_s`."""
+        with self._reached():
+            first, _ = self._ray.wait(references, num_returns=1, timeout=timeout_s)
+            if not first:
+                return []
+            found, _ = self._ray.wait(
+                references, num_returns=len(references), timeout=0
+            )
+        return list(found)
+
+    def pulses(self) -> dict[str, Pulse]:
+        """Return the last sign of life of each host that has an order."""
+        links = {
+            host: link
+            for host, link in self._links.items()
+            if link.order is not None and link.beat is not None
+        }
+        beats = {link.beat: link for link in links.values()}
+        for reference in self._ready(list(beats), 0) if beats else []:
+            link = beats[reference]
+            with suppress(self._ray.exceptions.RayError), self._reached():
+                link.busy_s = self._ray.get(reference)
+            link.beat = None
+        now = time.monotonic()
+        gap_s = now - self._listened
+        self._listened = now
+        found = {}
+        for host, link in links.items():
+            if gap_s > 2 * BEAT_S and link.beat is not None:
+                # This process itself was held up, as by a call of Ray to a lost host.
+                link.beat_sent += gap_s
+            silent_s = now - link.beat_sent
+            found[host] = Pulse(0.0 if link.beat is None else silent_s, link.busy_s)
+            if link.beat is None and silent_s > BEAT_S:
+                self._beat(link)
+        return found
+
+    def _beat(self, link: _Link) -> None:
+        """Ask a host for a sign of life, unless an answer is under way."""
+        if link.beat is None:
+            with self._reached():
+                link.beat = link.actor.busy_s.remote()
+            link.beat_sent = time.monotonic()
+
+    def dismiss(self, host: str) -> None:
+        """Withdraw the order of a host and end its process there."""
+        link = self._links.pop(host, None)
+        if link is not None:
+            with suppress(self._ray.exceptions.RayError), self._reached():
+                self._ray.kill(link.actor)
+
+    @contextmanager
+    def _reached(self) -> Iterator[None]:
+        """Raise HostError where the cluster's head is lost."""
+        lost = self._ray.exceptions.RaySystemError
+        try:
+            yield
+        except (ConnectionError, TimeoutError, lost) as error:
+            reason = " ".join(str(error).split())[:200] or type(error).__name__
+            raise HostError(
+                f"the Ray cluster at {self._address} was lost ({reason}); finished "
+                "runs are recorded",
+                "start its head and its nodes again, and the same command goes on",
+            ) from error
 
 
-def _on_node(order: dict[str, Any]) -> dict[str, Any]:
-    import ray
-
-    return perform(Order.model_validate(order)) | {
-        "node": ray.get_runtime_context().get_node_id()
-    }
+_DOCTOR = "run `outcore doctor` there"
+_INSTALL = "pip install 'outcore[hosts]' there, the same commit and version of Ray"
 
 
-def _listens(address: str) -> bool:
-    """Return whether a server listens at `ray://HOST:PORT`."""
-    host, _, port = address.removeprefix("ray://").rpartition(":")
-    try:
-        with socket.create_connection((host, int(port)), timeout=5.0):
-            return True
-    except (OSError, ValueError):
-        return False
+def _last_line(error: Exception) -> str:
+    """Return the last line of an error of Ray, which quotes the traceback of the
+    host."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    return lines[-1] if lines else type(error).__name__

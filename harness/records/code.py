@@ -142,19 +142,35 @@ def unknown_of(files: Iterable[str], system: str, sampler: str = "") -> list[str
 
     if is_foreign(system):
         return []
-    elsewhere, _, name = sampler.partition(":")
-    known = {
-        file.resolve()
-        for file in _closure(
-            [*_begins(system), *([elsewhere] if name else [])]
-        ).values()
-    }
+    known = {file.resolve() for file in _followed(system, sampler).values()}
     ours = [_ROOT / top for top in (*_OURS, "outcore")]
     return [
         file
         for file in files
         if not {one := Path(file).resolve(), *one.parents} & {*known, *ours}
     ]
+
+
+def own_sources(system: str, sampler: str = "") -> list[Path]:
+    """Return the files of a system and a sampler that belong neither to Outcore nor to
+    an installed package, with all that they import."""
+    from harness.foreign import is_foreign
+
+    if is_foreign(system):
+        return []
+    files = {file.resolve() for file in _followed(system, sampler).values()}
+    own = [
+        file
+        for file in files
+        if not file.is_relative_to(_ROOT) and not _is_library(file)
+    ]
+    return sorted(own)
+
+
+def _followed(system: str, sampler: str) -> dict[str, Path]:
+    """Return the modules of a system and a sampler with their imports, by name."""
+    elsewhere, _, name = sampler.partition(":")
+    return _closure([*_begins(system), *([elsewhere] if name else [])])
 
 
 def of_one_code(made: Sequence[Made]) -> list[bool]:

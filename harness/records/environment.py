@@ -23,12 +23,11 @@ import psutil
 from harness.isolation import mounts
 from harness.isolation.files import read_text
 from harness.records import steady
-from harness.records.hosts import host_fingerprint, profile_digests
+from harness.records.hosts import HOST_LABEL, host_fingerprint, profile_digests
 from harness.ssd.device import block_device
 from harness.ssd.fio import fio_path
 from workloads.errors import OutcoreError
 
-HOST_LABEL = "OUTCORE_HOST_LABEL"
 _PACKAGES = (
     "outcore",
     "torch",
@@ -101,9 +100,12 @@ def code(repository: Path = _REPOSITORY) -> dict[str, Any]:
     user owns; nothing is known of it.
     """
     git = ["git", "-C", str(repository)]
-    if commit := _run(*git, "rev-parse", "HEAD"):
+    found = _run(*git, "rev-parse", "--show-toplevel", "HEAD").splitlines()
+    # A repository around an installed Outcore, such as that of a user's own project, is
+    # no checkout of it.
+    if len(found) == 2 and Path(found[0]).resolve() == repository.resolve():
         return {
-            "commit": commit,
+            "commit": found[1],
             "dirty": bool(_run(*git, "status", "--porcelain", "--untracked-files=no")),
         }
     reported = re.fullmatch(

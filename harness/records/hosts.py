@@ -3,6 +3,7 @@ averaged together."""
 
 from __future__ import annotations
 
+import re
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path
@@ -10,9 +11,14 @@ from typing import Any
 
 import workloads
 from harness.cache import digest_of
+from workloads.errors import InputError
 
 Plain = Mapping[str, Any]
 
+#: Environment variable with the label of this host in a fleet (`harness/hosts`).
+HOST_LABEL = "OUTCORE_HOST_LABEL"
+# Valid labels: those that Ray allows for its nodes.
+_LABEL = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?")
 # Properties that identify a disk; its kernel name and number change with the order of
 # plugging in.
 _DISK = (
@@ -56,6 +62,21 @@ def host_fingerprint(environment: Plain) -> str:
     return digest_of(content)[:12] if cpu or disk else ""
 
 
+def host_name(environment: Plain, digits: int = 12) -> str:
+    """Return the first `digits` of a host's fingerprint, after its operator's label if
+    it has one, like `pm1743-a (0123456789ab)`; empty if the host is unknown."""
+    fingerprint = host_fingerprint(environment)[:digits]
+    label = environment.get("host_label")
+    return f"{label} ({fingerprint})" if label else fingerprint
+
+
+def check_label(option: str, label: str) -> None:
+    """Check the label of a host that an option names; raises InputError."""
+    if not _LABEL.fullmatch(label):
+        fix = "use up to 63 letters, digits, `-`, `_` and `.`, like pm1743-a"
+        raise InputError(f"{option}: {label!r} is no label of a host", fix)
+
+
 def profile_digests(folder: Path = _PROFILES) -> dict[str, str]:
     """Return 12 hex digits over the coefficients of each packaged emulated accelerator,
     by name."""
@@ -75,15 +96,15 @@ def measured_on(record: Plain) -> dict[str, Any]:
     """Return the facts that, beside the configuration, must be equal in two compared
     runs.
 
-    `host`: fingerprint of the host. `limits`: I/O limits of the disk class, for each
-    disk. `accelerator`: digest of an emulated device's profile, if the record has it.
-    `harness`: fingerprint of the measuring code.
+    `host`: label and fingerprint of the host. `limits`: I/O limits of the disk class,
+    for each disk. `accelerator`: digest of an emulated device's profile, if the record
+    has it. `harness`: fingerprint of the measuring code.
     """
     environment = record.get("environment") or {}
     kind, _, name = str((record.get("config") or {}).get("device", "")).partition(":")
     limits = (record.get("disk") or {}).get("limits") or []
     return {
-        "host": host_fingerprint(environment),
+        "host": host_name(environment),
         "limits": [
             {key: value for key, value in limit.items() if key != "device"}
             for limit in limits

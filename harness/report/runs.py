@@ -19,7 +19,7 @@ from harness.compare.epochs import WHOLE, part_of_epoch
 from harness.compare.plan import Plain, value_at
 from harness.judge.metrics import METRICS
 from harness.records.foreign import ForeignRecord
-from harness.records.hosts import host_fingerprint, measured_on
+from harness.records.hosts import host_name, measured_on
 from harness.records.record import class_of, spread
 from harness.results.store import WORKER_LOG
 from harness.results.table import measured_epochs, preparation_s
@@ -166,8 +166,8 @@ def _row(record: Plain, stages: Sequence[str]) -> Plain:
 
 
 def host_of(record: Plain) -> str:
-    """Return the host's fingerprint; `unknown` where the record has none."""
-    return host_fingerprint(record["environment"]) or "unknown"
+    """Return the host's label and fingerprint; `unknown` where the record has none."""
+    return host_name(record["environment"]) or "unknown"
 
 
 def _asked_bytes(config: Plain) -> int | None:

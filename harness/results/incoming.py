@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from harness.records.record import Record
 from harness.records.study import STUDIES, read_study
 from harness.results import store as results
 from harness.results.archive import RUN_FILES, unpack
@@ -45,9 +46,11 @@ class Merged:
     kept: list[str] = field(default_factory=list)
 
 
-def merge(sources: Sequence[Path], root: Path) -> Merged:
+def merge(
+    sources: Sequence[Path], root: Path, read: list[Record] | None = None
+) -> Merged:
     """Import the runs and studies of results roots, run folders or archives into
-    `root`, all or none.
+    `root`, all or none; add the records of all runs in the sources to `read`.
 
     A run already present with the same content is skipped. A study is computed, not
     measured, and may exist on every host: the one present in `root` is kept.
@@ -60,7 +63,7 @@ def merge(sources: Sequence[Path], root: Path) -> Merged:
     try:
         root.mkdir(parents=True, exist_ok=True)
         with TemporaryFolder(root, "import") as stage:
-            merged, moves = _staged(sources, stage, root)
+            merged, moves = _staged(sources, stage, root, read)
             os.sync()
             _move(moves)
         return merged
@@ -72,7 +75,7 @@ def merge(sources: Sequence[Path], root: Path) -> Merged:
 
 
 def _staged(
-    sources: Sequence[Path], stage: Path, root: Path
+    sources: Sequence[Path], stage: Path, root: Path, read: list[Record] | None
 ) -> tuple[Merged, list[tuple[Path, Path]]]:
     """Copy and check all sources beneath `stage`; return the outcome and the renames
     that would import them."""
@@ -93,10 +96,13 @@ def _staged(
             )
         for path in found:
             is_run = path.parent.name == results.RUNS
-            check, is_same = (
-                (_check_run, _same_run) if is_run else (_check_study, _same_study)
-            )
-            check(path, str(source))
+            if is_run:
+                record = _check_run(path, str(source))
+                if read is not None:
+                    read.append(record)
+            else:
+                _check_study(path, str(source))
+            is_same = _same_run if is_run else _same_study
             target = root / path.relative_to(own)
             known = moves.get(target, target)
             if not known.exists():
@@ -129,7 +135,8 @@ def _move(moves: Sequence[tuple[Path, Path]]) -> None:
         raise
 
 
-def _check_run(folder: Path, source: str) -> None:
+def _check_run(folder: Path, source: str) -> Record:
+    """Check a run folder, and return its record."""
     try:
         record = results.read_record(folder)
     except InputError as error:
@@ -142,6 +149,7 @@ def _check_run(folder: Path, source: str) -> None:
         )
     for path in sorted(folder.glob("*.parquet")):
         check_table(path, source)
+    return record
 
 
 def check_table(path: Path, source: str) -> None:

@@ -29,8 +29,10 @@ WORKER_LOG = "worker.log"
 # Prefix of a run being written; the orchestrator's start removes remains of killed
 # ones.
 PARTIAL = ".partial-"
-# Time of day, and configuration with round (`harness.run.orchestrator.new_run_id`).
-_RUN_ID = re.compile(r"\d{8}-(\d{6}-\d{3})-.+-([0-9a-f]{8}-r\d+)")
+# Time of day, host, and configuration with round
+# (`harness.run.orchestrator.new_run_id`).
+_CONFIGURED = r"([0-9a-f]{8}-r\d+)"
+_RUN_ID = re.compile(rf"\d{{8}}-(\d{{6}}-\d{{3}})-.+?-([0-9a-f]{{6}}-)?{_CONFIGURED}")
 
 STAGE_COLUMNS = ("epoch", "batch", "stage", "thread", "start", "end")
 BATCH_COLUMNS = (
@@ -197,12 +199,15 @@ def records(
 
 
 def short_ids(root: Path) -> dict[str, str]:
-    """Return each run id with its shortest form: configuration and round, else the time
-    of day, else all of it."""
+    """Return each run id with its shortest form: configuration and round, these after
+    the host where hosts share them, else the time of day, else all of it."""
     forms = {}
     for path in run_folders(root):
-        found = _RUN_ID.fullmatch(path.name)
-        forms[path.name] = [found[2], found[1], path.name] if found else [path.name]
+        forms[path.name] = [path.name]
+        if found := _RUN_ID.fullmatch(path.name):
+            time_of_day, host, configured = found.groups(default="")
+            short = [configured, host + configured, time_of_day]
+            forms[path.name] = list(dict.fromkeys([*short, path.name]))
     count = Counter(form for found in forms.values() for form in found)
     return {
         run: next(form for form in found if count[form] == 1)

@@ -65,16 +65,17 @@ _DOUBTS_S = (
 )  # pauses before each new measurement of a profile that a run has beaten, in seconds
 
 
-def new_run_id(config: RunConfig) -> str:
-    """Return an id of time, system, configuration and round; ids sort by time and never
-    collide in a results root."""
+def new_run_id(config: RunConfig, host: str) -> str:
+    """Return an id of time, system, host (a fingerprint), configuration and round; ids
+    sort by time, and those of several hosts do not collide where they are collected."""
     seconds = time.time()
     now = (
         time.strftime("%Y%m%d-%H%M%S", time.gmtime(seconds))
         + f"-{int(seconds * 1000) % 1000:03d}"
     )
     system = re.sub(r"[^A-Za-z0-9+-]", "-", config.system)[-40:]
-    return f"{now}-{system}-{config.config_hash[:8]}-r{config.round}"
+    parts = (now, system, host[:6], config.config_hash[:8], f"r{config.round}")
+    return "-".join(filter(None, parts))
 
 
 def execute(
@@ -127,7 +128,7 @@ class _Execution:
     _phase: str = "starting"
 
     def __post_init__(self) -> None:
-        self._run_id = new_run_id(self._config)
+        self._run_id = new_run_id(self._config, self._series.host)
         folders = [self._series.artefacts(self._config.system)]
         self._seen = Gathered(
             self._dataset,

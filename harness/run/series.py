@@ -19,7 +19,7 @@ from harness.isolation import select, sweep_all
 from harness.isolation.base import IoLimit, IoStats, Limits
 from harness.isolation.probe import ProbeResult, probe
 from harness.isolation.processes import cap_name, is_left_over
-from harness.records.environment import describe
+from harness.records.environment import describe, this_host
 from harness.records.record import RunConfig
 from harness.results import store as results
 from harness.run.holder import Holder
@@ -287,6 +287,11 @@ class Series:
     def disks(self) -> list[str]:
         """Disks under the data, as `major:minor`; empty where they are not known."""
         return list(block_device(self._data_path or self.data_root).numbers)
+
+    @cached_property
+    def host(self) -> str:
+        """Fingerprint of this host with the device under the data."""
+        return this_host(self._data_path or self.data_root)
 
     @cached_property
     def environment(self) -> dict[str, Any]:

@@ -41,7 +41,8 @@ DISTINCT = 0.5
 class Outcome:
     """Records of a sweep, `skipped` of them of earlier calls; `elsewhere`: runs made
     although they have a record from another drive or host; `problems`: reasons why
-    hosts did nothing, by label. `earlier`: further records of its cells, by the present
+    labels of hosts lack runs, by label; `left_out`: reasons why hosts get no more runs,
+    by host. `earlier`: further records of its cells, by the present
     code on the same hosts, that earlier calls made."""
 
     records: list[Record] = field(default_factory=list)
@@ -49,6 +50,7 @@ class Outcome:
     elsewhere: int = 0
     earlier: list[Record] = field(default_factory=list)
     problems: dict[str, str] = field(default_factory=dict)
+    left_out: dict[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -214,6 +216,8 @@ class Sweep:
         self._progress = progress
         self._fresh = fresh
         self._retry = retry
+        self._known: list[Record] | None = None
+        self._prepared: Series | None = None
         self.planned = order(union(experiments), experiments[0].order_seed)
         self.recipes: dict[str, Recipe] = recipes_of(experiments)
         for cell in self.planned:
@@ -296,16 +300,40 @@ class Sweep:
         DatasetError: a run is impossible."""
         return [resolve(cell, self._data_root, isolation) for cell in self.planned]
 
+    def one(self, series: Series, number: int) -> Record:
+        """Return the newest record of the planned run at index `number`, made now where
+        there is none. The datasets have to exist (`make_datasets`), and the first call
+        prepares the series for all planned runs. Raises as `run`."""
+        if self._known is None:
+            self._known = self._earlier()
+        cell = self.planned[number]
+        config = resolve(cell, self._data_root, series.isolation.name)
+        if not self._fresh:
+            done = self._done(self._known).get(_identity(config), [])
+            same = [one for one in done if one.config_hash == config.config_hash]
+            if same:
+                return same[-1]
+        if self._prepared is not series:
+            self._prepare(series)
+        dataset = find_dataset(str(cell.settings.dataset), self._data_root)
+        record = execute(series, config, dataset, self._progress)
+        self._known.append(record)
+        return record
+
+    def _prepare(self, series: Series) -> None:
+        """Prepare a series for all planned runs."""
+        datasets = [find_dataset(name, self._data_root) for name in self._names()]
+        _check_one_drive(datasets)
+        series.prepare(self.configs(series.isolation.name), datasets[0])
+        self._prepared = series
+
     def run(
-        self,
-        series: Series,
-        on_record: Callable[[Record], None] = lambda record: None,
-        only: int | None = None,
+        self, series: Series, on_record: Callable[[Record], None] = lambda record: None
     ) -> Outcome:
-        """Make missing datasets, then execute all runs without a record, or just the
-        one at index `only`. Raises InputError, DatasetError: a run is impossible;
-        nothing was run. Raises DataIOError: a record could not be written (disk full);
-        earlier records are kept."""
+        """Make missing datasets, then execute all runs without a record. Raises
+        InputError, DatasetError: a run is impossible; nothing was run. Raises
+        DataIOError: a record could not be written (disk full); earlier records are
+        kept."""
         self.make_datasets()
         configs = self.configs(series.isolation.name)
         datasets = {name: find_dataset(name, self._data_root) for name in self._names()}
@@ -314,11 +342,7 @@ class Sweep:
         done = self._done(known)
         model = CostModel(known)
         todo = []
-        for number, (cell, config) in enumerate(
-            zip(self.planned, configs, strict=True)
-        ):
-            if only not in (None, number):
-                continue
+        for cell, config in zip(self.planned, configs, strict=True):
             earlier = [
                 one
                 for one in done.get(_identity(config), ())
@@ -382,7 +406,7 @@ class Sweep:
         """Return how many of these runs have a record from another drive or host, which
         would be kept on this one."""
         here = self._hosts()
-        kept = self._kept(records)
+        kept = worth_keeping(records, retry=self._retry)
         others = {
             _identity(record.config)
             for record in kept
@@ -430,22 +454,10 @@ class Sweep:
         the identity of their configuration, oldest first."""
         found: dict[tuple[str, int], list[Record]] = {}
         here = self._hosts()
-        for record in self._kept(records):
+        for record in worth_keeping(records, retry=self._retry):
             if _was_made_on(record, here):
                 found.setdefault(_identity(record.config), []).append(record)
         return found
-
-    def _kept(self, records: Sequence[Record]) -> list[Record]:
-        """Return the records that need not be made again, on whatever host: those of
-        any status but `failed`, made by the present code and, with `retry`, not spoilt
-        by other programs."""
-        return [
-            record
-            for record in records
-            if record.status != "failed"
-            and not (self._retry and spoilt(record))
-            and is_current(record.code, record.system, record.config.sampler)
-        ]
 
     def missing_bytes(self, more: Mapping[str, Recipe]) -> int:
         """Return the expected bytes of missing datasets; `more`: recipes that studies
@@ -460,6 +472,19 @@ class Sweep:
             for name, recipe in wanted.items()
             if not self._is_there(name)
         )
+
+
+def worth_keeping(records: Iterable[Record], *, retry: bool) -> list[Record]:
+    """Return the records that need not be made again, on whatever host: those of any
+    status but `failed`, made by the present code and, with `retry`, not spoilt by other
+    programs."""
+    return [
+        record
+        for record in records
+        if record.status != "failed"
+        and not (retry and spoilt(record))
+        and is_current(record.code, record.system, record.config.sampler)
+    ]
 
 
 def _was_made_on(record: Record, hosts: Mapping[str, str]) -> bool:

@@ -83,6 +83,7 @@ class Drive(BaseModel, extra="forbid", populate_by_name=True):
 
     Attributes:
         disk_class: emulated class, like `aws-nvme/16`; empty for the bare device.
+        host_label: operator's label of the host in a fleet; empty without one.
         seconds: duration of the profile, resumed parts included.
         fio: version and asynchronous engine of fio.
     """
@@ -91,6 +92,7 @@ class Drive(BaseModel, extra="forbid", populate_by_name=True):
     name: str
     mode: Mode
     disk_class: str = ""
+    host_label: str = ""
     measured_at: str = ""
     seconds: float = 0.0
     fio: str = ""
@@ -121,7 +123,9 @@ class Drive(BaseModel, extra="forbid", populate_by_name=True):
 
     def to_json(self) -> dict[str, Any]:
         """Return plain data with the keys of the file."""
-        return self.model_dump(mode="json", by_alias=True)
+        # Versions that know no labels read profiles without one.
+        unlabelled = set() if self.host_label else {"host_label"}
+        return self.model_dump(mode="json", by_alias=True, exclude=unlabelled)
 
 
 def drive_path(results_root: Path, name: str) -> Path:

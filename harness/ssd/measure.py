@@ -85,6 +85,7 @@ class Wanted:
         file_bytes, seconds: size of the test file and duration of a point; None: by the
             mode.
         fresh: whether to ignore a stopped profile.
+        host_label: operator's label of this host in a fleet; empty without one.
     """
 
     folder: Path
@@ -96,6 +97,7 @@ class Wanted:
     precondition: bool = False
     serial: bool = False
     fresh: bool = False
+    host_label: str = ""
 
     @property
     def size(self) -> int:
@@ -200,6 +202,7 @@ def measure(
             name=name,
             mode=wanted.mode,
             disk_class=wanted.disk_class.name if wanted.disk_class else "",
+            host_label=wanted.host_label,
             measured_at=datetime.now(UTC).isoformat(timespec="seconds"),
             seconds=part.seconds,
             fio=fio_tool(),

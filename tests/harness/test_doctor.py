@@ -175,6 +175,19 @@ def test_a_change_to_a_tracked_file_makes_the_checkout_dirty(tmp_path: Path) -> 
     code.cache_clear()
 
 
+def test_a_repository_around_an_installed_copy_is_not_its_checkout(
+    tmp_path: Path,
+) -> None:
+    installed = tmp_path / "venv" / "site-packages"
+    installed.mkdir(parents=True)
+    subprocess.run(["git", "init", "-q", str(tmp_path)], check=True)
+    author = ["-c", "user.name=a", "-c", "user.email=a@example.org"]
+    commit = ["commit", "-q", "--allow-empty", "-m", "a project of a user"]
+    subprocess.run(["git", "-C", str(tmp_path), *author, *commit], check=True)
+    assert code(tmp_path)["commit"]
+    assert code(installed)["commit"] is None
+
+
 def test_no_checkout_is_no_commit(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

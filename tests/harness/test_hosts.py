@@ -12,16 +12,22 @@ from harness.cli.common import Progress
 from harness.compare.cells import Cells
 from harness.compare.verdicts import NotDrawn
 from harness.figures.draw.captions import caption
-from harness.hosts.host import own_environment
+from harness.hosts.node import own_environment
 from harness.plan.experiment import parse_experiment, resolve
 from harness.records.code import code_of
 from harness.records.environment import describe, this_host
-from harness.records.hosts import host_fingerprint, measured_on, profile_digests
+from harness.records.hosts import (
+    host_fingerprint,
+    host_name,
+    measured_on,
+    profile_digests,
+)
 from harness.records.record import Code, Record
 from harness.results.store import runs_folder
 from harness.run.sweep import Sweep
 from tests.harness.figure_profile import cells
 from tests.harness.records import make_record, save
+from tests.harness.run_tools import outcore_here
 from tests.support import make_tiny
 
 HOST: dict[str, Any] = {
@@ -221,3 +227,30 @@ def test_what_ray_sets_for_its_workers_does_not_reach_a_run() -> None:
         }
     )
     assert set(kept) == {"OUTCORE_DATA", "PATH"}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["--host-labels", "a"], "--host-labels needs --hosts; add --hosts ray://"),
+        (
+            ["--hosts", "ray://127.0.0.1:1", "--host-labels", "al pha/§"],
+            "'al pha/§' is no label of a host; use up to 63 letters",
+        ),
+    ],
+    ids=["without hosts", "no label"],
+)
+def test_labels_that_cannot_be_used_are_refused(
+    tmp_path: Path, arguments: list[str], said: str
+) -> None:
+    done = outcore_here("bench", *arguments, data=tmp_path, results=tmp_path)
+    assert done.returncode == 2
+    assert said in done.stderr
+
+
+def test_hosts_are_named_after_their_label() -> None:
+    environment = {**HOST, "host_label": "alpha"}
+    fingerprint = host_fingerprint(environment)
+    assert host_name(environment) == f"alpha ({fingerprint})"
+    assert host_name(environment, 4) == f"alpha ({fingerprint[:4]})"
+    assert host_name(HOST) == host_fingerprint(HOST)

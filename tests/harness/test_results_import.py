@@ -421,7 +421,7 @@ def test_the_ids_that_runs_get_are_the_ids_that_are_taken() -> None:
 
     for system in ("pyg+", "my.module:Some_System", "x" * 200):
         config = make_record(system, [1.0]).config
-        assert RUN_ID.fullmatch(new_run_id(config))
+        assert RUN_ID.fullmatch(new_run_id(config, "0123456789ab"))
     for name in (
         "..",
         "20260101-000000-",

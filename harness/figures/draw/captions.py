@@ -55,6 +55,9 @@ def caption(cells: Cells, rows: pd.DataFrame, extra: str = "") -> str:
         f"{device} ({format_bytes(own_bytes)})" if own_bytes else device,
         memory if "memory" in shared else "",
         f"isolation {config['isolation']}",
+        f"host {label}"
+        if (label := records[0]["environment"].get("host_label"))
+        else "",
         "bare device" if classes == "none" else f"SSD class {classes}",
         sizes_of(records),
     ]
