@@ -109,12 +109,8 @@ def _driven(rates: pd.DataFrame, device: pd.DataFrame) -> str:
         return ""
     shares = 100 * rates.y / _rates_at(device, rates.x)
     ends = rates.assign(share=shares).sort_values("share").iloc[[0, -1]]
-    return row_texts(
-        ends,
-        "{share:.0f} % of the device's rate with {name}",
-        " to ",
-        "Requests of their sizes are read at ",
-    )
+    parts = row_texts(ends, "{share:.0f} % ({name})", " to ")
+    return f"Systems read at {parts} of the device's rate for their request sizes"
 
 
 def _device_rates(record: Plain) -> pd.DataFrame:
