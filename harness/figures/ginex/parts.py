@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pandas as pd
 
@@ -126,15 +128,15 @@ def _at_once(times: pd.DataFrame) -> str:
         times: seconds of an iteration by what it does: `value`, `low`, `high`.
     """
     ends = times[["low", "value", "high"]].astype(float)
-    after = ends.loc["sample alone"] + ends.loc["gather alone"]
-    both = ends.loc["both in a pipeline"]
+    after: Any = ends.loc["sample alone"] + ends.loc["gather alone"]
+    both: Any = ends.loc["both in a pipeline"]
     seconds = f"{both.value:.2g} and {after.value:.2g} s an iteration"
     if both.low <= after.high and after.low <= both.high:
         return (
             "Sampling and gathering at once take as long as one after the other, "
             f"within the intervals: {seconds}"
         )
-    times_as_long = plain(float(both.value / after.value))
+    times_as_long = plain(both.value / after.value)
     return (
         f"Sampling and gathering at once take {times_as_long} times as long as one "
         f"after the other: {seconds}"
