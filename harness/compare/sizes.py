@@ -35,10 +35,13 @@ def sizes_of(records: Sequence[Mapping[str, Any]]) -> str:
     known = [record for record in records if record.get("class")]
     if not known:
         return ""
-    ranges = data_sizes({record["class"] for record in known})
-    clauses = [
-        ranges[:1].lower() + ranges[1:] or "the data is at least twice the memory"
-    ]
+    classes = {record["class"] for record in known}
+    found = [words for name, words in SIZES.items() if name in classes]
+    alone = found[0][0] if found else ""
+    data = f"the data {alone or 'is at least twice the memory'}"
+    if len(found) > 1:
+        data = f"the data ranges from {found[0][1]} to {found[-1][2]}"
+    clauses = [data]
     ratios = [
         (record.get("summary") or {}).get("topology_over_budget") or 0.0
         for record in known
@@ -46,5 +49,5 @@ def sizes_of(records: Sequence[Mapping[str, Any]]) -> str:
     outside = sum(ratio > 1.0 for ratio in ratios)
     if outside:
         some = f"in {outside} of {len(known)} runs " if outside < len(known) else ""
-        clauses.append(f"{some}the graph alone exceeds the budget")
-    return "; ".join(clauses)
+        clauses.append(f"{some}the graph alone exceeds it")
+    return " and ".join(clauses)

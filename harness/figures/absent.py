@@ -1,4 +1,4 @@
-"""Missing values of a figure in its caption, each named with its system."""
+"""Systems of a figure that no run measured, for its caption."""
 
 from __future__ import annotations
 
@@ -7,11 +7,7 @@ from collections.abc import Sequence
 import pandas as pd
 
 
-def failures(medians: pd.DataFrame, systems: Sequence[str]) -> list[str]:
-    """Return caption text of each row without a value, like `ginex OOM`, and of each of
-    `systems` without a row."""
-    failed = medians[medians.value.isna()]
-    ended = failed.system + " " + failed.status.str.upper()
+def not_run(medians: pd.DataFrame, systems: Sequence[str]) -> list[str]:
+    """Return caption text of each of `systems` without a row, like `ginex not run`."""
     ran = set(medians.system)
-    absent = [f"{system} not run" for system in systems if system not in ran]
-    return [*ended, *absent]
+    return [f"{system} not run" for system in systems if system not in ran]

@@ -19,9 +19,8 @@ from pydantic import Field, PositiveInt
 from harness.compare.cells import Cells
 from harness.compare.plan import Plain
 from harness.compare.verdicts import NotDrawn
-from harness.figures.absent import failures
+from harness.figures.absent import not_run
 from harness.figures.base import Drawing, drawn
-from harness.figures.draw.captions import row_texts
 from harness.figures.draw.curves import draw_curves
 from harness.figures.draw.panels import many_panels
 from harness.figures.findings import first_and_last
@@ -202,10 +201,9 @@ def draw_by_system(
     reached = (
         table[table.accuracy >= target].drop_duplicates("series").assign(target=target)
     )
-    times = row_texts(reached, "{series} {seconds:.1f} s (epoch {epoch})")
     judged = f"{record['config']['test_nodes']:,} test nodes after every epoch"
-    notes = [memory, origin(record), judged, f"to {target:.1f} %: {times}"]
-    notes += failures(cells.medians(), systems)
+    notes = [memory, origin(record), judged]
+    notes += not_run(cells.medians(), systems)
     by_time = reached.sort_values("seconds")
     first = (
         "{series} is the first to reach {target:.1f} % accuracy, after {seconds:.1f} s"

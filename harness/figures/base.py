@@ -25,6 +25,7 @@ from harness.figures.draw.captions import (
     row_texts,
     study_caption,
 )
+from harness.figures.over_axis import PanelPlaces, Places, by_panel, missing, places_of
 from harness.records.study import StudyRecord
 from workloads.errors import InputError
 from workloads.units import format_bytes, format_count
@@ -87,10 +88,10 @@ class Sheet:
 
 
 def _described(
-    source: Source, rows: pd.DataFrame | None, notes: Sequence[str]
+    source: Source, rows: pd.DataFrame | None, notes: Sequence[str], *, bars: bool
 ) -> tuple[str, str, list[str]]:
     """Return caption, part of an epoch and run ids of a figure's source; arguments as
-    in `drawn`."""
+    in `drawn`, and whether the drawing shows intervals."""
     from harness.compare.cells import Cells
 
     text = "; ".join(filter(None, notes))
@@ -103,7 +104,22 @@ def _described(
     shown = rows
     if shown is None:
         shown = every if measured.empty else measured
-    return caption(source, shown, text), part_of(shown), list(every.run.unique())
+    found = caption(source, shown, text, bars=bars)
+    return found, part_of(shown), list(every.run.unique())
+
+
+def _missing(source: Source, places: Places | None) -> str:
+    """Return the clause on systems of the source's runs without a measured epoch; empty
+    without any."""
+    from harness.compare.cells import Cells
+
+    if not isinstance(source, Cells):
+        return ""
+    every = source.medians()
+    if every.panel.nunique() > 1 and places is None:
+        every = by_panel(every)
+        places = PanelPlaces(list(dict.fromkeys(every.x)))
+    return missing(every, places or places_of(every))
 
 
 def drawn(
@@ -116,11 +132,13 @@ def drawn(
     order: Sequence[str] | None = (),
     bottom: float = 0.0,
     finding: str = "",
+    places: Places | None = None,
 ) -> Drawing:
     """Write the legend and the finding above a canvas, and the caption under it; return
     the drawing.
 
-    Labels of axes that speak of an epoch name the part of it that was trained.
+    Labels of axes that speak of an epoch name the part of it that was trained. The
+    finding of cells ends with the systems that have no measured epoch.
 
     Args:
         source, notes: cells, study or text that the caption describes, and what it says
@@ -132,10 +150,16 @@ def drawn(
         bottom: lower edge of the axes in the canvas, where the caption begins.
         finding: sentence on what the drawn values show, computed from them; empty where
             they show nothing.
+        places: words for the values of the axis of cells; by default the values
+            themselves.
     """
-    from harness.figures.draw.panels import legend_above
+    from harness.figures.draw.panels import has_intervals, legend_above
 
-    text, part, own_runs = _described(source, rows, notes)
+    bars = has_intervals(canvas)
+    absent = _missing(source, places)
+    every = notes if finding else (*notes, absent)
+    text, part, own_runs = _described(source, rows, every, bars=bars)
+    finding = f"{finding}; {absent}" if finding and absent else finding
     name_part(canvas, part)
     if (
         order is not None
@@ -156,6 +180,7 @@ def sheet(
     rows: pd.DataFrame | None = None,
     runs: list[str] | None = None,
     finding: str = "",
+    places: Places | None = None,
 ) -> Sheet:
     """Return a table as a Sheet that shows `columns` in their order.
 
@@ -165,11 +190,14 @@ def sheet(
         columns: header (a column of `data`, else an empty one) -> format of its values:
             a function or its name in `FORMATS`, or a format like `.1f`; an empty one
             shows the value as it is. A missing value is a dash.
-        source, notes, rows, runs, finding: as in `drawn`.
+        source, notes, rows, runs, finding, places: as in `drawn`.
     """
     import pandas as pd
 
-    text, part, own_runs = _described(source, rows, notes)
+    absent = _missing(source, places)
+    every = notes if finding else (*notes, absent)
+    text, part, own_runs = _described(source, rows, every, bars=False)
+    finding = f"{finding}; {absent}" if finding and absent else finding
     table = pd.DataFrame(data)
     table = table.reindex(
         columns=[*table, *(header for header in columns if header not in table)]

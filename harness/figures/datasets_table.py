@@ -132,11 +132,9 @@ def draw(table: str, evidence: Evidence) -> Sheet:
     caption = (
         "Degree: edges a node; topology: index pointers and neighbour lists; "
         "total: all files. "
-        f"{origins(ours)}; the paper's are as printed, and what it does not print "
-        "is left open."
+        f"{origins(ours)}. The paper's are as printed"
     )
-    if table in IN_PART:
-        caption += " Of the paper's table only what its text repeats."
+    caption += ", as far as its text repeats them." if table in IN_PART else "."
     return sheet(
         rows, FORMATS, caption, runs=list(found.run.dropna()), finding=_sizes(ours)
     )

@@ -23,7 +23,7 @@ from harness.figures.base import (
 )
 from harness.figures.draw.bars import draw_stacks
 from harness.figures.draw.breakdown import seconds_by_part
-from harness.figures.draw.captions import left_out, row_texts, study_caption
+from harness.figures.draw.captions import left_out, row_texts
 from harness.figures.draw.charts import Axis
 from harness.figures.draw.curves import draw_curves
 from harness.figures.draw.panels import many_panels, mark_paper
@@ -117,10 +117,7 @@ def wide_rows(cells: Cells) -> str:
     dim = cells.shared["dataset"]["dim"]
     if dim <= 128:
         return ""
-    return (
-        f"rows of {dim} columns were chosen so that the bus shows: sampling would hide "
-        "what narrow ones cost"
-    )
+    return f"rows of {dim} columns so that the bus shows beside sampling"
 
 
 @figure_of_cells("tiering-fig8", three_ways, least=1)
@@ -152,10 +149,7 @@ def fig8(cells: Cells) -> Drawing:
     measured = stacks.dropna(subset="value")[["bar", "part", "value", "run"]]
     data = pd.concat([times, measured.assign(panel="parts")])[COLUMNS]
     hot = "10 % of the rows hot in tiering"
-    order = (
-        "a moment counts for the first open of bus (copies and zero-copy reads), "
-        "compute, gather, sample"
-    )
+    order = "where parts overlap, the first of bus, compute, gather and sample counts"
     return drawn(
         canvas, data, cells, hot, order, wide_rows(cells), finding=_steps(speedups)
     )
@@ -219,10 +213,7 @@ def fig10(cells: Cells) -> Drawing:
         lines, title=title, xlabel="rows in device memory (%)", ylabel="saved (%)"
     )
 
-    traffic = (
-        "traffic: bytes of feature rows read over the bus by the system's own "
-        "counters, lists and labels left out"
-    )
+    traffic = "traffic: bytes of feature rows over the bus"
     axis = Axis("", HOT_SHARES, "hot rows", "{:.0%}".format)
     return drawn(
         canvas,
@@ -375,24 +366,14 @@ def fig7(evidence: Evidence) -> Drawing:
             below.sharey(lower[0])
         draw_added(below, rows, looks)
         below.label_outer()
-    captions = []
-    for record, rows in zip(records, tables, strict=True):
-        shares = row_texts(rows[rows.x == 10], "{series} {y:.1f}").replace(
-            "by the ", ""
-        )
-        captions.append(
-            study_caption(
-                record, f"the first 10 % of the rows cover, in per cent: {shares}"
-            )
-        )
     reduced = left_out(
         [record.params["fanout"] for record in records], FANOUTS, "fan-out"
     )
-    text = " ".join([*captions, f"{reduced}." if reduced else ""]).strip()
     data = pd.concat(tables)
-    return drawn(
-        canvas, data, text, order=list(SCORES.values()), finding=_by_scores(data)
-    )
+    names = list(SCORES.values())
+    note = "fan-outs above the panels"
+    found = _by_scores(data)
+    return drawn(canvas, data, records[0], note, reduced, order=names, finding=found)
 
 
 def draw_added(axes: Any, rows: pd.DataFrame, looks: Looks) -> None:

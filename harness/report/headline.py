@@ -12,7 +12,7 @@ from harness.compare.epochs import part_of_epoch, with_part
 from harness.compare.plan import Plain
 from harness.compare.sizes import data_sizes
 from harness.compare.verdicts import uncounted_text
-from harness.figures.draw.captions import broken_rules
+from harness.figures.draw.caveats import broken_rules
 from harness.records.cost import TrainingCost, leaders, leading, shared_work
 from harness.records.record import COUNTED, Spread, class_of
 from harness.report.setting_words import in_words, listed

@@ -140,11 +140,13 @@ def ablation(root: Path, seconds: dict[str, float]) -> Drawing:
     [
         (
             {"no Belady": 3.0, "single reads": 12.0},
-            "outcore loses most with “single reads”: 6 times the epoch",
+            "outcore's epoch takes 6 times as long with “single reads”, 1.5 times "
+            "with “no Belady”",
         ),
         (
             {"no Belady": 4.0, "single reads": 3.0},
-            "outcore loses most with “no Belady”: 2 times the epoch",
+            "outcore's epoch takes 2 times as long with “no Belady”, 1.5 times with "
+            "“single reads”",
         ),
         ({"no Belady": 2.0}, ""),
     ],

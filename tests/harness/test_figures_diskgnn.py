@@ -622,17 +622,18 @@ def test_table_one_has_the_memory_with_which_more_systems_end_well(
     for system, base in SYSTEMS.items():
         status = "oom" if system == "mariusgnn" else "ok"
         run(tmp_path, system, [base] if status == "ok" else [], status=status)
-    assert (
-        "mariusgnn OOM with floor + 64.0 MiB" in drawn("diskgnn-tab1", tmp_path).caption
-    )
+    one = drawn("diskgnn-tab1", tmp_path)
+    assert one.finding.endswith("; mariusgnn runs out of memory")
     for system, base in SYSTEMS.items():
         run(tmp_path, system, [base + 1], memory="+80MiB")
     sheet = drawn("diskgnn-tab1", tmp_path)
+    where = "with 64.0 MiB beyond interpreter and training"
+    assert sheet.finding.endswith(f"; mariusgnn runs out of memory {where}")
     table = sheet.data.set_index("measure")
     assert {system: table.loc["epoch", system] for system in SYSTEMS} == {
         s: base + 1 for s, base in SYSTEMS.items()
     }
-    assert "memory: floor + 80.0 MiB" in sheet.caption
+    assert "Memory: 80.0 MiB beyond interpreter" in sheet.caption
 
 
 def test_a_missing_accuracy_leaves_a_gap_and_not_a_zero(tmp_path: Path) -> None:
@@ -654,13 +655,11 @@ def test_a_limit_that_nothing_fits_is_stated(tmp_path: Path) -> None:
     assert sheet.data["speedup"].tolist()[0] == pytest.approx(300.0)
 
 
-def test_the_third_hop_is_reported_beside_the_papers(tmp_path: Path) -> None:
+def test_the_third_hop_stands_beside_the_papers(tmp_path: Path) -> None:
     fill_space(tmp_path, 1.0)
     drawing = drawn("diskgnn-fig14", tmp_path)
-    assert (
-        "the third hop: 10.0x; paper: Friendster 10,15,20 over 10,15 18.8x"
-        in drawing.caption
-    )
+    assert "The third hop takes 10 times the disk space" in drawing.finding
+    assert "paper: Friendster 10,15,20 over 10,15 18.8x" in drawing.caption
     assert drawing.data[drawing.data["panel"] == "batch size"]["group"].tolist() == [
         50,
         100,

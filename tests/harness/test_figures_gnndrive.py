@@ -273,7 +273,7 @@ def test_the_caption_counts_the_epochs_that_have_the_drawn_stage(
             save(tmp_path, sampled)
     result = drawn("gnndrive-fig2", load_evidence(tmp_path))
     assert list(result.data["samples"]) == [1, 1, 1, 1]
-    assert "of 1 epoch;" in result.caption
+    assert "one measured epoch a value" in result.caption
 
 
 def panels(figure: str, evidence: Evidence) -> list[Any]:

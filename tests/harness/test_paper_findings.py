@@ -20,11 +20,11 @@ from harness.compare.verdicts import NotDrawn
 from harness.figures.accuracy_runs import first_to_target
 from harness.figures.base import Drawing, Sheet, catalogue, chosen
 from harness.figures.datasets_table import TABLES, _sizes
+from harness.figures.diskgnn.studies import _space_over
 from harness.figures.draw.bars import draw_bars
-from harness.figures.findings import compared, over_others
-from harness.figures.ginex.parts import _rows_read
+from harness.figures.ginex.parts import _at_once, _rows_read
 from harness.figures.ginex.sizes import _best_size
-from harness.figures.pagraph.devices import _all_steps, _over_one, _scaling
+from harness.figures.pagraph.devices import _all_steps, _beside_one, _scaling
 from harness.figures.pagraph.epochs import (
     COMPUTE,
     EXPOSED,
@@ -41,10 +41,10 @@ from tests.harness import (
     test_figures_pagraph,
     test_figures_tiering,
 )
+from tests.harness.test_captions import check
 from tests.harness.tier_records import run
 
 NAN = float("nan")
-SYSTEMS = ["ginex", "ali+pg"]
 
 
 @pytest.fixture(autouse=True)
@@ -57,86 +57,62 @@ def closed_figures() -> Iterator[None]:
 
 
 @pytest.mark.parametrize(
-    ("ginex", "ali", "sentence"),
-    [
-        (
-            [2.2, 2.0],
-            [1.4, 2.4],
-            "ginex is 2 to 2.2 times as fast as pyg+, ali+pg 1.4 to 2.4",
-        ),
-        (
-            [2.2, 0.76],
-            [1.4, 2.4],
-            "ginex is 0.76 to 2.2 times as fast as pyg+ (slower at 768), ali+pg "
-            "1.4 to 2.4",
-        ),
-        (
-            [0.5, 0.76],
-            [NAN, 2.4],
-            "ginex is 0.5 to 0.76 times as fast as pyg+ (slower), ali+pg 2.4",
-        ),
-        ([NAN, NAN], [NAN, 2.4], "ali+pg is 2.4 times as fast as pyg+"),
-        ([NAN, NAN], [NAN, NAN], ""),
-    ],
-)
-def test_speeds_over_a_base_name_where_a_system_is_slower(
-    ginex: list[float], ali: list[float], sentence: str
-) -> None:
-    times = pd.DataFrame({"ali+pg": ali, "ginex": ginex}, index=[128, 768])
-    assert compared(times, SYSTEMS, "pyg+", "at {}".format) == sentence
-
-
-def test_a_system_without_a_column_is_left_out() -> None:
-    assert (
-        compared(pd.DataFrame({"ginex": [2.0]}), SYSTEMS, "pyg+")
-        == "ginex is 2 times as fast as pyg+"
-    )
-
-
-@pytest.mark.parametrize(
-    ("others", "sentence"),
-    [
-        (
-            {"a": [2.0, 4.0], "b": [1.0, 0.5]},
-            "ours is 2 to 4 times as fast as a, 0.5 to 1 times as b",
-        ),
-        ({"b": [1.0, NAN]}, "ours is 1 times as fast as b"),
-        ({}, ""),
-    ],
-)
-def test_speed_over_each_other_system(
-    others: dict[str, list[float]], sentence: str
-) -> None:
-    assert (
-        over_others(pd.DataFrame({"ours": [1.0, 1.0], **others}), "ours", ["a", "b"])
-        == sentence
-    )
-
-
-@pytest.mark.parametrize(
     ("values", "sentence"),
     [
         (
             [1.2, 1.0, 0.85],
-            "Superbatches of 16 units take 0.85 times the epoch of the default, 8",
+            "an epoch takes 1.2 times as long with 4 and 0.85 times with 16",
         ),
         (
-            [1.2, 1.0, 1.1],
-            "The default of 8 units is fastest: other superbatches take 1.1 to 1.2 "
-            "times its epoch",
+            [1.02, 1.0, 1.1],
+            "an epoch takes 1 times as long with 4 and 1.1 times with 16 (no "
+            "difference with 4)",
         ),
     ],
 )
-def test_the_fastest_superbatch_is_named(values: list[float], sentence: str) -> None:
-    assert (
-        _best_size(pd.DataFrame({"size": [4, 8, 16], "value": values}), 8, "units")
-        == sentence
+def test_superbatches_are_compared_with_the_default(
+    values: list[float], sentence: str
+) -> None:
+    rows = pd.DataFrame({"size": [4, 8, 16], "value": values})
+    rows = rows.assign(low=rows.value, high=rows.value)
+    begin = "Over the default superbatch of 8 units, "
+    assert _best_size(rows, 8, "units") == f"{begin}{sentence}"
+
+
+def iterations(both: float, width: float) -> pd.DataFrame:
+    names = ["sample alone", "gather alone", "both in a pipeline"]
+    values = pd.Series([1.0, 2.0, both], names)
+    return pd.DataFrame(
+        {"low": values - width, "value": values, "high": values + width}
     )
+
+
+def test_a_difference_within_the_intervals_is_none() -> None:
+    assert _at_once(iterations(3.3, 0.2)) == (
+        "Sampling and gathering at once take as long as one after the other, within "
+        "the intervals: 3.3 and 3 s an iteration"
+    )
+    assert "take 1.1 times as long as one after" in _at_once(iterations(3.3, 0.05))
+    assert "take 0.5 times as long as one after" in _at_once(iterations(1.5, 0.2))
+
+
+@pytest.mark.parametrize(
+    ("sizes", "text"),
+    [
+        ([10.5, 10.4, 10.2], "batches of 25 to 100 seed nodes make no difference"),
+        ([10.0, 9.0, 5.0], "over batches of 25 to 100 seed nodes it changes 0.5 times"),
+    ],
+)
+def test_disk_space_is_compared_over_both_axes(sizes: list[float], text: str) -> None:
+    fanouts = pd.DataFrame({"group": ["10,15", "10,15,20"], "value": [0.7, 10.5]})
+    batches = pd.DataFrame({"group": [25, 50, 100], "value": sizes})
+    found = _space_over(fanouts, batches)
+    assert found.startswith(f"The third hop takes 15 times the disk space; {text}")
 
 
 def test_rows_read_need_both_systems() -> None:
     ratios = pd.DataFrame({"series": ["ginex", "ginex-pg"], "+ fills": [62.0, 84.0]})
-    assert "62 % for ginex and 84 % for ginex-pg" in _rows_read(ratios)
+    assert "ginex 62 % and ginex-pg 84 % are read" in _rows_read(ratios)
     assert _rows_read(ratios.head(1)) == ""
 
 
@@ -203,17 +179,21 @@ def test_a_step_is_compared_with_the_one_before_it() -> None:
     ],
 )
 def test_devices_are_compared_with_one(rates: list[float], sentence: str) -> None:
-    assert _scaling(pd.DataFrame({"model": "gcn", "x": [1, 2], "y": rates})) == sentence
+    rows = pd.DataFrame({"model": "gcn", "x": [1, 2], "y": rates})
+    assert _scaling(rows.assign(low=rows.y, high=rows.y)) == sentence
+    if sentence:
+        even = _scaling(rows.assign(low=rows.y - 25, high=rows.y + 25))
+        assert even == f"{sentence} (no difference)"
 
 
-def test_speed_on_the_most_measured_devices() -> None:
-    data = pd.DataFrame({"series": "pagraph", "devices": [1, 2], "value": [2.8, 0.9]})
-    assert _over_one(data) == "pagraph on 2 devices is 0.9 times as fast as dgl on one"
-    assert (
-        _over_one(data.head(1))
-        == "pagraph on 1 device is 2.8 times as fast as dgl on one"
-    )
-    assert _over_one(data.assign(value=NAN)) == ""
+def test_devices_are_compared_with_the_same_system_on_one() -> None:
+    data = pd.DataFrame({"series": ["pagraph", "dgl", "pagraph", "dgl"]})
+    data = data.assign(model="gcn", devices=[1, 1, 2, 2], value=[2.8, 1.0, 3.5, NAN])
+    one = "On 1 device, times as fast as dgl: pagraph 2.8"
+    two = "pagraph on 2 is 1.2 times as fast as on 1"
+    assert _beside_one(data) == f"{one}; {two}"
+    assert _beside_one(data.head(2)) == one
+    assert _beside_one(data.assign(value=NAN)) == ""
 
 
 @pytest.mark.parametrize(
@@ -231,6 +211,16 @@ def test_all_steps_are_compared_with_the_loader_alone(
         {"group": "GCN", "series": ["loader alone", "+ pipelining"], "value": seconds}
     )
     assert _all_steps(rows) == sentence
+
+
+def test_a_step_that_costs_time_is_named() -> None:
+    rows = pd.DataFrame(
+        {"group": "GCN", "series": ["loader alone", "+ partitions", "+ pipelining"]}
+    )
+    rows = rows.assign(value=[3.0, 4.0, 1.5], saved=[NAN, -1 / 3, 0.62])
+    assert _all_steps(rows).endswith(
+        "; partitions alone make it 0.75 times as fast with GCN"
+    )
 
 
 def test_the_first_and_the_last_to_a_target_are_named() -> None:
@@ -280,7 +270,7 @@ def test_studies_of_one_sampler_or_one_partition() -> None:
     assert _partitioned(found.head(1)) == ""
 
 
-def test_hits_are_reported_where_rankings_are_furthest_apart() -> None:
+def test_hits_are_named_where_rankings_are_furthest_apart() -> None:
     rows = pd.DataFrame(
         {
             "x": [5, 20, 5, 20],
@@ -288,7 +278,7 @@ def test_hits_are_reported_where_rankings_are_furthest_apart() -> None:
             "y": [50.0, 60.0, 40.0, 90.0],
         }
     )
-    assert _widest(rows) == "Hits with 20 % cached: b 90 %, a 60 %"
+    assert _widest(rows) == "Hits differ most with 20 % cached: b 90 %, a 60 %"
 
 
 @pytest.mark.parametrize(
@@ -328,7 +318,7 @@ FILL |= dict.fromkeys(test_figures_pagraph.IDS, test_figures_pagraph.fill)
 FILL |= test_figures_diskgnn.FILL
 #: Figures whose fixtures change no ratio that the finding names: tests above try their
 #: sentences with others.
-SAME = {"ginex-tab2", "pagraph-fig5", "pagraph-fig14", "pagraph-fig16", "pagraph-fig18"}
+SAME = {"ginex-tab2", "pagraph-fig5", "pagraph-fig14", "pagraph-fig18"}
 SAME |= {"diskgnn-fig10", "diskgnn-fig11", "diskgnn-fig14", "diskgnn-fig19"}
 
 
@@ -360,6 +350,7 @@ def test_a_figure_opens_with_a_finding_that_follows_its_records(
     other = draw(figure, roots(figure, 2.5))
     assert re.search(r"\d", drawing.finding)
     assert (drawing.finding == other.finding) == (figure in SAME)
+    check(drawing.caption)
     if isinstance(drawing, Drawing):
         shown = [text.get_text() for text in drawing.canvas.texts]
         assert drawing.finding in [" ".join(text.split()) for text in shown]
@@ -371,7 +362,7 @@ def test_a_figure_opens_with_a_finding_that_follows_its_records(
             )
 
 
-def test_a_failed_system_is_left_out_of_the_sentence_and_named_in_the_drawing(
+def test_a_failed_system_is_named_in_the_sentence_and_in_the_drawing(
     tmp_path: Path,
 ) -> None:
     test_figures_ginex.keep(tmp_path)
@@ -381,7 +372,9 @@ def test_a_failed_system_is_left_out_of_the_sentence_and_named_in_the_drawing(
         run(tmp_path, "ali+pg", [], memory=memory, status="oom")
     drawing = draw("ginex-fig18", tmp_path)
     assert isinstance(drawing, Drawing)
-    assert drawing.finding == "ginex is 2 times as fast as pyg+"
+    assert drawing.finding == (
+        "ginex is 2 times as fast as pyg+; ali+pg runs out of memory"
+    )
     assert "ali+pg OOM" in [text.get_text() for text in drawing.canvas.axes[0].texts]
 
 
@@ -416,7 +409,7 @@ def test_files_of_a_figure_hold_its_finding(
     for one in (drawn, table):
         content = json.loads((tmp_path / f"{one.id}.json").read_text())
         assert content["finding"] == one.finding
-    assert drawn.finding.startswith("ginex is 2 times as fast as pyg+")
+    assert "ginex is 2 times as fast as pyg+" in drawn.finding
     assert drawn.alternative == f"{drawn.finding}. {drawn.caption}"
     assert replace(drawn, finding="").alternative == f"{drawn.title}. {drawn.caption}"
     with Image.open(tmp_path / "ginex-fig14.png") as image:

@@ -277,9 +277,9 @@ def test_a_bench_of_several_budgets_states_who_is_ahead_at_each() -> None:
     small = at("+64MiB", 2.0, 20.0)
     large = at("+256MiB", 0.5, 5.0)
     lines = who_is_ahead(plain(*small, *large, alone), "quick")
-    assert lines[0].startswith("memory floor + 256")
+    assert lines[0].startswith("memory 256")
     assert ": ginex takes 5 s" in lines[0]
-    assert lines[1].startswith("memory floor + 64")
+    assert lines[1].startswith("memory 64")
     assert ": gnndrive takes 10 s" in lines[1]
     assert len(lines) == 2
 
@@ -850,11 +850,11 @@ def test_a_caption_names_the_sizes_of_data_and_graph_beside_memory() -> None:
     small = {"class": "fits memory", "summary": {"topology_over_budget": 0.2}}
     large = {"class": "storage-bound", "summary": {"topology_over_budget": 1.7}}
     assert sizes_of([]) == sizes_of([{"class": None}]) == ""
-    assert sizes_of([small]) == "in every run the data fits memory: not storage-bound"
-    beyond = "the data is at least twice the memory; the graph alone exceeds the budget"
+    assert sizes_of([small]) == "the data fits memory"
+    beyond = "the data is at least twice the memory and the graph alone exceeds it"
     assert sizes_of([large, large]) == beyond
-    ranges = "across runs, the data ranges from fitting memory to at least twice it"
+    ranges = "the data ranges from fitting memory to at least twice it"
     assert (
         sizes_of([small, large])
-        == f"{ranges}; in 1 of 2 runs the graph alone exceeds the budget"
+        == f"{ranges} and in 1 of 2 runs the graph alone exceeds it"
     )

@@ -10,7 +10,6 @@ import pandas as pd
 from harness.compare.cells import Cells
 from harness.compare.evidence import Evidence
 from harness.compare.plan import Plain, Plan, joined
-from harness.figures.absent import failures
 from harness.figures.accuracy_runs import (
     accuracy_curve,
     at_target,
@@ -33,6 +32,7 @@ from harness.figures.draw.breakdown import run_breakdown
 from harness.figures.draw.captions import describe_memory, row_texts
 from harness.figures.findings import plain, span, wide
 from harness.figures.grids import gallery, host_budget
+from harness.figures.over_axis import Places
 from harness.results.table import preparation_s
 
 #: Factor on the profile's memory in Table 1: mariusgnn needs a little more than `quick`
@@ -117,12 +117,6 @@ def tab1(evidence: Evidence) -> Sheet:
     notes = [f"memory: {describe_memory(str(most))}"]
     notes += [f"end to end: preprocessing and {epochs} epochs (paper: 50, in hours)"]
     notes += ["disk access: time with a read open", f"accuracy: {source}"]
-    rows = cells.medians()
-    failed = rows[rows.value.isna()]
-    with_memory = failed.assign(
-        status=failed.status.str.upper(), memory=failed.x.map(describe_memory)
-    )
-    notes += [row_texts(with_memory, "{system} {status} with {memory}", "; ")]
     runs = [*done.run, *accurate.run]
     columns = dict.fromkeys(map(str, table), ".4g")
     return sheet(
@@ -133,6 +127,7 @@ def tab1(evidence: Evidence) -> Sheet:
         rows=done,
         runs=runs,
         finding=_whole_and_epoch(ours),
+        places=Places(cells.xs, describe_memory, "with"),
     )
 
 
@@ -209,16 +204,7 @@ def _accuracy(cells: Cells, table: str) -> Sheet:
     by_model = reached.groupby("model", sort=False)
     findings = [first_to_target(str(model), own) for model, own in by_model]
     finding = "; ".join(filter(None, findings))
-    return sheet(
-        data,
-        COLUMNS,
-        cells,
-        labels,
-        what,
-        targeted,
-        *failures(rows, []),
-        finding=finding,
-    )
+    return sheet(data, COLUMNS, cells, labels, what, targeted, finding=finding)
 
 
 #: Options of diskgnn with and without its pipeline.
@@ -250,11 +236,4 @@ def tab8(cells: Cells) -> Sheet:
         if len(faster)
         else ""
     )
-    return sheet(
-        table,
-        columns,
-        cells,
-        "memory over the features",
-        *failures(cells.medians(), []),
-        finding=finding,
-    )
+    return sheet(table, columns, cells, "memory over the features", finding=finding)

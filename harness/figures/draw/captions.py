@@ -12,7 +12,9 @@ from harness.compare.epochs import part_of_epoch, part_of_epochs
 from harness.compare.plan import Plain
 from harness.compare.sizes import sizes_of
 from harness.compare.verdicts import uncounted_text
+from harness.figures.draw.caveats import caveats
 from harness.figures.draw.style import LEAST_POINTS, SOFT
+from harness.figures.draw.words import sentences
 from harness.records.study import StudyRecord
 from workloads.units import format_bytes, format_count, parse_bytes
 
@@ -22,57 +24,86 @@ if TYPE_CHECKING:
 
     from harness.compare.cells import Cells
 
+#: Lines of the sentence above a figure.
+MOST_LINES = 6
 _EPOCH = re.compile(r"\bepochs?\b", re.IGNORECASE)
 
 
-def caption(cells: Cells, rows: pd.DataFrame, extra: str = "") -> str:
-    """Return setting, device and caveats of the drawn rows of `Cells.medians`, with
-    `extra` text."""
+def caption(
+    cells: Cells, rows: pd.DataFrame, extra: str = "", *, bars: bool = False
+) -> str:
+    """Return the caption of runs in three sentences: workload, place, and what a reader
+    must know besides.
+
+    Args:
+        rows: drawn rows of `Cells.medians`.
+        extra: clauses of the figure.
+        bars: whether the drawing shows intervals.
+    """
     records = list(rows.record)
-    config = records[0]["config"]
-    shared = cells.shared
-    data = config["dataset"]
-    own_bytes = config.get("device_memory_bytes")
-    device = f"device {config['device']}".replace(
-        "device emulated:", "EMULATED device "
-    )
-    memory = (
-        "no memory cap"
-        if config["memory"] == "none"
-        else f"memory {describe_memory(config['memory'])}"
-    )
-    part = part_of(rows)
-    size = graph_size(data["num_nodes"], data["num_edges"])
-    workload = [
-        f"{data['name']}: {size}" if "dataset" in shared else size,
-        f"{_each(records, 'model')}, {config['layers']} layers, fan-out "
-        f"{_each(records, 'fanout')}",
-        f"batch {config['batch_size']}" if "batch_size" in shared else "",
-        f"epochs of the {part}" if part else "",
-    ]
-    classes = _each(records, "disk_class")
-    place = [
-        f"{device} ({format_bytes(own_bytes)})" if own_bytes else device,
-        memory if "memory" in shared else "",
-        f"isolation {config['isolation']}",
-        f"host {label}"
-        if (label := records[0]["environment"].get("host_label"))
-        else "",
-        "bare device" if classes == "none" else f"SSD class {classes}",
-        sizes_of(records),
-    ]
     away = cells.elsewhere
-    bent = dict.fromkeys(rule for record in records for rule in broken_rules(record))
-    caveats = [
+    runs = "run" if away == 1 else "runs"
+    left_out = [
         f"{uncounted_text(cells.uncounted.values())} left out"
         if cells.uncounted
         else "",
-        f"{away} run{'s' * (away != 1)} of other hosts or devices left out"
-        if away
-        else "",
-        f"CAVEATS: {'; '.join(bent)}" if bent else "",
+        f"{away} {runs} of other hosts or devices left out" if away else "",
     ]
-    return _sentence(*workload, *place, _medians(rows), extra, *caveats)
+    notes = _clauses(extra, *left_out, caveats(records))
+    return sentences(_workload(cells, rows), _place(cells, rows, bars), notes)
+
+
+def _workload(cells: Cells, rows: pd.DataFrame) -> str:
+    """Return the sentence on model and graph of the drawn rows."""
+    records = list(rows.record)
+    config = records[0]["config"]
+    data = config["dataset"]
+    size = graph_size(data["num_nodes"], data["num_edges"])
+    own = "dataset" in cells.shared
+    graph = f"{data['name']} ({size})" if own else f"graphs of {size}"
+    sizes = [f"{config['layers']} layers", f"fan-out {_each(records, 'fanout')}"]
+    if "batch_size" in cells.shared:
+        sizes.append(f"batch {config['batch_size']}")
+    part = part_of(rows)
+    trained = f", the {part} of an epoch" if part else ""
+    model = _each(records, "model")
+    return f"Trains {model} ({', '.join(sizes)}) on {graph}{trained}"
+
+
+def _place(cells: Cells, rows: pd.DataFrame, bars: bool) -> str:
+    """Return the sentence on device, memory and disk of the drawn rows, and on the
+    epochs behind each value."""
+    records = list(rows.record)
+    config = records[0]["config"]
+    own_bytes = config.get("device_memory_bytes")
+    name = config["device"]
+    device = f"device {name}".replace("device emulated:", "EMULATED device ")
+    memory = config["memory"]
+    shared = "memory" in cells.shared
+    capped = f"memory {describe_memory(memory)}"
+    if memory == "none":
+        capped = "no memory cap"
+    classes = _each(records, "disk_class")
+    host = records[0]["environment"].get("host_label")
+    return ", ".join(
+        filter(
+            None,
+            [
+                f"{device} ({format_bytes(own_bytes)})" if own_bytes else device,
+                capped if shared else "",
+                "no isolation" if config["isolation"] == "none" else "",
+                f"host {host}" if host else "",
+                "bare device" if classes == "none" else f"SSD class {classes}",
+                sizes_of(records),
+                _medians(rows, bars),
+            ],
+        )
+    )
+
+
+def _clauses(*parts: str) -> str:
+    """Return the clauses that are not empty, joined as in one sentence."""
+    return "; ".join(filter(None, parts))
 
 
 def part_of(rows: pd.DataFrame) -> str:
@@ -111,28 +142,23 @@ def name_part(canvas: Canvas, part: str) -> None:
             axes.set_title(labelled(axes.get_title(loc="left"), part), loc="left")
 
 
-def _medians(rows: pd.DataFrame) -> str:
-    """Return the number of epochs behind the medians, and the kind of their intervals;
-    empty without epochs."""
+def _medians(rows: pd.DataFrame, bars: bool) -> str:
+    """Return the number of epochs behind the drawn values, and the kind of their
+    intervals where the drawing shows them; empty without epochs."""
     measured = rows[rows.samples > 0]
     if measured.empty:
         return ""
-    kinds = {"bootstrap95": "95 % interval", "range": "range"}
-    marks = " / ".join(sorted({kinds[kind] for kind in measured.interval}))
     least = int(measured.samples.min())
     most = int(measured.samples.max())
-    epochs = (
-        "1 epoch"
-        if most == 1
-        else f"{least} epochs"
-        if least == most
-        else f"{least}–{most} epochs"
-    )
+    if most == 1:
+        return "one measured epoch a value"
+    epochs = f"{most} epochs" if least == most else f"{least} to {most} epochs"
+    if not bars:
+        return f"medians of {epochs}"
+    several = measured[measured.samples > 1]
+    kinds = {"bootstrap95": "95 % interval", "range": "range"}
+    marks = " or ".join(sorted({kinds[kind] for kind in several.interval}))
     return f"median and {marks} of {epochs}"
-
-
-def _sentence(*parts: str) -> str:
-    return "; ".join(filter(None, parts)) + "."
 
 
 def graph_size(nodes: int, edges: int) -> str:
@@ -151,11 +177,14 @@ def _each(records: Sequence[Plain], key: str) -> str:
 
 
 def describe_memory(text: str) -> str:
-    """Return `+64MiB` as `floor + 64 MiB`, `0.25x` as a share of the features, any
-    other cap as `cap` and its text."""
+    """Return `+64MiB` as `64 MiB beyond interpreter and training`, `0.25x` as a share
+    of the features, any other cap as `cap` and its text."""
+    beyond = "beyond interpreter and training"
     if text.startswith("+"):
-        return f"floor + {format_bytes(parse_bytes(text[1:]))}"
-    return f"floor + {text} of the features" if text.endswith("x") else f"cap {text}"
+        return f"{format_bytes(parse_bytes(text[1:]))} {beyond}"
+    if text.endswith("x"):
+        return f"of {float(text[:-1]):.0%} of the features {beyond}".replace("%", " %")
+    return f"cap {text}"
 
 
 def add_caption(canvas: Canvas, text: str, *, bottom: float = 0.0) -> None:
@@ -172,7 +201,7 @@ def add_caption(canvas: Canvas, text: str, *, bottom: float = 0.0) -> None:
 
 def add_finding(canvas: Canvas, text: str) -> None:
     """Write what a figure shows above its panels and legend, wrapped to the figure's
-    width in three lines at most."""
+    width."""
     if not text:
         return
     if layout := canvas.get_layout_engine():
@@ -183,9 +212,14 @@ def add_finding(canvas: Canvas, text: str) -> None:
         # finding.
         legend.set_bbox_to_anchor((0, 0, 1, 1), canvas.transFigure)
     width, height = canvas.get_size_inches()
-    lines = textwrap.fill(
-        _unbroken(text), int(width * 13), max_lines=3, placeholder=" …"
+    wrapped = textwrap.wrap(
+        _unbroken(text),
+        int(width * 13),
+        max_lines=MOST_LINES,
+        placeholder=" …",
+        break_on_hyphens=False,
     )
+    lines = "\n".join(wrapped)
     look: dict[str, Any] = {
         "fontsize": 8.5,
         "fontweight": "bold",
@@ -206,21 +240,18 @@ def study_caption(record: StudyRecord, extra: str = "") -> str:
     """Return dataset, parameters and kind of a study, in the words of `caption`."""
     data = record.dataset
     params = record.params
-    how = (
-        "computed from the mini-batches, no timing"
-        if "batch_size" in params
-        else "computed, no timing"
-    )
-    return _sentence(
-        f"{data.name}: {graph_size(data.num_nodes, data.num_edges)}, dim {data.dim}"
-        if data
-        else "",
-        f"fan-out {','.join(map(str, params['fanout']))}" if "fanout" in params else "",
-        f"batch {params['batch_size']}" if "batch_size" in params else "",
-        part_of_study(record),
-        how if data else "bare device",
-        extra,
-    )
+    if data is None:
+        return sentences("Measured on the bare device", extra)
+    size = graph_size(data.num_nodes, data.num_edges)
+    shape = [f"dim {data.dim}"]
+    if "fanout" in params:
+        shape.append(f"fan-out {','.join(map(str, params['fanout']))}")
+    if "batch_size" in params:
+        shape.append(f"batch {params['batch_size']}")
+    batches = part_of_study(record) or "mini-batches"
+    made = f"Counted from the {batches}" if "batch_size" in params else "Computed"
+    how = f"{made} on {data.name} ({size}, {', '.join(shape)}), not timed"
+    return sentences(how, extra)
 
 
 def dataset_name(record: StudyRecord) -> str:
@@ -248,14 +279,3 @@ def left_out(drawn: Sequence[Any], full: Sequence[Any], what: str) -> str:
         f"{', '.join(map(str, full))}"
     )
     return reduced if any(value not in drawn for value in full) else ""
-
-
-def broken_rules(record: Plain) -> list[str]:
-    """Return the names of the rules that a run breaks."""
-    broken = [
-        outcome for outcome in record.get("verdict_rules", []) if not outcome["ok"]
-    ]
-    return [
-        f"rule {outcome['rule']} {outcome['name'].replace('_', ' ')}"
-        for outcome in broken
-    ]

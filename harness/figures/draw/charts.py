@@ -17,6 +17,7 @@ from harness.figures.draw.captions import left_out
 from harness.figures.draw.curves import draw_curves
 from harness.figures.draw.dots import draw_dots
 from harness.figures.draw.panels import many_panels
+from harness.figures.over_axis import Places
 
 EPOCH_TIME = "epoch time (s)"
 LOG_TIME = "epoch time (s, log)"
@@ -52,6 +53,10 @@ class Axis:
     what: str = ""
     text: Callable[[Any], str] = str
 
+    def places(self, cells: Cells) -> Places:
+        """Return the values of the axis that cells have, in words."""
+        return Places(cells.xs, self.text)
+
     def omitted(self, xs: Sequence[Any]) -> str:
         """Return the sentence on values of the paper that are not among `xs`; empty
         where all are."""
@@ -83,6 +88,7 @@ def lines(cells: Cells, axis: Axis, title: str, finding: str = "") -> Drawing:
         axis.omitted(cells.xs),
         others_note(cells),
         finding=finding,
+        places=axis.places(cells),
     )
 
 
@@ -122,7 +128,15 @@ def bars(
         **how,
     )
     every = [*notes, axis.omitted(cells.xs), others_note(cells)]
-    return drawn(canvas, table, cells, *every, rows=rows, finding=finding)
+    return drawn(
+        canvas,
+        table,
+        cells,
+        *every,
+        rows=rows,
+        finding=finding,
+        places=axis.places(cells),
+    )
 
 
 def curves(

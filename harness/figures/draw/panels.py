@@ -93,6 +93,25 @@ def legend_above(
     )
 
 
+def has_intervals(canvas: Canvas) -> bool:
+    """Return whether a drawing shows intervals, as bars or bands."""
+    from matplotlib.collections import PolyCollection
+    from matplotlib.container import ErrorbarContainer
+
+    for axes in canvas.axes:
+        if any(isinstance(one, PolyCollection) for one in axes.collections):
+            return True
+        for held in axes.containers:
+            if isinstance(held, ErrorbarContainer) and any(map(_has_length, held[2])):
+                return True
+    return False
+
+
+def _has_length(bars: Any) -> bool:
+    """Return whether any of the bars of an `errorbar` is longer than a point."""
+    return any(low[1] < high[1] for low, high in bars.get_segments())
+
+
 def set_ticks(axes: Any, labels: Sequence[str]) -> None:
     """Set labels at 0, 1, 2, … of the x axis without grid lines, slanted where they
     would overlap."""

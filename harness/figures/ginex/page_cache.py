@@ -150,22 +150,18 @@ def fig4(evidence: Evidence) -> Drawing:
             percent, color="#666666", label="paper, once settled (least and most)"
         )
     right.set_ylim(bottom=0)
-    title = f"Major faults over pages asked for, last {window} iterations"
+    title = f"Major faults over pages requested, last {window} iterations"
     name_axes(right, title, "iteration", "page-cache miss ratio (%)")
 
     shown = shares[["bar", "part", "value", "percent", "run"]].assign(panel="time")
     data = pd.concat([shown, ratios.assign(panel="miss ratio", window=window)])
     idle = "data preparation: the device neither computes nor copies"
-    counted = (
-        "misses are the cap's major faults by 10 Hz telemetry, pages asked for are "
-        "those of rows and neighbour lists "
-        "by the trace"
-    )
+    counted = "misses: major faults at 10 Hz; pages requested: by the trace"
     waiting = shares.percent[shares.part == REST].sum()
     last = "iteration" if window == 1 else f"{window} iterations"
     missed = (
-        f"in the last {last} {ratios.miss_percent.iloc[-1]:.0f} % of the pages asked "
-        "for miss the page cache"
+        f"in the last {last} {ratios.miss_percent.iloc[-1]:.0f} % of the pages "
+        "requested miss the page cache"
     )
     finding = (
         f"The device neither computes nor copies for {waiting:.0f} % of {BASE}'s "

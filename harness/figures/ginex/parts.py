@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pandas as pd
 
@@ -14,8 +16,10 @@ from harness.figures.draw.bars import draw_bars, draw_stacks
 from harness.figures.draw.breakdown import run_table, seconds_by_part
 from harness.figures.draw.captions import left_out, row_texts
 from harness.figures.draw.panels import many_panels, mark_paper
-from harness.figures.findings import compared, span, wide
+from harness.figures.draw.words import in_words
+from harness.figures.findings import plain, span
 from harness.figures.grids import gallery, in_gallery
+from harness.figures.over_axis import Places, over_base
 from harness.results.table import each, measured_epochs, medians
 
 #: The paper's comparison (Section 5.1), baseline first.
@@ -35,8 +39,8 @@ REST = "data preparation"
 STAGES = {**DEVICE, **WAITING, REST: []}
 PARTS = list(STAGES)
 NOTE = (
-    "a moment counts for the first open of compute, transfer, cache update, switch, "
-    "inspect; all else is preparation"
+    "where parts overlap, the first of compute, transfer, cache update, switch and "
+    "inspect counts; data preparation is the rest"
 )
 COLUMNS = (
     "model system bar part seconds value status epoch_s low high speedup run".split()
@@ -110,20 +114,32 @@ def fig6(cells: Cells) -> Drawing:
         bars, title="Alone and together", ylabel="time an iteration (s)", numbers=".2g"
     )
     note = (
-        f"gather alone: {len(alone)} mini-batches of an epoch whose sampling had "
-        "run ahead and was over (median, 95 % "
-        "of them); nothing is trained"
+        f"gather alone: {len(alone)} mini-batches after the last sampling of an "
+        "epoch, 95 % of them within the bar; nothing is trained"
     )
-    seconds = times.value
-    both = seconds["both in a pipeline"] / (
-        seconds["sample alone"] + seconds["gather alone"]
-    )
-    finding = (
-        f"Sampling and gathering at once take {both:.2g} times as long as one after "
-        "the other"
-    )
-    return drawn(
-        canvas, rows.assign(unit="s an iteration"), cells, note, finding=finding
+    data = rows.assign(unit="s an iteration")
+    return drawn(canvas, data, cells, note, finding=_at_once(times))
+
+
+def _at_once(times: pd.DataFrame) -> str:
+    """Return the sentence on sampling and gathering at once beside one after the other.
+
+    Args:
+        times: seconds of an iteration by what it does: `value`, `low`, `high`.
+    """
+    ends = times[["low", "value", "high"]].astype(float)
+    after: Any = ends.loc["sample alone"] + ends.loc["gather alone"]
+    both: Any = ends.loc["both in a pipeline"]
+    seconds = f"{both.value:.2g} and {after.value:.2g} s an iteration"
+    if both.low <= after.high and after.low <= both.high:
+        return (
+            "Sampling and gathering at once take as long as one after the other, "
+            f"within the intervals: {seconds}"
+        )
+    times_as_long = plain(both.value / after.value)
+    return (
+        f"Sampling and gathering at once take {times_as_long} times as long as one "
+        f"after the other: {seconds}"
     )
 
 
@@ -174,16 +190,27 @@ def fig14(cells: Cells) -> Drawing:
         mark_paper(axes, known.index + 0.42, ends, "paper (least and most)")
     fanout = "gcn takes the same fan-out as sage (the paper's has two layers)"
     reduced = left_out(list(rows.model), list(MODELS), "model")
-    finding = compared(_speeds(rows), SYSTEMS[:0:-1], BASE)
-    return drawn(
-        canvas, rows, cells, NOTE, fanout, reduced, order=PARTS, finding=finding
-    )
+    medians = cells.medians()
+    places = Places(cells.xs, word="with")
+    faster = over_base(medians, SYSTEMS[:0:-1], BASE, places)
+    finding = "; ".join(filter(None, [_waits(rows), faster]))
+    notes = [NOTE, fanout, reduced]
+    return drawn(canvas, rows, cells, *notes, order=PARTS, finding=finding)
 
 
-def _speeds(rows: pd.DataFrame) -> pd.DataFrame:
-    """Return speeds over the first system's, a row for each model of `breakdowns` and a
-    column for each system."""
-    return wide(rows.drop_duplicates("bar"), "speedup", "model")
+def _waits(rows: pd.DataFrame) -> str:
+    """Return the sentence on the share of each system's epoch in which the device has
+    nothing to do but wait for data; empty without an epoch."""
+    seconds = rows.dropna(subset="seconds")
+    epoch_s = seconds.groupby("bar").seconds.transform("sum")
+    shares = seconds.assign(percent=100 * seconds.seconds / epoch_s)
+    waiting = shares[shares.part == REST].groupby("system", sort=False).percent
+    texts = waiting.agg(span).reset_index()
+    if texts.empty:
+        return ""
+    parts = [row_texts(texts.head(1), "{percent} % of {system}'s epoch")]
+    parts += [f"{row.percent} % of {row.system}'s" for row in each(texts.iloc[1:])]
+    return f"The device waits for data in {in_words(parts)}"
 
 
 #: Columns of Figure 15 and their labels.
@@ -233,15 +260,13 @@ def fig15(cells: Cells) -> Drawing:
         ["model", "series", "status"], list(MISSES.values()), value_name="percent"
     )
     bars = bars.assign(group=bars.model + "\n" + bars.variable, value=bars.percent)
-    ylabel = "rows read of those asked for (%)"
+    ylabel = "rows read of those requested (%)"
     draw_bars(
         bars, title="Rows read from disk", ylabel=ylabel, numbers=".0f", axes=right
     )
-    fills = (
-        "`+ fills`: the rows that the cache begins with counted too, which the paper "
-        "leaves out"
-    )
-    faster = compared(_speeds(rows), ["ginex"], "ginex-pg")
+    fills = "`+ fills` adds the rows that the cache begins with"
+    places = Places(cells.xs, word="with")
+    faster = over_base(cells.medians(), ["ginex"], "ginex-pg", places)
     finding = "; ".join(filter(None, [faster, _rows_read(ratios)]))
     return drawn(canvas, rows, cells, NOTE, fills, order=PARTS, finding=finding)
 
@@ -253,9 +278,6 @@ def _rows_read(ratios: pd.DataFrame) -> str:
     if len(read) < 2:
         return ""
     shares = row_texts(
-        read.reset_index(name="percents"), "{percents} % for {series}", " and "
+        read.reset_index(name="percents"), "{series} {percents} %", " and "
     )
-    return (
-        f"of the rows asked for, {shares} are read from disk, those that a cache "
-        "begins with included"
-    )
+    return f"of the rows requested, initial ones too, {shares} are read from disk"

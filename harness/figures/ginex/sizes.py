@@ -14,7 +14,7 @@ from harness.figures.draw.captions import left_out
 from harness.figures.draw.charts import Axis
 from harness.figures.draw.curves import draw_curves
 from harness.figures.draw.panels import mark_paper
-from harness.figures.findings import compared, span, wide
+from harness.figures.draw.words import in_words
 from harness.figures.ginex.parts import BASE, SYSTEMS
 from harness.figures.grids import (
     batch_sizes,
@@ -25,6 +25,8 @@ from harness.figures.grids import (
     systems_of,
     values,
 )
+from harness.figures.over_axis import Places, alike, changes, fastest, over_base
+from harness.results.table import each
 from workloads.units import format_bytes
 
 #: Superbatch, host memory and mini-batch as factors on their defaults.
@@ -95,20 +97,18 @@ def fig16(cells: Cells) -> Drawing:
 
 
 def _best_size(rows: pd.DataFrame, default: int, unit: str) -> str:
-    """Return the sentence on the superbatch with the shortest epoch."""
-    by_time = rows.sort_values("value")
-    best = by_time["size"].iloc[0]
-    times = by_time.value.iloc[0]
-    if best != default:
-        return (
-            f"Superbatches of {best} {unit} take {times:.2g} times the epoch of the "
-            f"default, {default}"
-        )
-    others = span(by_time.value.iloc[1:])
-    return (
-        f"The default of {default} {unit} is fastest: other superbatches take {others} "
-        "times its epoch"
-    )
+    """Return the sentence on the epoch of each superbatch over the default's, and on
+    sizes without a difference."""
+    usual = next(each(rows[rows["size"] == default]))
+    others = rows[rows["size"] != default]
+    same = [row.size for row in each(others) if alike(row, usual)]
+    times = [f"{row.value:.2g} times" for row in each(others)]
+    times[0] += " as long"
+    sizes = [str(size) for size in others["size"]]
+    parts = [f"{time} with {size}" for time, size in zip(times, sizes, strict=True)]
+    even = f" (no difference with {in_words(list(map(str, same)))})" if same else ""
+    begin = f"Over the default superbatch of {default} {unit}, an epoch takes"
+    return f"{begin} {in_words(parts)}{even}"
 
 
 def over_widths(profile: Plain) -> Plan:
@@ -192,9 +192,18 @@ def draw_speedups(cells: Cells, axis: Axis, title: str, note: str = "") -> Drawi
         numbers=".2f",
     )
     axes.axhline(1.0, color="black", linestyle="--", linewidth=0.8)
-    times = wide(rows, index="group", columns="series")
-    finding = compared(times, SYSTEMS[:0:-1], BASE, lambda x: f"at {axis.text(x)}")
-    return drawn(canvas, rows, cells, note, axis.omitted(cells.xs), finding=finding)
+    notes = [note, axis.omitted(cells.xs)]
+    places = axis.places(cells)
+    finding = _over_pyg(cells.medians(), places)
+    return drawn(canvas, rows, cells, *notes, finding=finding, places=places)
+
+
+def _over_pyg(medians: pd.DataFrame, places: Places) -> str:
+    """Return the sentence on the speed of both systems over pyg+, after the fastest
+    over the axis where it changes."""
+    first = fastest(medians, places) if changes(medians) else ""
+    times = over_base(medians, SYSTEMS[:0:-1], BASE, places)
+    return "; ".join(filter(None, [first, times]))
 
 
 @figure_of_cells("ginex-fig17", over_widths)
@@ -211,12 +220,8 @@ def fig17(cells: Cells) -> Drawing:
 @figure_of_cells("ginex-fig18", over_memory)
 def fig18(cells: Cells) -> Drawing:
     """Draw speedups over host memory."""
-    axis = Axis("host memory budget beyond floor and training", text=format_bytes)
-    note = (
-        "a budget is what the paper's memory size leaves once interpreter and "
-        "training have theirs; the paper has "
-        "half, all and twice its default"
-    )
+    axis = Axis("host memory beyond interpreter and training", text=format_bytes)
+    note = "the paper has half, all and twice its default"
     return draw_speedups(cells, axis, "Speedup over memory", note)
 
 

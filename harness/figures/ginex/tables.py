@@ -91,13 +91,10 @@ def tab2(evidence: Evidence) -> Sheet:
         ["dataset", "source", "expansion", *EXPANSION.values()]
     ]
     caption = (
-        "Top 1 %: share of all edges that lead into the 1 % of nodes of highest "
-        "in-degree. `kronecker` is the plain "
-        "product with a seed graph, `fractal` the randomised expansion of the "
-        "paper, which flattens skew; without a "
-        "base of its own the generator draws one. Sizes are of all files on disk, "
-        "ours at the feature dimension given, "
-        "the paper's at 256. Copies: nodes over the base's."
+        "Top 1 %: share of all edges into the 1 % of nodes with most in-neighbours; "
+        "copies: nodes over the base's. `kronecker` is the plain product with a seed "
+        "graph, `fractal` the randomised expansion of the paper. Sizes are of all "
+        "files, the paper's at dimension 256."
     )
     shares = ours.assign(
         before=100 * ours["top 1 % of base"], after=100 * ours["top 1 %"]
@@ -159,14 +156,10 @@ def tab4(cells: Cells) -> Sheet:
     every = pd.concat([distributed, ginex, ours]).sort_values("dataset", kind="stable")
     rows = every[[*FORMATS_4, "epoch_s", "base_epoch_s", "run"]]
     note = (
-        "the distributed side is MODELLED, no cluster was run: DistDGL is taken to "
-        "be as much faster than pyg+ as the "
-        "paper's numbers say (Ginex's share of DistDGL's speed, and Ginex at "
-        f"{mean:g}x of PyG+); least and most: with "
-        f"the {least:g}x to {most:g}x that the paper's GraphSAGE speedups range "
-        "over; prices are the paper's, of "
-        "Google Cloud; performance is over DistDGL's; the datasets named are the "
-        "paper's, ours is the same for both"
+        "the distributed side is MODELLED, no cluster was run: DistDGL's speed over "
+        f"pyg+ is the paper's, with Ginex at {mean:g}x of PyG+ ({least:g}x to "
+        f"{most:g}x for least and most); prices of Google Cloud and dataset names are "
+        "the paper's"
     )
     by_system = wide(ours, "performance/$", "dataset")
     most_first = by_system[by_system.mean().sort_values(ascending=False).index]

@@ -3,6 +3,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 import pandas as pd
 
 from harness.compare.cells import Cells, with_absent
@@ -18,7 +21,8 @@ from harness.figures.base import (
 )
 from harness.figures.draw.charts import Axis, bars
 from harness.figures.draw.panels import MARK
-from harness.figures.findings import over_others, ratios, span, wide
+from harness.figures.draw.words import in_words
+from harness.figures.findings import plain, span
 from harness.figures.gnndrive.grid import (
     CPU,
     MARIUS,
@@ -29,6 +33,8 @@ from harness.figures.gnndrive.grid import (
     on_both,
     with_run,
 )
+from harness.figures.over_axis import alike, over_each, places_of
+from harness.results.table import each
 from workloads.units import format_bytes
 
 BUFFER_FACTORS = [1.0, 2.0, 4.0, 8.0]
@@ -58,11 +64,8 @@ COLUMNS = {
     **PAPER,
 }
 NOTE = (
-    "training: all of the epoch after data preparation, of which most systems have "
-    "none; the CPU variant has the "
-    "device's memory in its host budget; rows with a budget in their name were run "
-    "with that one; the paper's values: "
-    "papers100M, 32 GB (mariusgnn also 128 GB)"
+    "training: the epoch after data preparation; the CPU variant has the device's "
+    "memory in its host budget; paper: papers100M, 32 GB (mariusgnn also 128 GB)"
 )
 
 
@@ -99,11 +102,8 @@ def fig12(cells: Cells) -> Drawing:
     )
     notes = ["one dataset of the paper's four", cpu_note(cells)]
     title = "Epoch time over feature buffer"
-    finding = _over_ends(
-        cells,
-        "With a buffer of {last:g}x epochs are {times} times as fast as with "
-        "{first:g}x",
-    )
+    what = ("An epoch with a buffer of", "with")
+    finding = _over_first(cells.medians(), *what, axis.text)
     rows = cells.medians()
     rows["buffer_bytes"] = rows.record.map(_buffer_bytes)
     return bars(
@@ -111,19 +111,31 @@ def fig12(cells: Cells) -> Drawing:
     )
 
 
-def _over_ends(cells: Cells, text: str, rows: pd.DataFrame | None = None) -> str:
-    """Return the sentence on how many `times` as fast each variant is at the `last` x
-    as at the `first`.
+def _over_first(
+    rows: pd.DataFrame, what: str, word: str, text: Callable[[Any], str]
+) -> str:
+    """Return the sentence on each variant's time at the largest x over that at the
+    least; empty where no variant has both.
 
-    It is empty where no variant was measured at both.
+    Args:
+        rows: rows of `Cells.medians`.
+        what, word: begin of the sentence before the largest x, and word before the
+            least.
+        text: function from an x to its text.
     """
-    first = min(cells.xs)
-    last = max(cells.xs)
-    if first == last:
-        return ""
-    medians = cells.medians() if rows is None else rows
-    gains = ratios(wide(medians, index="system", columns="x"), first, last).times
-    return text.format(first=first, last=last, times=span(gains)) if len(gains) else ""
+    least, most = rows.x.min(), rows.x.max()
+    known = rows.dropna(subset="value")
+    parts: list[str] = []
+    for system, own in known.groupby("system", sort=False):
+        ends = own[own.x.isin([least, most])].sort_values("x")
+        if len(ends) < 2 or least == most:
+            continue
+        first, last = each(ends)
+        times = plain(last.value / first.value)
+        even = " (no difference)" if alike(first, last) else ""
+        over = "" if parts else f" as long as {word} {text(least)}"
+        parts.append(f"{times} times{over} on {system}{even}")
+    return f"{what} {text(most)} takes {in_words(parts)}" if parts else ""
 
 
 def over_processes(profile: Plain) -> Plan:
@@ -156,8 +168,7 @@ def fig13(cells: Cells) -> Drawing:
         cpu_note(cells),
     ]
     axis = Axis("processes", RANKS, "processes")
-    text = "With {last} processes equal work is {times} times as fast as with {first}"
-    finding = _over_ends(cells, text, rows)
+    finding = _over_first(rows, "Equal work by", "by", _processes)
     title = "Time of equal work over processes"
     ylabel = "seconds for equally many mini-batches"
     return bars(
@@ -170,6 +181,10 @@ def fig13(cells: Cells) -> Drawing:
         notes=notes,
         finding=finding,
     )
+
+
+def _processes(count: int) -> str:
+    return "1 process" if count == 1 else f"{count} processes"
 
 
 def budgets(profile: Plain) -> Plan:
@@ -225,6 +240,7 @@ def tab2(cells: Cells) -> Sheet:
         cells,
         NOTE,
         finding=finding,
+        places=places_of(cells.medians()),
     )
 
 
@@ -236,7 +252,8 @@ def _at_one_budget(table: pd.DataFrame) -> str:
         table: one row for each system, with `overall (s)` and `preparation (%)`.
     """
     *others, ours = SYSTEMS
-    faster = over_others(wide(table, "overall (s)"), ours, others)
+    rows = table.rename(columns={"overall (s)": "value"})
+    faster = over_each(rows, ours, others, places_of(rows))
     shares = table["preparation (%)"].dropna()
     prepared = (
         f"{MARIUS} prepares data in {span(shares)} % of its epoch"

@@ -15,8 +15,9 @@ from harness.figures.draw import style
 from harness.figures.draw.captions import describe_memory
 from harness.figures.draw.charts import Axis, bars, curves, lines
 from harness.figures.draw.style import Look
-from harness.figures.findings import over_others, ratios, spans, wide
+from harness.figures.findings import ratios, spans, wide
 from harness.figures.gnndrive.grid import (
+    CPU,
     DIMS,
     REFERENCE,
     SYSTEMS,
@@ -28,6 +29,7 @@ from harness.figures.gnndrive.grid import (
     wide_rows,
     with_run,
 )
+from harness.figures.over_axis import PanelPlaces, by_panel, fastest, over_each
 from workloads.units import format_bytes
 
 MODELS = {"sage": "GraphSAGE", "gcn": "GCN", "gat": "GAT"}
@@ -132,7 +134,9 @@ def _over_others(cells: Cells) -> str:
     """Return the sentence on gnndrive's speed over the other systems'; empty where no
     cell has both."""
     *others, ours = SYSTEMS
-    return over_others(wide(cells.medians(), index=["panel", "x"]), ours, others)
+    rows = by_panel(cells.medians())
+    places = PanelPlaces(list(dict.fromkeys(rows.x)))
+    return over_each(rows, ours, [*others, CPU], places)
 
 
 def _wide(profile: Plain) -> Plain:
@@ -174,23 +178,10 @@ def on_a_graph_that_fits(profile: Plain) -> list[Plain]:
 def fig9(cells: Cells) -> Drawing:
     """Draw epochs over host memory."""
     axis = Axis(
-        "host memory budget beyond floor and training", 5, "budgets", format_bytes
+        "host memory beyond interpreter and training", 5, "budgets", format_bytes
     )
-    return lines(cells, axis, "Epoch time over memory", _fastest(cells, axis))
-
-
-def _fastest(cells: Cells, axis: Axis) -> str:
-    """Return the sentence on the fastest system over the axis; empty where no x has two
-    systems."""
-    seconds = wide(cells.medians()).sort_index()
-    compared = seconds[seconds.count(axis=1) > 1]
-    best = compared.idxmin(axis=1)
-    spans = (best != best.shift()).cumsum()
-    parts = []
-    for _, own in best.groupby(spans):
-        ends = dict.fromkeys(axis.text(x) for x in own.index[[0, -1]])
-        parts.append(f"{own.iloc[0]} at {' to '.join(ends)}")
-    return f"Fastest: {', '.join(parts)}" if parts else ""
+    finding = fastest(cells.medians(), axis.places(cells))
+    return lines(cells, axis, "Epoch time over memory", finding)
 
 
 def over_batches(profile: Plain) -> Plan:

@@ -11,7 +11,7 @@ import pandas as pd
 from harness.compare.cells import Cells
 from harness.compare.plan import Plain, Plan, first_setting, grid
 from harness.compare.verdicts import NotDrawn
-from harness.figures.absent import failures
+from harness.figures.absent import not_run
 from harness.figures.base import Drawing, drawn, figure_of_cells
 from harness.figures.draw.captions import row_texts
 from harness.figures.draw.panels import many_panels
@@ -48,7 +48,7 @@ def variants(profile: Plain) -> Plan:
 def fig3(cells: Cells) -> Drawing:
     """Draw the utilisation of the baselines, from the headline's runs where the
     gallery's were not made."""
-    return _timelines(cells, *failures(cells.medians(), BASELINES))
+    return _timelines(cells, *not_run(cells.medians(), BASELINES))
 
 
 @figure_of_cells(

@@ -14,11 +14,12 @@ from harness.compare.verdicts import NotDrawn
 from harness.figures.base import Drawing, drawn, figure_of_cells
 from harness.figures.draw.bars import as_bars, draw_bars
 from harness.figures.draw.captions import row_texts
+from harness.figures.draw.words import in_words
 from harness.figures.grids import gallery
+from harness.figures.over_axis import Places, alike
+from harness.results.table import each
 
 WHOLE = "whole"
-#: Least factor on the epoch that the title reports.
-LEAST_TIMES = 1.05
 #: The part that each bar leaves out, and the options that switch it off; none is at its
 #: default.
 OUTCORE: dict[str, Plain] = {
@@ -96,18 +97,28 @@ def _ablation(cells: Cells, system: str, variants: list[str], note: str) -> Draw
     canvas, _ = draw_bars(
         data, title="What each part is worth", ylabel="epoch time (s)", numbers=".2f"
     )
-    parts = data[data.group != WHOLE].dropna(subset="times")
-    factors = row_texts(parts, "{group} {times:.2f}x")
-    costliest = parts[parts.times >= LEAST_TIMES].nlargest(1, "times")
-    finding = row_texts(
-        costliest,
-        f"{system} loses most with “{{group}}”: {{times:.2g}} times the epoch",
-    )
-    return drawn(
-        canvas,
-        data,
-        cells,
-        f"epoch time over the whole's: {factors}",
-        note,
-        finding=finding,
-    )
+    places = Places(cells.xs, "“{}”".format, "with")
+    finding = _costs(data, system)
+    return drawn(canvas, data, cells, note, finding=finding, places=places)
+
+
+def _costs(data: pd.DataFrame, system: str) -> str:
+    """Return the sentence on the variants that take longer than the whole, costliest
+    first, and on those without a difference; empty where none takes longer.
+
+    Args:
+        data: `group` (variant), `times` (its epoch over the whole's), `value`, `low`
+            and `high`.
+    """
+    known = data.dropna(subset="times")
+    whole = next(each(known[known.group == WHOLE]))
+    parts = known[known.group != WHOLE]
+    even = [row.group for row in each(parts) if alike(row, whole)]
+    others = parts[~parts.group.isin(even)].sort_values("times", ascending=False)
+    if not (others.times > 1).any():
+        return ""
+    longest = row_texts(others.head(1), "{times:.2g} times as long with “{group}”")
+    rest = row_texts(others.iloc[1:], "{times:.2g} times with “{group}”", before=", ")
+    quoted = [f"“{name}”" for name in even]
+    same = f"; no difference with {in_words(quoted)}" if even else ""
+    return f"{system}'s epoch takes {longest}{rest}{same}"

@@ -13,7 +13,6 @@ from harness.compare.plan import Plain, Plan, first_setting, grid, joined
 from harness.compare.verdicts import NotDrawn
 from harness.figures.base import Drawing, drawn, figure_of_cells
 from harness.figures.draw import style
-from harness.figures.draw.captions import row_texts
 from harness.figures.draw.panels import (
     draw_line,
     many_panels,
@@ -23,7 +22,8 @@ from harness.figures.draw.panels import (
 )
 from harness.figures.draw.style import Look
 from harness.figures.grids import gallery, only_systems, values
-from harness.records.cost import TrainingCost, episode_epochs, leaders, written_together
+from harness.figures.over_axis import Places, fastest
+from harness.records.cost import TrainingCost, episode_epochs, leaders
 from harness.results.table import each
 from workloads.units import format_bytes, parse_bytes, row_bytes
 
@@ -52,7 +52,7 @@ COLUMNS = [
 COLUMNS += ["whole_training_s", "graph_over_budget", "status", "run"]
 AXES = (
     "Time against memory",
-    "host memory beyond the floor (MiB, log)",
+    "host memory beyond interpreter and training (MiB, log)",
     "epoch with all of its work (s, log)",
 )
 
@@ -148,25 +148,29 @@ def frontier(cells: Cells) -> Drawing:
         "zorder": 1,
     }
     axes.step(best.budget_bytes / MIB, best.seconds, where="post", **line)
-    sized = data.assign(size=data.budget_bytes.map(_mib))
-    places = row_texts(sized.loc[best.index], "{system} at {size}")
-    absent = row_texts(sized[sized.seconds.isna()], "{system} {status} at {size}", "; ")
-    peak = "of a run without a cap the memory is what its peak held beyond the floor"
-    notes = [
-        f"fastest: {fastest_text(data)}",
-        f"on the frontier: {places}",
-        absent,
-        peak,
-    ]
+    peak = "without a cap, memory is the peak beyond interpreter and training"
     table = data[[*COLUMNS, "pareto"]].reset_index(drop=True)
-    leads = fastest_text(data, factors=False)
-    return drawn(
-        canvas, table, cells, *notes, finding=f"Fastest: {leads}" if leads else ""
-    )
+    finding = _fastest(data, "Fastest: ")
+    places = Places(cells.xs, _budget)
+    return drawn(canvas, table, cells, peak, finding=finding, places=places)
+
+
+def _fastest(data: pd.DataFrame, before: str) -> str:
+    """Return the sentence on the fastest system over memory, of rows of
+    `memory_rows`."""
+    ranked = data.assign(x=data.budget_bytes, value=data.seconds).sort_values("x")
+    return fastest(ranked, Places(list(ranked.x.unique()), _mib), before)
 
 
 def _mib(size: float) -> str:
     return f"{size / MIB:,.0f} MiB"
+
+
+def _budget(memory: str) -> str:
+    """Return the text of a memory setting of the axis."""
+    if memory.startswith("+"):
+        return _mib(parse_bytes(memory[1:]))
+    return "no cap" if memory == "none" else memory
 
 
 def pareto(data: pd.DataFrame) -> pd.Series[bool]:
@@ -180,36 +184,6 @@ def pareto(data: pd.DataFrame) -> pd.Series[bool]:
         less = (data.budget_bytes < row.budget_bytes) | (data.seconds < row.seconds)
         found.append(pd.notna(row.seconds) and not (no_more & less).any())
     return pd.Series(found, index=data.index, dtype=bool)
-
-
-def fastest(data: pd.DataFrame) -> pd.DataFrame:
-    """Return the fastest system of each budget with two measured ones, ascending:
-    `times` as fast as the `next`."""
-    ranked = data.dropna(subset="seconds").sort_values(["budget_bytes", "seconds"])
-    following = ranked.groupby("budget_bytes")[["system", "seconds"]].shift(-1)
-    ranked["next"] = following.system
-    ranked["times"] = following.seconds / ranked.seconds.clip(lower=1e-9)
-    leads = ranked.drop_duplicates("budget_bytes").dropna(subset="next")
-    return leads[["budget_bytes", "system", "times", "next"]]
-
-
-def fastest_text(data: pd.DataFrame, *, factors: bool = True) -> str:
-    """Return the fastest systems by budget: `a at 64 to 256 MiB (5.1 to 2 x the next),
-    then b …`.
-
-    Args:
-        factors: whether to name the factors in brackets.
-    """
-    leads = fastest(data)
-    spans = (leads.system != leads.system.shift()).cumsum()
-    parts = []
-    for _, span in leads.groupby(spans):
-        ends = span.iloc[[0, -1]]
-        budgets = " to ".join((ends.budget_bytes / MIB).map("{:,.0f}".format).unique())
-        times = " to ".join(ends.times.map("{:.3g}".format).unique())
-        more = f" ({times} x the next)" if factors else ""
-        parts.append(f"{span.system.iloc[0]} at {budgets} MiB{more}")
-    return ", then ".join(parts)
 
 
 def draw_memory(axes: Any, data: pd.DataFrame) -> None:
@@ -276,28 +250,18 @@ def training(cells: Cells) -> Drawing:
     memory = memory_rows(cells)
     draw_memory(right, memory)
     best = leaders(costs)
-    notes = [
-        f"least time: {best}",
-        "marks: measured epochs with all work so far",
-        "grey: the graph fits",
-    ]
+    notes = ["marks: measured epochs with all work so far", "grey: the graph fits"]
     for row in each(here[here.record.map(episode_epochs) > 0]):
         together = episode_epochs(row.record)
-        written = written_together(row.record)
-        notes.append(
-            f"{row.system} prepared {together} epochs together, {written} written"
-        )
+        notes.append(f"{row.system} prepared {together} epochs together")
     tables = [rows.assign(panel="training") for rows in curves]
     table = pd.concat(
         [*tables, memory[COLUMNS].assign(panel="memory")], ignore_index=True
     )
-    return drawn(
-        canvas,
-        table,
-        cells,
-        *notes,
-        finding=f"At {format_bytes(budget)}, least training time: {best}",
-    )
+    first = _fastest(memory, "; shortest epoch: ")
+    finding = f"At {format_bytes(budget)}, least training time: {best}{first}"
+    places = Places(cells.xs, _budget)
+    return drawn(canvas, table, cells, *notes, finding=finding, places=places)
 
 
 def cost_of(row: Any) -> TrainingCost:

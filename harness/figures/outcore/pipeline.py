@@ -10,7 +10,7 @@ import pandas as pd
 
 from harness.compare.cells import Cells
 from harness.compare.verdicts import NotDrawn
-from harness.figures.absent import failures
+from harness.figures.absent import not_run
 from harness.figures.base import Drawing, drawn, figure_of_cells
 from harness.figures.draw import style
 from harness.figures.draw.captions import row_texts
@@ -44,7 +44,7 @@ def pipeline(cells: Cells) -> Drawing:
     runs = cells.measured()
     spans = pd.concat([_spans(run) for run in each(runs)], ignore_index=True)
     shown = runs.system.isin(spans.system)
-    missing = failures(cells.medians(), SYSTEMS)
+    missing = not_run(cells.medians(), SYSTEMS)
     missing += list(runs.loc[~shown, "system"] + " without recorded stages")
     if spans.empty:
         raise NotDrawn(f"no run has an epoch with stages ({'; '.join(missing)})")

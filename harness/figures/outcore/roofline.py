@@ -11,7 +11,6 @@ import pandas as pd
 from harness.compare.cells import Cells
 from harness.compare.plan import Plain
 from harness.compare.verdicts import NotDrawn
-from harness.figures.absent import failures
 from harness.figures.base import Drawing, drawn, figure_of_cells
 from harness.figures.draw import style
 from harness.figures.draw.captions import row_texts
@@ -81,19 +80,37 @@ def roofline(cells: Cells) -> Drawing:
     height = 1.3 + 0.2 * len(measured)
     canvas, (left, right) = many_panels(2, height=height, sharey=True)
     systems = list(measured.system)
-    _draw_rates(left, driven, device[device.name == "limited"], systems)
+    limited = device[device.name == "limited"]
+    _draw_rates(left, driven, limited, systems)
     _draw_distances(right, distances, systems)
-    failed = failures(medians, [])
-    more = "in bursts: a limiter lets more than its rate pass after idle moments"
+    more = "in bursts: above the rate of the SSD class"
     bursts = more if any(_in_bursts(distances)) else ""
     known = distances.dropna(subset="y").astype({"y": float}).nlargest(1, "y")
     nearest = known.assign(times=1 / known.y)
-    finding = row_texts(
+    near = row_texts(
         nearest,
-        "{name} comes nearest to the device's least time, at {times:.2g} times it",
+        "with offline work, {name} comes nearest to the least time of its reads: "
+        "{times:.2g} times it",
     )
+    finding = "; ".join(filter(None, [_driven(driven, limited), near]))
     table = pd.concat([device, driven, distances], ignore_index=True)[COLUMNS]
-    return drawn(canvas, table, cells, bursts, *failed, order=MARKS, finding=finding)
+    shares = (
+        "beside an epoch: the least time over it, and the disk's own time for the "
+        "requests over the time of extraction (engine)"
+    )
+    notes = [shares, bursts]
+    return drawn(canvas, table, cells, *notes, order=MARKS, finding=finding)
+
+
+def _driven(rates: pd.DataFrame, device: pd.DataFrame) -> str:
+    """Return the sentence on the systems with the least and the largest share of the
+    device's rate at their request sizes; empty without rates of both."""
+    if device.empty or rates.empty:
+        return ""
+    shares = 100 * rates.y / _rates_at(device, rates.x)
+    ends = rates.assign(share=shares).sort_values("share").iloc[[0, -1]]
+    parts = row_texts(ends, "{share:.0f} % ({name})", " to ")
+    return f"Systems read at {parts} of the device's rate for their request sizes"
 
 
 def _device_rates(record: Plain) -> pd.DataFrame:
@@ -207,7 +224,7 @@ def _draw_distances(axes: Any, distances: pd.DataFrame, systems: list[str]) -> N
     )
     rows["text"] += _in_bursts(rows).map({True: " in bursts", False: ""})
     _draw_rows(axes, rows, LEAST, systems)
-    name_axes(axes, "How far from the least time: distance, engine", "epoch (s, log)")
+    name_axes(axes, "Epoch beside the least time of its reads", "epoch (s, log)")
 
 
 def _in_bursts(distances: pd.DataFrame) -> pd.Series[bool]:

@@ -16,14 +16,17 @@ from harness.figures.draw import style
 from harness.figures.draw.bars import as_bars
 from harness.figures.draw.captions import left_out
 from harness.figures.draw.dots import draw_dots
+from harness.figures.draw.words import in_words
 from harness.figures.findings import ratios, wide
 from harness.figures.grids import gallery, only_systems, values
+from harness.figures.over_axis import LEAST_TIMES, Places, fastest
 
 SYSTEMS = ["pyg+", "ginex", "gnndrive", "diskgnn", "agnes", "outcore"]
 #: A cloud SSD with few requests a second: unscaled, still fewer than the scaled class
 #: of the profiles.
 SLOW = "aws-gp3"
 BARE = "none"
+NAMES = {BARE: "the bare device"}
 
 
 def over_classes(profile: Plain) -> Plan:
@@ -67,16 +70,14 @@ def ssd(cells: Cells) -> Drawing:
         ylabel=ylabel,
         joined=True,
     )
-    note = (
-        "classes in order of 4 KiB random reads/s; beside it the bandwidth of "
-        "large reads, which decides where systems "
-        "read large requests; both as measured under each class"
-    )
+    note = "below each class its 4 KiB random reads and its bandwidth, as measured"
     every = order if SLOW in order else [*order, SLOW]
     omitted = left_out(order, every, "SSD classes")
-    return drawn(
-        canvas, data, cells, note, omitted, finding=_gains(data, order[0], order[-1])
-    )
+    places = Places(order, lambda name: NAMES.get(name, name), "on")
+    ranked = medians.set_index("x").loc[order].reset_index()
+    parts = [fastest(ranked, places), _gains(data, order[0], order[-1])]
+    finding = "; ".join(filter(None, parts))
+    return drawn(canvas, data, cells, note, omitted, finding=finding, places=places)
 
 
 def _gains(data: pd.DataFrame, slowest: str, best: str) -> str:
@@ -93,11 +94,26 @@ def _gains(data: pd.DataFrame, slowest: str, best: str) -> str:
     if len(gains) < 2:
         return ""
     least, most = gains.sort_values().index[[0, -1]]
-    name = "the bare device" if best == BARE else best
+    name = NAMES.get(best, best)
+    others = _slower_between(data, slowest)
     return (
-        f"On {name}, {most} is {gains[most]:.2g} times as fast as on {slowest}, "
-        f"{least} {gains[least]:.2g} times"
+        f"on {name}, {most} is {gains[most]:.2g} times as fast as on {slowest}, "
+        f"{least} {gains[least]:.2g} times{others}"
     )
+
+
+def _slower_between(data: pd.DataFrame, slowest: str) -> str:
+    """Return the clause on systems that take longer on a class other than that with the
+    fewest reads a second; empty without any."""
+    seconds = wide(data, index="series", columns="group").dropna(subset=slowest)
+    over = seconds.div(seconds[slowest], axis=0).drop(columns=slowest)
+    longest = over[over.max(axis=1) >= LEAST_TIMES].idxmax(axis=1)
+    parts = []
+    for name, own in longest.groupby(longest):
+        verb = "is" if len(own) == 1 else "are"
+        place = NAMES.get(str(name), str(name))
+        parts.append(f"; {in_words(list(own.index))} {verb} slowest on {place}")
+    return "".join(parts)
 
 
 def drive_rates(record: Mapping[str, Any]) -> dict[str, float]:

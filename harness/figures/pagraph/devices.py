@@ -17,17 +17,14 @@ from harness.figures.draw.curves import draw_curves
 from harness.figures.draw.panels import many_panels
 from harness.figures.findings import plain, ratios, span, wide
 from harness.figures.grids import values
+from harness.figures.over_axis import LEAST_TIMES, Places, alike
 from harness.figures.pagraph.grid import FAMILY, MODELS, NAMES, device_bytes, planned
 from harness.results.table import each
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure as Canvas
 
-NOTE = (
-    "each device has a process of its own, and all share this host's cores; seed "
-    "nodes a second, since every step "
-    "trains a mini-batch on each device"
-)
+NOTE = "every device has a process of its own; all processes share this host's cores"
 #: Numbers of devices, and their texts below bars.
 COUNTS = [1, 2, 4]
 DEVICES_TEXT = {1: "\n1 device", 2: "\n2 devices", 4: "\n4 devices"}
@@ -96,10 +93,7 @@ def fig15(cells: Cells) -> Drawing:
     """Draw throughput over devices, a curve for each model."""
     rows = curve_rows(seed_rates(cells))
     canvas = draw_rates(rows, "Throughput over devices")
-    note = (
-        "without preprocessing; dgl, dgl+pp and pagraph+pp train in one process and "
-        "have no line"
-    )
+    note = "dgl, dgl+pp and pagraph+pp train in one process and have no line"
     reduced = left_out(cells.xs, COUNTS, "devices")
     return drawn(canvas, rows, cells, NOTE, note, reduced, finding=_scaling(rows))
 
@@ -111,13 +105,22 @@ def _scaling(rows: pd.DataFrame) -> str:
     most = measured.x.max()
     if most == 1:
         return ""
-    times = ratios(wide(measured, "y", "model", "x"), most, 1).replace({"model": NAMES})
-    texts = times.assign(times=times.times.map(plain))
+    times = ratios(wide(measured, "y", "model", "x"), most, 1)
+    ends = measured[measured.x.isin([1, most])].rename(columns={"y": "value"})
+    even = {model: _even(own) for model, own in ends.groupby("model")}
+    texts = times.assign(times=times.times.map(plain), even=times.model.map(even))
+    named = texts.replace({"model": NAMES})
     return row_texts(
-        texts,
-        "{times} times as fast as 1 with {model}",
+        named,
+        "{times} times as fast as 1 with {model}{even}",
         before=f"{most} devices train ",
     )
+
+
+def _even(ends: pd.DataFrame) -> str:
+    """Return a remark in brackets where two rates do not differ; else nothing."""
+    rows = list(each(ends))
+    return " (no difference)" if len(rows) == 2 and alike(*rows) else ""
 
 
 @figure_of_cells(
@@ -150,23 +153,35 @@ def fig16(cells: Cells) -> Drawing:
     title = "Speed-up over DGL on one device"
     ylabel = "times dgl's throughput"
     canvas, _ = draw_bars(data, title=title, ylabel=ylabel, numbers=".1f")
-    note = (
-        "n/a: trains in one process, so the paper's base, DGL on two devices, is DGL "
-        "on one here"
-    )
-    return drawn(canvas, data, cells, NOTE, note, finding=_over_one(data))
+    note = "n/a: trains in one process; the paper's base is DGL on two devices"
+    finding = _beside_one(data)
+    places = Places(cells.xs, "{} devices".format, "on")
+    return drawn(canvas, data, cells, NOTE, note, finding=finding, places=places)
 
 
-def _over_one(data: pd.DataFrame) -> str:
-    """Return the sentence on pagraph's speed on the most devices over DGL's on one;
-    empty without a value."""
-    ours = data[data.series == "pagraph"].dropna(subset="value")
-    if ours.empty:
-        return ""
-    count = ours.devices.max()
-    times = ours.value[ours.devices == count]
-    devices = "1 device" if count == 1 else f"{count} devices"
-    return f"pagraph on {devices} is {span(times)} times as fast as dgl on one"
+def _beside_one(data: pd.DataFrame) -> str:
+    """Return the sentence on the systems' speeds on one device, and on the speed on
+    more devices of those that can use them; empty without a value.
+
+    Args:
+        data: rows of the drawing: `series`, `devices`, `model`, `value`.
+    """
+    known = data.dropna(subset="value")
+    one = known[known.devices == 1]
+    others = one[one.series != "dgl"].groupby("series", sort=False).value
+    texts = others.agg(span).reset_index(name="times")
+    parts = [
+        row_texts(
+            texts, "{series} {times}", before="On 1 device, times as fast as dgl: "
+        )
+    ]
+    speeds = wide(known, index=["series", "model"], columns="devices")
+    for count in sorted(set(known.devices) - {1}):
+        gains = ratios(speeds, count, 1).groupby("series").times.agg(span)
+        gained = gains.reset_index()
+        text = f"{{series}} on {count} is {{times}} times as fast as on 1"
+        parts.append(row_texts(gained, text))
+    return "; ".join(filter(None, parts)) if len(one) else ""
 
 
 #: Devices of Figures 18 and 21.
@@ -213,17 +228,8 @@ def fig18(cells: Cells) -> Drawing:
     canvas, _ = draw_bars(
         data, title=title, ylabel="time for a million seed nodes (s)", numbers=".2f"
     )
-    later = data.dropna(subset="saved")
-    saved = row_texts(
-        later.assign(percent=100 * later.saved), "{group} {series} {percent:.0f} %"
-    )
     paper = row_texts(published("pagraph-fig18"), "{series} {x} {value:g} {unit}")
-    notes = [
-        f"{DEVICES} devices",
-        NOTE,
-        f"saved by each step: {saved}",
-        f"paper (friendster, 4 GPUs): {paper}",
-    ]
+    notes = [f"{DEVICES} devices", NOTE, f"paper (friendster, 4 GPUs): {paper}"]
     return drawn(canvas, data, cells, *notes, finding=_all_steps(data))
 
 
@@ -233,9 +239,17 @@ def _all_steps(data: pd.DataFrame) -> str:
     first, *_, last = STEPS
     times = ratios(wide(data, index="group", columns="series"), first, last)
     texts = times.assign(times=times.times.map(plain))
-    return row_texts(
+    whole = row_texts(
         texts, "{times} times as fast with {group}", before="All steps make pagraph "
     )
+    if not whole or "saved" not in data:
+        return whole
+    lost = data[data.saved < 1 - LEAST_TIMES]
+    slower = lost.assign(times=1 / (1 - lost.saved), name=lost.series.str[2:])
+    costs = row_texts(
+        slower, "{name} alone make it {times:.2g} times as fast with {group}"
+    )
+    return "; ".join(filter(None, [whole, costs]))
 
 
 #: Curves of Fig. 21.
@@ -297,10 +311,8 @@ def fig21(cells: Cells) -> Drawing:
         reached["seconds"] = [
             accuracy.at_target(record, target) for record in own.record
         ]
-        best = row_texts(
-            reached, "{system} {best:.1f} % ({target:.1f} % after {seconds:.1f} s)"
-        )
-        notes.append(f"{title}: best of {best}")
+        best = row_texts(reached, "{system} {best:.1f} %")
+        notes.append(f"best accuracy of {title}: {best}")
         findings.append(accuracy.first_to_target(title, reached))
     notes += ["real training; partitions take as many seed nodes a step together"]
     notes += [accuracy.origin(known.record.iloc[0])]

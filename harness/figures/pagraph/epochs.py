@@ -28,8 +28,9 @@ from harness.figures.draw.captions import left_out, row_texts
 from harness.figures.draw.charts import SHOWN
 from harness.figures.draw.curves import draw_curves
 from harness.figures.draw.panels import many_panels
-from harness.figures.findings import compared, over_others, spans, wide
+from harness.figures.findings import plain, spans, wide
 from harness.figures.grids import values
+from harness.figures.over_axis import Places, changes, fastest, over_base, over_each
 from harness.figures.pagraph.devices import NOTE as DEVICES_NOTE
 from harness.figures.pagraph.devices import by_count, curve_rows, draw_rates, seed_rates
 from harness.figures.pagraph.grid import (
@@ -51,9 +52,8 @@ PARTS = [
 COMPUTE, EXPOSED, OTHER, HIDDEN_LOADING = PARTS
 LOADING = ["extract", "transfer"]
 PARTS_NOTE = (
-    "computation, loading and the rest make the epoch; hidden loading went on "
-    "during computation and is drawn on top "
-    "of the epoch; loading: gathering on the host and copying to the device"
+    "loading gathers rows on the host and copies them to the device; loading hidden "
+    "behind computation is drawn on top of the epoch"
 )
 EPOCH = "epoch (s)"
 FASTER = "times as fast as dgl"
@@ -160,13 +160,15 @@ def fig11(cells: Cells) -> Drawing:
         "one graph of the paper's six; `+pp` reads rows that hold the first layer's "
         "sums"
     )
-    return drawn(canvas, rows, cells, note, finding=_over_dgl(rows))
+    return drawn(canvas, rows, cells, note, finding=_over_dgl(cells.medians()))
 
 
 def _over_dgl(rows: pd.DataFrame) -> str:
-    """Return the sentence on the speed of the other systems over DGL's; `rows` of
-    `speedup_rows`."""
-    return compared(wide(rows, "speedup", "group", "series"), FAMILY[1:], FAMILY[0])
+    """Return the sentence on the speed of the other systems over DGL's, a model at each
+    x."""
+    xs = list(dict.fromkeys(rows.x))
+    places = Places(xs, lambda model: NAMES.get(model, str(model)), "with")
+    return over_base(rows, FAMILY[1:], FAMILY[0], places)
 
 
 @figure_of_cells(
@@ -229,10 +231,10 @@ def fig14(cells: Cells) -> Drawing:
     )
     shares = [x / 100.0 for x in cells.xs]
     first, *others = RANKINGS.values()
-    finding = over_others(wide(data, "y", columns="series"), first, others)
-    return drawn(
-        canvas, data, cells, left_out(shares, SHARES, "cached shares"), finding=finding
-    )
+    places = Places(cells.xs, "{:g} % cached".format)
+    finding = over_each(cells.medians(), first, others, places)
+    reduced = left_out(shares, SHARES, "cached shares")
+    return drawn(canvas, data, cells, reduced, finding=finding, places=places)
 
 
 NEIGHBOURS = [2, 4, 8, 16]
@@ -259,15 +261,12 @@ def fig19(cells: Cells) -> Drawing:
         rows, title=title, xlabel=xlabel, ylabel="epoch (s, log)", xlog=True, ylog=True
     )
     reduced = left_out(cells.xs, NEIGHBOURS, "neighbours")
-    finding = compared(wide(rows, "speedup", columns="series"), FAMILY[1:], FAMILY[0])
-    return drawn(
-        canvas,
-        rows,
-        cells,
-        "both layers take as many neighbours",
-        reduced,
-        finding=finding,
-    )
+    places = Places(cells.xs, word="with")
+    faster = over_base(table, FAMILY[1:], FAMILY[0], places)
+    first = fastest(table, places) if changes(table) else ""
+    finding = "; ".join(filter(None, [first, faster]))
+    note = "both layers take as many neighbours"
+    return drawn(canvas, rows, cells, note, reduced, finding=finding, places=places)
 
 
 def layered(profile: Plain) -> Plan:
@@ -330,8 +329,26 @@ def fig20(cells: Cells) -> Drawing:
         *notes,
         rows=one,
         order=[*FAMILY, *PARTS],
-        finding=_over_dgl(speedups),
+        finding=_layer_wise(one, several),
     )
+
+
+def _layer_wise(one: pd.DataFrame, several: pd.DataFrame) -> str:
+    """Return the sentence on speeds over DGL's on one device, and on pagraph's on the
+    most devices.
+
+    Args:
+        one: rows of `Cells.medians` on one device.
+        several: rows of `curve_rows`.
+    """
+    rates = several.dropna(subset="y").sort_values("x").y
+    devices = ""
+    if len(rates) > 1:
+        times = plain(rates.iloc[-1] / rates.iloc[0])
+        devices = (
+            f"pagraph on {several.x.max()} devices is {times} times as fast as on 1"
+        )
+    return "; ".join(filter(None, [_over_dgl(one), devices]))
 
 
 def _too_small(parts: pd.DataFrame) -> list[str]:
@@ -378,9 +395,8 @@ def tab1(cells: Cells) -> Sheet:
     ]
     columns = {"model": "", "sampling": "", **dict.fromkeys(shares, ".1f")}
     note = (
-        "computation: training alone over the epoch (rule 20); memory: the run's "
-        "device buffers over the device, "
-        "without what training itself takes, which an emulated device does not need"
+        "computation: time of training alone over the epoch; memory: buffers over the "
+        "device's memory, without training's own"
     )
     computation = rows.pivot(columns="sampling", values="computation (%)")[
         list(rows.sampling.unique())

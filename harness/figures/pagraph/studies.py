@@ -43,11 +43,8 @@ def accesses(profile: Plain) -> list[StudyNeed]:
 #: Names of both ways of sampling, and what the study found of each.
 SAMPLERS = {"neighbor": "neighbour sampling", "layerwise": "layer-wise sampling"}
 FOUND = (
-    "{series}: {accesses_over_nodes:.2f} accesses a node of the graph, "
-    "{percent:.1f} % of the nodes read more than "
-    "once, one of them {most} times; those have {out_degree_repeated:.0f} "
-    "out-edges on average, the others "
-    "{out_degree_others:.1f}"
+    "{series}: nodes read more than one time have {out_degree_repeated:.0f} "
+    "out-edges on average, the others {out_degree_others:.1f}"
 )
 
 
@@ -137,7 +134,9 @@ def _widest(data: pd.DataFrame) -> str:
     x: Any = apart.idxmax()
     widest = data[data.x == x].sort_values("y", ascending=False)
     return row_texts(
-        widest, "{series} {y:.0f} %", before=f"Hits with {plain(x)} % cached: "
+        widest,
+        "{series} {y:.0f} %",
+        before=f"Hits differ most with {plain(x)} % cached: ",
     )
 
 
@@ -173,10 +172,8 @@ def fig17(evidence: Evidence) -> Drawing:
     replication = row_texts(found, "{replication:.2f} at {count}")
     cached = 100 * record.result["cached_share"]
     note = (
-        f"each device caches {cached:.0f} % of the rows by out-degree; partitions "
-        f"hold the {record.result['hops']}-hop "
-        "in-neighbours of their training nodes; replicas: beyond an even split of "
-        "the nodes that any partition holds; "
+        f"every device caches {cached:.0f} % of the rows by out-degree; partitions "
+        f"hold the {record.result['hops']}-hop in-neighbours of their training nodes; "
         f"replication {replication}"
     )
     data = pd.concat(
@@ -257,7 +254,7 @@ def tab5(evidence: Evidence) -> Sheet:
         f"seconds of partitioning on this host, {hops} hops; largest over mean: "
         "training nodes",
     )
-    text = text.replace("computed from the mini-batches, no timing; ", "")
+    text = text.replace(", not timed", "")
     most = ours.sort_values("partitions").tail(1)
     copies = row_texts(
         most, "with {partitions:.0f} partitions a node is held {replication:.2g} times"
