@@ -15,6 +15,7 @@ from harness.records.cell import Cell, cell_key
 from harness.records.seal import content_digest
 from harness.settings import SharedSettings, of_role, setting
 from systems.options import Facts
+from systems.readings import Latencies
 from workloads.units import row_bytes
 
 if TYPE_CHECKING:
@@ -314,6 +315,9 @@ class EpochRecord(_Part):
     # Mini-batches of a real training whose loss was not finite; `loss` is then None.
     losses_not_finite: int = 0
     counters: dict[str, Any] = Field(default_factory=dict)
+    # Requests of the system's own readers and writers by latency, submission to
+    # completion; empty where the system has none (`harness/records/latency.py`).
+    latencies: Latencies = Field(default_factory=dict)
     # Offline work within `seconds`, for the episode that begins with this epoch.
     offline: OfflineWork | None = None
 
