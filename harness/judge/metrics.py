@@ -14,6 +14,7 @@ from harness.judge.memory import asked_and_slack
 from harness.judge.predict import at_depth, device_seconds, predict
 from harness.judge.registry import RunContext, context_of
 from harness.records.cost import TrainingCost
+from harness.records.latency import all_sizes, merged, percentile_s
 from harness.records.record import EpochRecord, Record, StorageClass, Summary, spread
 from systems.readings import DiskProfile, StageSpan, wall_seconds
 from workloads.accelerators.profile import profile_of
@@ -436,6 +437,17 @@ class RunNumbers:
             else None
         )
 
+    def seconds_per_row(self, counter: Literal["user_s", "system_s"]) -> float | None:
+        """Return processor seconds over feature rows of the measured epochs; None where
+        either is not counted in one of them."""
+        spent_s = [getattr(epoch, counter) for epoch in self.measured]
+        rows = [epoch.counters.get("rows") for epoch in self.measured]
+        known_s = [seconds for seconds in spent_s if seconds is not None]
+        known_rows = [count for count in rows if count]
+        if not rows or len(known_s) < len(rows) or len(known_rows) < len(rows):
+            return None
+        return float(sum(known_s)) / float(sum(known_rows))
+
     @cached_property
     def limit_s(self) -> float | None:
         """Least seconds of an epoch that the device needs; holds for the workload's own
@@ -541,6 +553,40 @@ class RunNumbers:
         )
         known = [prediction.seconds for prediction in made if prediction is not None]
         return statistics.median(known) if known else None
+
+    @cached_property
+    def reads(self) -> str:
+        """Latency histogram of the measured epochs' reads, of all sizes."""
+        return all_sizes(merged(epoch.latencies for epoch in self.measured), "read")
+
+    @metric("read p50 s", unit="s", better="lower", shown=False)
+    def read_p50_s(self) -> float | None:
+        """Median seconds from the submission of a read to its completion, of the
+        measured epochs' reads by the system's own readers; None where pages fault or
+        other code reads."""
+        return percentile_s(self.reads, 50.0)
+
+    @metric("read p99 s", unit="s", better="lower", shown=False)
+    def read_p99_s(self) -> float | None:
+        """Seconds within which 99 % of these reads were completed."""
+        return percentile_s(self.reads, 99.0)
+
+    @metric("read p99.9 s", unit="s", better="lower", shown=False)
+    def read_p999_s(self) -> float | None:
+        """Seconds within which 99.9 % of these reads were completed."""
+        return percentile_s(self.reads, 99.9)
+
+    @metric("user s a row", unit="s", better="lower", shown=False)
+    def user_s_per_row(self) -> float | None:
+        """Processor seconds in user mode, training included, over the feature rows of
+        the measured epochs' mini-batches."""
+        return self.seconds_per_row("user_s")
+
+    @metric("system s a row", unit="s", better="lower", shown=False)
+    def system_s_per_row(self) -> float | None:
+        """Processor seconds in the kernel, of all processes in the cap, over the
+        feature rows of the measured epochs' mini-batches."""
+        return self.seconds_per_row("system_s")
 
     @metric(
         "read amplification",

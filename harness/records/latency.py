@@ -5,9 +5,11 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
+from harness.foreign import is_foreign
 from systems.readings import Latencies
+from workloads.units import format_bytes
 
 #: Percentiles of tables, by their heads.
 PERCENTILES = {"p50": 50.0, "p90": 90.0, "p99": 99.0, "p99.9": 99.9, "p99.99": 99.99}
@@ -23,6 +25,29 @@ class LatencyRow(NamedTuple):
     requests: int
     percentiles_s: dict[str, float]
     longest_s: float
+
+    @property
+    def size_text(self) -> str:
+        """Largest request of the size class, with a unit."""
+        known = self.size.isdecimal()
+        return format_bytes(int(self.size)) if known else "larger"
+
+
+#: Reasons why an epoch has no latencies.
+_FAULTS = "its pages fault, and the kernel keeps no latency of a fault"
+_ELSEWHERE = "its reads are not made by this project's readers"
+_NO_READS = "no request was made, or the record is of an older version"
+
+
+def no_latencies(system: str, counters: Iterable[Mapping[str, Any]]) -> str:
+    """Return why epochs of a system with these counters have no latencies."""
+    if is_foreign(system):
+        return _ELSEWHERE
+    for counted in counters:
+        observed = counted.get("observed") or {}
+        if observed.get("major_faults") and not counted.get("io_requests"):
+            return _FAULTS
+    return _NO_READS
 
 
 def _pairs(histogram: str) -> list[tuple[int, int]]:

@@ -241,6 +241,7 @@ _Size = Annotated[str, Field(pattern=r"^([0-9]{1,15}|larger)$")]
 _PAIRS = r"^[0-9]{1,15}:[0-9]{1,15}( [0-9]{1,15}:[0-9]{1,15})*$"
 _Histogram = Annotated[str, Field(pattern=_PAIRS, max_length=1 << 16)]
 _BySize = Annotated[dict[_Size, _Histogram], Field(max_length=64)]
+_Direction = Annotated[str, Field(pattern="^(read|write)$")]
 
 
 class EpochDone(_Event):
@@ -260,7 +261,7 @@ class EpochDone(_Event):
     loss: float | None
     accuracy: float | None = Field(ge=0, le=1)
     counters: Counters
-    latencies: dict[Literal["read", "write"], _BySize] = Field(default_factory=dict)
+    latencies: dict[_Direction, _BySize] = Field(default_factory=dict)
     stages_s: dict[str, Seconds]
     checking_s: Seconds = 0.0
     changed: list[Count] = Field(default_factory=list, max_length=CHUNK_ROWS)
