@@ -15,6 +15,11 @@ _DIRECTIONS = ("read", "write")
 _LARGER = "larger"
 
 
+def size_class(nbytes: int) -> str:
+    """Return the size class of a request, as `Latencies` names it."""
+    return next((str(size) for size in SIZES if nbytes <= size), _LARGER)
+
+
 class LatencyMeter:
     """Requests of this process since the last restart.
 

@@ -15,6 +15,7 @@
 
 #include "base/team.hpp"
 #include "io/latency.hpp"
+#include "io/request_log.hpp"
 
 namespace outcore {
 namespace {
@@ -23,7 +24,7 @@ namespace {
 class PreadPool final : public IoBackend {
 public:
     // Starts fewer threads where the host gives no more. Throws std::system_error where it gives none.
-    PreadPool(u32 threads, u32 depth, int fd) : fd_(fd), waiting_(depth), submitted_ns_(depth) {
+    PreadPool(u32 threads, u32 depth, int fd) : fd_(fd), waiting_(depth), submitted_ns_(depth), log_(fd, depth) {
         staged_.reserve(depth);
         done_.reserve(depth);
         if (start_threads(threads_, threads, [this](size_t) { work(); }) == 0)
@@ -31,7 +32,10 @@ public:
     }
     ~PreadPool() override { abandon(); }
 
-    void queue(const Io& io) override { staged_.push_back(io); }
+    void queue(const Io& io) override {
+        log_.add(io);
+        staged_.push_back(io);
+    }
 
     size_t wait(std::span<Completion> out, u32 at_least) override {
         std::unique_lock lock(mutex_);
@@ -94,6 +98,7 @@ private:
     std::vector<Completion> done_;
     std::vector<u64> submitted_ns_;  // by tag; 0: not measured
     LatencyLog latency_;             // the lock's holder adds
+    RequestLog log_;
     size_t first_waiting_ = 0, num_waiting_ = 0;
     std::mutex mutex_;
     std::condition_variable work_there_, enough_done_;
@@ -108,7 +113,7 @@ private:
 class Ring final : public IoBackend {
 public:
     // Throws std::system_error where io_uring is missing or forbidden (ENOSYS, EPERM).
-    Ring(u32 depth, int fd) : fd_(fd), flights_(depth) {
+    Ring(u32 depth, int fd) : fd_(fd), flights_(depth), log_(fd, depth) {
         staged_.reserve(depth);
         // COOP_TASKRUN: completions are processed when the reader enters the kernel anyway, without an interrupt to it.
         int code = -EINVAL;
@@ -151,6 +156,7 @@ public:
         }
         if (registered_file_) entry->flags |= IOSQE_FIXED_FILE;
         entry->user_data = io.tag;
+        log_.add(io);
         flights_[io.tag] = {0, io.length, io.write};
         staged_.push_back(io.tag);
         ++open_;
@@ -218,6 +224,7 @@ private:
     std::vector<Flight> flights_;  // by tag
     std::vector<u32> staged_;      // tags queued since the last submission
     LatencyLog latency_;
+    RequestLog log_;
     u64 open_ = 0;  // requests queued and not yet taken as completions
     bool registered_file_ = false, registered_buffer_ = false;
 };
