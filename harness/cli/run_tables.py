@@ -74,6 +74,8 @@ def print_epochs(record: Record, *, wide: bool) -> None:
             str(epoch.batches),
             size(epoch.device_bytes),
             number(epoch.device_requests, "d"),
+            number(epoch.us_per_row("user_s"), ".1f"),
+            number(epoch.us_per_row("system_s"), ".1f"),
         )
         learned = (
             number(value, ".4f")
@@ -90,6 +92,8 @@ def print_epochs(record: Record, *, wide: bool) -> None:
         "batches",
         "device read",
         "requests",
+        "user µs/row",
+        "system µs/row",
         "loss",
         "accuracy",
         "test accuracy",

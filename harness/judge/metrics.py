@@ -438,15 +438,13 @@ class RunNumbers:
         )
 
     def seconds_per_row(self, counter: Literal["user_s", "system_s"]) -> float | None:
-        """Return processor seconds over feature rows of the measured epochs; None where
-        either is not counted in one of them."""
-        spent_s = [getattr(epoch, counter) for epoch in self.measured]
-        rows = [epoch.counters.get("rows") for epoch in self.measured]
-        known_s = [seconds for seconds in spent_s if seconds is not None]
-        known_rows = [count for count in rows if count]
-        if not rows or len(known_s) < len(rows) or len(known_rows) < len(rows):
+        """Return the median over the measured epochs of processor seconds for each
+        feature row; None where one of them lacks either count."""
+        found_us = [epoch.us_per_row(counter) for epoch in self.measured]
+        known_us = [us for us in found_us if us is not None]
+        if not known_us or len(known_us) < len(found_us):
             return None
-        return float(sum(known_s)) / float(sum(known_rows))
+        return statistics.median(known_us) * 1e-6
 
     @cached_property
     def limit_s(self) -> float | None:
@@ -578,14 +576,14 @@ class RunNumbers:
 
     @metric("user s a row", unit="s", better="lower", shown=False)
     def user_s_per_row(self) -> float | None:
-        """Processor seconds in user mode, training included, over the feature rows of
-        the measured epochs' mini-batches."""
+        """Processor seconds in user mode of all processes in the cap, training
+        included, for each feature row of a mini-batch: the median epoch's."""
         return self.seconds_per_row("user_s")
 
     @metric("system s a row", unit="s", better="lower", shown=False)
     def system_s_per_row(self) -> float | None:
-        """Processor seconds in the kernel, of all processes in the cap, over the
-        feature rows of the measured epochs' mini-batches."""
+        """Processor seconds in the kernel, of all processes in the cap, for each
+        feature row of a mini-batch: the median epoch's."""
         return self.seconds_per_row("system_s")
 
     @metric(

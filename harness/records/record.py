@@ -321,6 +321,13 @@ class EpochRecord(_Part):
     # Offline work within `seconds`, for the episode that begins with this epoch.
     offline: OfflineWork | None = None
 
+    def us_per_row(self, counter: Literal["user_s", "system_s"]) -> float | None:
+        """Return processor microseconds in user mode or in the kernel for each feature
+        row of the mini-batches, training included; None where either is unknown."""
+        spent_s: float | None = getattr(self, counter)
+        rows = self.counters.get("rows")
+        return 1e6 * spent_s / rows if spent_s is not None and rows else None
+
     @property
     def online_s(self) -> float:
         """Seconds of the epoch without the offline work within them."""
@@ -600,6 +607,11 @@ class Summary(BaseModel):
 
     epoch_s: Spread | None = None
     stages_s: dict[str, float] = Field(default_factory=dict)
+    read_p50_s: float | None = None
+    read_p99_s: float | None = None
+    read_p999_s: float | None = None
+    user_s_per_row: float | None = None
+    system_s_per_row: float | None = None
     read_amplification: float | None = None
     accelerator_utilisation: float | None = None
     storage_efficiency: float | None = None

@@ -150,3 +150,22 @@ def test_a_worker_sends_pairs_of_numbers_or_nothing(text: str) -> None:
     EpochDone.model_validate({**known, "latencies": {"read": {"512": "1:2 3:4"}}})
     with pytest.raises(ValueError, match="latencies"):
         EpochDone.model_validate({**known, "latencies": {"read": {"512": text}}})
+
+
+def test_the_processor_time_of_a_row_is_shown_for_each_epoch(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = measured("ginex", {}, rows=1000)
+    for epoch, user_s in zip(run.measured, (0.002, 0.004), strict=True):
+        epoch.user_s = user_s
+        epoch.system_s = 0.001
+    run.summary, _ = summarise(run, context_of(run))
+    assert run.summary.model_dump()["user_s_per_row"] == pytest.approx(3e-6)
+    assert run.summary.model_dump()["system_s_per_row"] == pytest.approx(1e-6)
+    monkeypatch.setenv("COLUMNS", "200")
+    print_epochs(run, wide=False)
+    text = capsys.readouterr().out
+    heads = next(line for line in text.splitlines() if "user µs/row" in line)
+    last = next(line for line in text.splitlines() if line.startswith("2 "))
+    assert "system µs/row" in heads
+    assert last.split()[-4:-2] == ["4.0", "1.0"]
