@@ -15,6 +15,7 @@ import typer
 
 from harness.cli.common import OnResults, Verbs, unwind_on_signals
 from harness.cli.run_tables import number
+from harness.cli.ssd_endurance import endurance
 from harness.cli.table import Wide, print_lines, print_table
 from harness.ssd.memory_drive import DEFAULT_SIZE, MEMORY
 from workloads.errors import HostError, InputError, require
@@ -355,6 +356,9 @@ def predict(
     call.emit(
         content, lambda: _print_forecasts(device, found, left_out(records, device))
     )
+
+
+app.verb(endurance)
 
 
 def _print_drive(drive: Drive, where: Path, *, wide: bool) -> None:

@@ -16,6 +16,7 @@ from harness.judge.registry import RunContext, context_of
 from harness.records.cost import TrainingCost
 from harness.records.latency import all_sizes, merged, percentile_s
 from harness.records.record import EpochRecord, Record, StorageClass, Summary, spread
+from harness.records.wear import Wear
 from systems.readings import DiskProfile, StageSpan, wall_seconds
 from workloads.accelerators.profile import profile_of
 
@@ -533,6 +534,24 @@ class RunNumbers:
         after = closing.bytes_read or 0 if closing else 0
         whole = self.record.preprocess.whole_bytes_read + within + after + sum(known)
         return whole if len(known) == len(further) else None
+
+    @cached_property
+    def wear(self) -> Wear | None:
+        """Bytes that the run's training writes; None where no epoch was measured."""
+        return Wear.of(self.record)
+
+    @metric("prepared bytes written", unit="bytes", better="lower", shown=False)
+    def prepared_written_bytes(self) -> float | None:
+        """Bytes written by offline work whatever the number of epochs, whichever run
+        wrote them, and after the last epoch."""
+        return self.wear.once_bytes if self.wear else None
+
+    @metric("bytes written an epoch", unit="bytes", better="lower", shown=False)
+    def epoch_written_bytes(self) -> float | None:
+        """Bytes written for an epoch with all of its work, the larger of the system's
+        and the kernel's count. A training of E epochs writes the prepared bytes and E
+        times these."""
+        return self.wear.fresh_epoch_bytes if self.wear else None
 
     @metric("predicted s", unit="s", better="lower")
     def predicted_s(self) -> float | None:

@@ -182,7 +182,7 @@ class Memory(_Part):
         return sum(item.bytes for item in self.plan if item.tier == "host")
 
 
-class _Work(_Part):
+class Work(_Part):
     """Cost of offline work.
 
     Attributes:
@@ -209,7 +209,7 @@ class _Work(_Part):
         return self.bytes_read + self.made_bytes_read
 
 
-class OfflineWork(_Work):
+class OfflineWork(Work):
     """Offline work for the epochs of one episode, as the harness times it around
     `System.prepare_epochs`.
 
@@ -243,7 +243,7 @@ class OfflineWork(_Work):
         )
 
 
-class Preprocess(_Work):
+class Preprocess(Work):
     """Cost of the preparation, the first epochs' offline work included.
 
     Attributes:
@@ -626,6 +626,8 @@ class Summary(BaseModel):
     mean_epoch_s: float | None = None
     fresh_epoch_s: float | None = None
     prepared_bytes: int | None = None
+    prepared_written_bytes: float | None = None
+    epoch_written_bytes: float | None = None
     working_set_bytes: int | None = None
     working_set_over_budget: float | None = None
     topology_over_budget: float | None = None
