@@ -6,10 +6,16 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
 
 if TYPE_CHECKING:
     from pydantic import TypeAdapter
+
+#: Latencies of requests: direction (`read`, `write`) -> largest bytes of a request of
+#: the size class (`larger`: above 1 MiB) -> histogram. A histogram is a text of pairs
+#: `nanoseconds:requests`, ascending: the requests that took up to so long, and longer
+#: than the pair before.
+Latencies: TypeAlias = dict[str, dict[str, str]]
 
 
 @dataclass(frozen=True)

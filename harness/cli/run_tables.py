@@ -14,6 +14,7 @@ from harness.compare.comparable import shared_setting
 from harness.compare.epochs import WHOLE, part_of_epoch
 from harness.records.cost import TrainingCost, fresh_epochs_s
 from harness.records.hosts import host_name
+from harness.records.latency import PERCENTILES, merged, no_latencies, rows
 from harness.records.record import COUNTED, Record, RunConfig, Spread, spread
 from harness.settings import of_role
 from workloads.units import format_bytes
@@ -74,6 +75,8 @@ def print_epochs(record: Record, *, wide: bool) -> None:
             str(epoch.batches),
             size(epoch.device_bytes),
             number(epoch.device_requests, "d"),
+            number(epoch.us_per_row("user_s"), ".1f"),
+            number(epoch.us_per_row("system_s"), ".1f"),
         )
         learned = (
             number(value, ".4f")
@@ -90,6 +93,8 @@ def print_epochs(record: Record, *, wide: bool) -> None:
         "batches",
         "device read",
         "requests",
+        "user µs/row",
+        "system µs/row",
         "loss",
         "accuracy",
         "test accuracy",
@@ -104,6 +109,8 @@ def print_epochs(record: Record, *, wide: bool) -> None:
     if record.measured:
         print_lines("")
         _print_stages(record)
+        print_lines("")
+        _print_latencies(record)
 
 
 def _print_stages(record: Record) -> None:
@@ -131,6 +138,25 @@ def _print_stages(record: Record) -> None:
         )
     title = "where a measured epoch went (stages overlap)"
     print_table(("stage", "s an epoch", "share of the epoch"), rows, title)
+
+
+def _print_latencies(record: Record) -> None:
+    """Print the table of the latencies of the measured epochs' requests, by direction
+    and size, or why there is none."""
+    found = rows(merged(epoch.latencies for epoch in record.measured))
+    if not found:
+        counters = (epoch.counters for epoch in record.measured)
+        why = no_latencies(record.system, counters)
+        print_lines(f"latency of requests: – ({why})")
+        return
+    cells = []
+    for row in found:
+        times_us = [*row.percentiles_s.values(), row.longest_s]
+        texts = [f"{1e6 * seconds:,.0f}" for seconds in times_us]
+        cells.append((row.direction, row.size_text, f"{row.requests:,}", *texts))
+    heads = ("direction", "up to", "requests", *PERCENTILES, "longest")
+    title = "latency of the measured epochs' requests, submission to completion, in µs"
+    print_table(heads, cells, title)
 
 
 def summary_lines(record: Record) -> list[str]:

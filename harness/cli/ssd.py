@@ -15,9 +15,11 @@ import typer
 
 from harness.cli.common import OnResults, Verbs, unwind_on_signals
 from harness.cli.run_tables import number
+from harness.cli.ssd_endurance import endurance
 from harness.cli.table import Wide, print_lines, print_table
 from harness.records.hosts import HOST_LABEL, check_label
-from workloads.errors import HostError, InputError
+from harness.ssd.memory_drive import DEFAULT_SIZE, MEMORY
+from workloads.errors import HostError, InputError, require
 from workloads.units import format_bytes, parse_bytes
 
 if TYPE_CHECKING:
@@ -146,7 +148,11 @@ def list_(call: OnResults) -> None:
 @app.verb
 def emulate(
     disk_class: Annotated[
-        str, typer.Argument(metavar="CLASS", help="NAME, NAME/k or NAME/auto")
+        str,
+        typer.Argument(
+            metavar="CLASS",
+            help="NAME, NAME/k or NAME/auto; memory: a drive in memory, as fast as any",
+        ),
     ],
     call: OnResults,
     command: Annotated[
@@ -169,13 +175,16 @@ def emulate(
             "--check/--no-check", help="hold the limits to fio before running"
         ),
     ] = True,
+    size: Annotated[str, typer.Option(help="of the drive in memory")] = DEFAULT_SIZE,
 ) -> None:
     """Run a command with the device's IOPS and bandwidth limited to a class: `emulate
-    aws-nvme/16 -- COMMAND`.
+    aws-nvme/16 -- COMMAND`. With `memory` it runs beside a drive in memory (ext4 on a
+    loop device, root), on which $OUTCORE_DATA lies for it.
 
     Examples:
         outcore ssd emulate aws-nvme/16 -- fio job.fio
         outcore ssd emulate aws-nvme/auto --verify
+        outcore ssd emulate memory --size 8GiB -- outcore bench quick
     """
     from harness.ssd import emulate as emulation
     from harness.ssd.measure import limiting
@@ -186,9 +195,14 @@ def emulate(
             "there is no command to run",
             "write it after --, like `-- fio job.fio`, or give --verify",
         )
-    device = check_folder(path)
     who = emulation.caller(user) if command else None
     unwind_on_signals()
+    if disk_class == MEMORY:
+        fix = "write a command after --, without --verify"
+        require(bool(command) and not verify, "a drive in memory has no limits", fix)
+        nbytes = parse_bytes(size)
+        raise typer.Exit(emulation.run_in_memory(nbytes, command or [], who))
+    device = check_folder(path)
     progress = call.progress()
     if command and user is None and who is None and os.geteuid() == 0:
         progress.keep("the command runs as root: --user NAME gives it another user")
@@ -357,6 +371,9 @@ def predict(
             _print_forecasts(one, own, missing)
 
     call.emit(content, shown)
+
+
+app.verb(endurance)
 
 
 def _print_drive(drive: Drive, where: Path, *, wide: bool) -> None:

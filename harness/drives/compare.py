@@ -26,6 +26,7 @@ from harness.drives.whatif import (
     usable,
     workload_name,
 )
+from harness.records.latency import all_sizes, merged, percentile_s
 from harness.records.record import Record, spread
 from workloads.errors import InputError
 
@@ -249,6 +250,8 @@ def _measured(side: DriveSide, system: str, runs: Sequence[Record]) -> DriveCell
     amplification = pd.Series(
         [run.summary.read_amplification for run in runs], dtype=float
     ).median()
+    latencies = merged(epoch.latencies for run in runs for epoch in run.measured)
+    reads_of_all_sizes = all_sizes(latencies, "read")
     return DriveCell(
         device=side.device.name,
         system=system,
@@ -260,6 +263,9 @@ def _measured(side: DriveSide, system: str, runs: Sequence[Record]) -> DriveCell
         bytes_per_s=moved / seconds,
         request_bytes=size,
         device_share=share,
+        read_p50_s=percentile_s(reads_of_all_sizes, 50.0),
+        read_p99_s=percentile_s(reads_of_all_sizes, 99.0),
+        read_p999_s=percentile_s(reads_of_all_sizes, 99.9),
         above=_above(side.device, share),
         per_price=side.epochs_per_price(took.median),
         verdict="/".join(dict.fromkeys(run.verdict for run in runs)),

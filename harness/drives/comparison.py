@@ -34,7 +34,8 @@ class DriveSide:
 class DriveCell:
     """One system on one drive: its epoch, measured or predicted; where measured, the
     device's rates by the kernel's count, the mean size of a device read, and the used
-    share of the device's own rate at that size. `above`: the reason where that share is
+    share of the device's own rate at that size; percentiles of the latency of its reads
+    in the epochs. `above`: the reason where that share is
     more than all of it, see `harness.drives.notes`. `per_price`: epochs per hour,
     divided by the price of 1 TB of the drive."""
 
@@ -50,6 +51,9 @@ class DriveCell:
     bytes_per_s: float | None = None
     request_bytes: float | None = None
     device_share: float | None = None
+    read_p50_s: float | None = None
+    read_p99_s: float | None = None
+    read_p999_s: float | None = None
     above: str = ""
     per_price: float | None = None
     verdict: str = ""

@@ -7,18 +7,28 @@ import os
 from pathlib import Path
 
 from harness.isolation.files import read_text
+from harness.isolation.mounts import IN_MEMORY, mount_of
 
 _NO_DISKS = ("loop", "ram", "zram", "sr", "fd")
 
 
 def disks(sys: Path = Path("/sys")) -> list[Path]:
-    """Return the /sys folders of the host's disks, without loops, memory and removable
-    media."""
+    """Return the /sys folders of the host's disks, without memory, removable media and
+    loops, except loops of files in memory."""
     return sorted(
         disk
         for disk in (sys / "block").iterdir()
-        if not disk.name.startswith(_NO_DISKS)
+        if not disk.name.startswith(_NO_DISKS) or _is_memory_drive(disk)
     )
+
+
+def _is_memory_drive(disk: Path) -> bool:
+    """Return whether a device is a loop whose file is in memory."""
+    backing = disk / "loop/backing_file"
+    if not backing.exists():
+        return False
+    file = Path(read_text(backing).strip())
+    return file.exists() and mount_of(file).kind in IN_MEMORY
 
 
 def layer_below(folder: Path) -> list[str]:
@@ -71,4 +81,7 @@ def is_stacked(number: str, sys: Path = Path("/sys")) -> bool:
     """Return whether a block device keeps its data on another device, whose counters
     repeat its reads."""
     link = sys / "dev/block" / number
-    return link.exists() and bool(layer_below(link.resolve()))
+    if not link.exists():
+        return False
+    folder = link.resolve()
+    return bool(layer_below(folder)) and not _is_memory_drive(folder)

@@ -15,7 +15,9 @@ from harness.judge.memory import asked_and_slack
 from harness.judge.predict import at_depth, device_seconds, predict
 from harness.judge.registry import RunContext, context_of
 from harness.records.cost import TrainingCost
+from harness.records.latency import all_sizes, merged, percentile_s
 from harness.records.record import EpochRecord, Record, StorageClass, Summary, spread
+from harness.records.wear import Wear
 from systems.readings import DiskProfile, StageSpan, wall_seconds
 from workloads.accelerators.profile import profile_of
 
@@ -436,6 +438,15 @@ class RunNumbers:
             else None
         )
 
+    def seconds_per_row(self, counter: Literal["user_s", "system_s"]) -> float | None:
+        """Return the median over the measured epochs of processor seconds for each
+        feature row; None where one of them lacks either count."""
+        found_us = [epoch.us_per_row(counter) for epoch in self.measured]
+        known_us = [us for us in found_us if us is not None]
+        if not known_us or len(known_us) < len(found_us):
+            return None
+        return statistics.median(known_us) * 1e-6
+
     @cached_property
     def limit_s(self) -> float | None:
         """Least seconds of an epoch that the device needs; holds for the workload's own
@@ -524,6 +535,24 @@ class RunNumbers:
         whole = self.record.preprocess.whole_bytes_read + within + after + sum(known)
         return whole if len(known) == len(further) else None
 
+    @cached_property
+    def wear(self) -> Wear | None:
+        """Bytes that the run's training writes; None where no epoch was measured."""
+        return Wear.of(self.record)
+
+    @metric("prepared bytes written", unit="bytes", better="lower", shown=False)
+    def prepared_written_bytes(self) -> float | None:
+        """Bytes written by offline work whatever the number of epochs, whichever run
+        wrote them, and after the last epoch."""
+        return self.wear.once_bytes if self.wear else None
+
+    @metric("bytes written an epoch", unit="bytes", better="lower", shown=False)
+    def epoch_written_bytes(self) -> float | None:
+        """Bytes written for an epoch with all of its work, the larger of the system's
+        and the kernel's count. A training of E epochs writes the prepared bytes and E
+        times these."""
+        return self.wear.fresh_epoch_bytes if self.wear else None
+
     @metric("predicted s", unit="s", better="lower")
     def predicted_s(self) -> float | None:
         """Seconds of an epoch by the system's counters and the device's profile,
@@ -541,6 +570,40 @@ class RunNumbers:
         )
         known = [prediction.seconds for prediction in made if prediction is not None]
         return statistics.median(known) if known else None
+
+    @cached_property
+    def reads(self) -> str:
+        """Latency histogram of the measured epochs' reads, of all sizes."""
+        return all_sizes(merged(epoch.latencies for epoch in self.measured), "read")
+
+    @metric("read p50 s", unit="s", better="lower", shown=False)
+    def read_p50_s(self) -> float | None:
+        """Median seconds from the submission of a read to its completion, of the
+        measured epochs' reads by the system's own readers; None where pages fault or
+        other code reads."""
+        return percentile_s(self.reads, 50.0)
+
+    @metric("read p99 s", unit="s", better="lower", shown=False)
+    def read_p99_s(self) -> float | None:
+        """Seconds within which 99 % of these reads were completed."""
+        return percentile_s(self.reads, 99.0)
+
+    @metric("read p99.9 s", unit="s", better="lower", shown=False)
+    def read_p999_s(self) -> float | None:
+        """Seconds within which 99.9 % of these reads were completed."""
+        return percentile_s(self.reads, 99.9)
+
+    @metric("user s a row", unit="s", better="lower", shown=False)
+    def user_s_per_row(self) -> float | None:
+        """Processor seconds in user mode of all processes in the cap, training
+        included, for each feature row of a mini-batch: the median epoch's."""
+        return self.seconds_per_row("user_s")
+
+    @metric("system s a row", unit="s", better="lower", shown=False)
+    def system_s_per_row(self) -> float | None:
+        """Processor seconds in the kernel, of all processes in the cap, for each
+        feature row of a mini-batch: the median epoch's."""
+        return self.seconds_per_row("system_s")
 
     @metric(
         "read amplification",

@@ -13,6 +13,7 @@ from typing import Literal
 
 from harness.judge.counted import Counted
 from harness.records.record import EpochRecord
+from harness.records.wear import written_bytes
 from systems.readings import DiskPoint, DiskProfile
 
 _PAGE = 4096
@@ -133,12 +134,6 @@ def predict(
         met = pages if pages is not None and size <= _LARGEST_FAULT else profile
         page_cache_s = requests * met.request_seconds(size)
     return Prediction(own_s, page_cache_s, train_s or 0.0, reads_first)
-
-
-def written_bytes(epoch: EpochRecord) -> int:
-    """Return the bytes written to the disk within an epoch, the larger of the system's
-    and the kernel's count."""
-    return max(Counted(epoch).written_bytes, epoch.device_written_bytes or 0)
 
 
 def device_seconds(

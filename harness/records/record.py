@@ -15,6 +15,7 @@ from harness.records.cell import Cell, cell_key
 from harness.records.seal import content_digest
 from harness.settings import SharedSettings, of_role, setting
 from systems.options import Facts
+from systems.readings import Latencies
 from workloads.units import row_bytes
 
 if TYPE_CHECKING:
@@ -181,7 +182,7 @@ class Memory(_Part):
         return sum(item.bytes for item in self.plan if item.tier == "host")
 
 
-class _Work(_Part):
+class Work(_Part):
     """Cost of offline work.
 
     Attributes:
@@ -208,7 +209,7 @@ class _Work(_Part):
         return self.bytes_read + self.made_bytes_read
 
 
-class OfflineWork(_Work):
+class OfflineWork(Work):
     """Offline work for the epochs of one episode, as the harness times it around
     `System.prepare_epochs`.
 
@@ -242,7 +243,7 @@ class OfflineWork(_Work):
         )
 
 
-class Preprocess(_Work):
+class Preprocess(Work):
     """Cost of the preparation, the first epochs' offline work included.
 
     Attributes:
@@ -314,8 +315,18 @@ class EpochRecord(_Part):
     # Mini-batches of a real training whose loss was not finite; `loss` is then None.
     losses_not_finite: int = 0
     counters: dict[str, Any] = Field(default_factory=dict)
+    # Requests of the system's own readers and writers by latency, submission to
+    # completion; empty where the system has none (`harness/records/latency.py`).
+    latencies: Latencies = Field(default_factory=dict)
     # Offline work within `seconds`, for the episode that begins with this epoch.
     offline: OfflineWork | None = None
+
+    def us_per_row(self, counter: Literal["user_s", "system_s"]) -> float | None:
+        """Return processor microseconds in user mode or in the kernel for each feature
+        row of the mini-batches, training included; None where either is unknown."""
+        spent_s: float | None = getattr(self, counter)
+        rows = self.counters.get("rows")
+        return 1e6 * spent_s / rows if spent_s is not None and rows else None
 
     @property
     def online_s(self) -> float:
@@ -595,6 +606,11 @@ class Summary(BaseModel):
 
     epoch_s: Spread | None = None
     stages_s: dict[str, float] = Field(default_factory=dict)
+    read_p50_s: float | None = None
+    read_p99_s: float | None = None
+    read_p999_s: float | None = None
+    user_s_per_row: float | None = None
+    system_s_per_row: float | None = None
     read_amplification: float | None = None
     accelerator_utilisation: float | None = None
     storage_efficiency: float | None = None
@@ -609,6 +625,8 @@ class Summary(BaseModel):
     mean_epoch_s: float | None = None
     fresh_epoch_s: float | None = None
     prepared_bytes: int | None = None
+    prepared_written_bytes: float | None = None
+    epoch_written_bytes: float | None = None
     working_set_bytes: int | None = None
     working_set_over_budget: float | None = None
     topology_over_budget: float | None = None

@@ -20,6 +20,7 @@ from harness.compare.plan import Plain, value_at
 from harness.judge.metrics import METRICS
 from harness.records.foreign import ForeignRecord
 from harness.records.hosts import host_name, measured_on
+from harness.records.latency import PERCENTILES, merged, no_latencies, rows
 from harness.records.record import class_of, spread
 from harness.results.store import WORKER_LOG
 from harness.results.table import measured_epochs, preparation_s
@@ -252,11 +253,30 @@ def details_of(record: Plain, folder: Path, beside: str, pool: Pool) -> Plain:
             key: value for key, value in record["memory"].items() if value is not None
         },
         "epochs": [_epoch(epoch) for epoch in record["epochs"]],
+        "latencies": _latencies(record),
         "extra": _all_rounded(summary["extra"]),
         "predicted": short(summary["predicted_s"]),
         "overhead": _all_rounded(record["overhead"]),
         "log": log_tail(folder),
         "files": [[name, f"{beside}/{name}"] for name in files],
+    }
+
+
+def _latencies(record: Plain) -> Plain:
+    """Return the latencies of the measured epochs' requests: `rows` of direction, size,
+    requests, and microseconds by percentile; `why` there is none."""
+    measured = measured_epochs(record)
+    found = rows(merged(epoch.get("latencies") or {} for epoch in measured))
+    cells = []
+    for row in found:
+        times_s = [*row.percentiles_s.values(), row.longest_s]
+        times_us = [short(1e6 * seconds) for seconds in times_s]
+        cells.append([row.direction, row.size_text, row.requests, *times_us])
+    why = no_latencies(record["system"], [epoch["counters"] for epoch in measured])
+    return {
+        "heads": ["direction", "up to", "requests", *PERCENTILES, "longest"],
+        "rows": cells,
+        "why": "" if found else why,
     }
 
 

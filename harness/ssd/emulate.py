@@ -22,6 +22,7 @@ from harness.isolation.base import Cap, IoLimit, Isolation, Limits
 from harness.ssd.classes import DiskClass, parse_disk_class
 from harness.ssd.device import BlockDevice
 from harness.ssd.fio import FioJob, run_fio
+from harness.ssd.memory_drive import memory_drive
 from harness.ssd.profile import expected, shallow
 from harness.ssd.testfile import own_file
 from workloads.errors import HostError, InputError
@@ -338,27 +339,46 @@ def run_limited(
         isolation, limits: backend, and the limits that it enforces.
         who: user to run as; None keeps the present user.
     """
-    program = [
-        sys.executable,
-        "-S",
-        "-E",
-        str(Path(__file__).parent / "programs" / "become.py"),
-    ]
-    wrapped = [
-        *program,
-        *((str(who.pw_uid), str(who.pw_gid), who.pw_name) if who else ("-", "-", "-")),
-        "--",
-        *command,
-    ]
-    environment = dict(os.environ)
-    if who is not None:
-        environment |= {"HOME": who.pw_dir, "USER": who.pw_name, "LOGNAME": who.pw_name}
     with isolation.create("ssd-emulate", Limits(None, tuple(limits))) as cap:
-        child = subprocess.Popen(cap.command(wrapped), env=environment)
-        # Ctrl-C is for the command; this process stays to remove the cap.
-        before = signal.signal(signal.SIGINT, signal.SIG_IGN)
-        try:
-            status = child.wait()
-        finally:
-            signal.signal(signal.SIGINT, before)
+        return _run_as(who, command, cap.command, dict(os.environ))
+
+
+def run_in_memory(
+    nbytes: int, command: Sequence[str], who: pwd.struct_passwd | None
+) -> int:
+    """Run a command beside a drive in memory, on which its datasets lie: the variable
+    `OUTCORE_DATA` names a folder there. Return its exit status as `run_limited` does.
+
+    Args:
+        nbytes: size of the drive.
+        who: user to run as, who owns the drive; None keeps the present user.
+    """
+    with memory_drive(nbytes) as drive:
+        data = drive / "data"
+        data.mkdir()
+        if who is not None:
+            os.chown(data, who.pw_uid, who.pw_gid)
+        return _run_as(who, command, list, {**os.environ, "OUTCORE_DATA": str(data)})
+
+
+def _run_as(
+    who: pwd.struct_passwd | None,
+    command: Sequence[str],
+    inside: Callable[[list[str]], list[str]],
+    environment: dict[str, str],
+) -> int:
+    """Run a command as a user, `inside` a cap's command where there is one."""
+    become = str(Path(__file__).parent / "programs" / "become.py")
+    identity = ["-", "-", "-"]
+    if who is not None:
+        identity = [str(who.pw_uid), str(who.pw_gid), who.pw_name]
+        environment |= {"HOME": who.pw_dir, "USER": who.pw_name, "LOGNAME": who.pw_name}
+    wrapped = [sys.executable, "-S", "-E", become, *identity, "--", *command]
+    child = subprocess.Popen(inside(wrapped), env=environment)
+    # Ctrl-C is for the command; this process stays to remove the cap and the drive.
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        status = child.wait()
+    finally:
+        signal.signal(signal.SIGINT, before)
     return 128 - status if status < 0 else status

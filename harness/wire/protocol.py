@@ -237,10 +237,18 @@ _OTHER: TypeAdapter[_Report] = TypeAdapter(
 Counters = Annotated[_Known, AfterValidator(_OTHER.validate_python)]
 
 
+_Size = Annotated[str, Field(pattern=r"^([0-9]{1,15}|larger)$")]
+_PAIRS = r"^[0-9]{1,15}:[0-9]{1,15}( [0-9]{1,15}:[0-9]{1,15})*$"
+_Histogram = Annotated[str, Field(pattern=_PAIRS, max_length=1 << 16)]
+_BySize = Annotated[dict[_Size, _Histogram], Field(max_length=64)]
+_Direction = Annotated[str, Field(pattern="^(read|write)$")]
+
+
 class EpochDone(_Event):
     """One epoch from `start` to `end` (monotonic s). `checking_s`: seconds in between
     spent on feature digests. `changed`: spot-checked mini-batches whose rows changed
-    during their training step. `offline`: offline work between `start` and `end` for
+    during their training step. `latencies`: of requests, as
+    `systems.readings` has them. `offline`: offline work between `start` and `end` for
     the episode that begins with the epoch."""
 
     event: Literal["epoch"] = "epoch"
@@ -253,6 +261,7 @@ class EpochDone(_Event):
     loss: float | None
     accuracy: float | None = Field(ge=0, le=1)
     counters: Counters
+    latencies: dict[_Direction, _BySize] = Field(default_factory=dict)
     stages_s: dict[str, Seconds]
     checking_s: Seconds = 0.0
     changed: list[Count] = Field(default_factory=list, max_length=CHUNK_ROWS)

@@ -7,10 +7,11 @@ import math
 import time
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from heapq import merge
+from heapq import merge as in_order_of_time
 from itertools import islice, repeat
 from typing import Any, TypeVar
 
+from harness.records.latency import merged
 from harness.records.record import OfflineWork
 from harness.wire.protocol import (
     CHUNK_ROWS,
@@ -23,7 +24,7 @@ from harness.wire.protocol import (
 )
 from harness.wire.spots import Spot, look_at
 from systems.interface import Batch, StageSpan
-from systems.readings import wall_seconds
+from systems.readings import Latencies, wall_seconds
 from workloads.accelerator import LaneSpan
 from workloads.feature_table import batch_feature_digest
 from workloads.sampling.digest import EpochDigest, structure_digest
@@ -102,6 +103,7 @@ class EpochReport:
     spans: list[StageSpan]
     lanes: list[LaneSpan]
     counters: dict[str, Any]
+    latencies: Latencies = field(default_factory=dict)
     offline: OfflineWork | None = None
 
 
@@ -133,7 +135,7 @@ def events(epoch: int, parts: list[EpochReport]) -> Iterator[Event]:
         yield Batches(epoch=epoch, rows=rows)
     whose = [f"rank {rank} " if world > 1 else "" for rank in range(world)]
     # Each rank's spans are sorted.
-    spans = merge(
+    spans = in_order_of_time(
         *(zip(repeat(rank), part.spans) for rank, part in enumerate(parts)),
         key=lambda entry: entry[1].start,
     )
@@ -167,6 +169,7 @@ def events(epoch: int, parts: list[EpochReport]) -> Iterator[Event]:
         else None,
         accuracy=sum(correct for _, _, correct in trained) / seen if seen else None,
         counters=_finite(summed([part.counters for part in parts])),
+        latencies=merged(part.latencies for part in parts),
         stages_s=wall_seconds([span for part in parts for span in part.spans]),
         checking_s=max(part.log.checking_s for part in parts),
         changed=changed[:CHUNK_ROWS],

@@ -47,6 +47,7 @@ from harness.worker.accuracy import Snapshots, evaluate
 from harness.worker.calibrate import load_alone, train_alone
 from harness.worker.epoch_report import EpochLog, EpochReport, events
 from harness.worker.offline import EpisodeTimer
+from systems.engine.io.latency import LatencyMeter
 from systems.engine.io.memory import share_one_heap
 from systems.engine.store import artefacts
 from systems.interface import (
@@ -79,6 +80,7 @@ class Run:
         cores = build.take_cores(spec)
         system = build.load_system(spec, joint)
         parts = build.parts(spec, joint)
+        self._latency = LatencyMeter()
         joint.gate("floor")
         self._workload = parts.workload
         self._accelerator = parts.accelerator
@@ -244,6 +246,7 @@ class Run:
             else frozenset()
         )
         log = EpochLog(with_features=with_features, nonce=nonce, looked_at=looked_at)
+        self._latency.restart()
         start = time.monotonic()
         offline = self._episodes.prepare(epoch)
         for number, batch in enumerate(self._system.epoch(epoch), start=1):
@@ -251,12 +254,13 @@ class Run:
             count(number)
         self._accelerator.synchronize()
         end = time.monotonic()
+        latencies = self._latency.found()
         self._joint.gate(f"epoch {epoch} end")
         self._board.begin(0)
         counters = self._system.counters().as_dict()
         lanes = self._accelerator.lanes()
         own = EpochReport(
-            start, end, log, self._clock.drain(), lanes, counters, offline
+            start, end, log, self._clock.drain(), lanes, counters, latencies, offline
         )
         for event in events(epoch, self._joint.gather(own)):
             self._joint.send(event)

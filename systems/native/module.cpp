@@ -5,6 +5,7 @@ namespace nb = nanobind;
 
 namespace outcore {
 void bind_page_cache(nb::module_& m);
+void bind_requests(nb::module_& m);
 void bind_read(nb::module_& m);
 void bind_cache(nb::module_& m);
 void bind_rank(nb::module_& m);
@@ -19,7 +20,7 @@ NB_MODULE(_native, m) {
     m.doc() =
         "Direct-I/O reader, gather, page cache, feature buffer, Belady changesets, cache policies, packing, rankings.";
     for (const auto bind :
-         {outcore::bind_page_cache, outcore::bind_read, outcore::bind_cache, outcore::bind_rank, outcore::bind_store,
-          outcore::bind_minhash, outcore::bind_edges, outcore::bind_buckets, outcore::bind_external})
+         {outcore::bind_page_cache, outcore::bind_requests, outcore::bind_read, outcore::bind_cache, outcore::bind_rank,
+          outcore::bind_store, outcore::bind_minhash, outcore::bind_edges, outcore::bind_buckets, outcore::bind_external})
         bind(m);
 }

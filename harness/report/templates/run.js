@@ -50,6 +50,12 @@ Report.showRun = async (id, page) => {
   } else {
     parts.push(section("Stages", true, el("p", {}, "No epoch was finished.")));
   }
+  if (own.latencies.rows.length) {
+    parts.push(section("Latency of requests", true, el("p", { class: "soft" }, "Microseconds from submission to completion, of the measured epochs' requests by the system's own readers and writers."),
+      table(own.latencies.heads, own.latencies.rows.map(([direction, size, ...counts]) => [direction, size, ...counts.map((count) => num(count, 4))]), "Latency of requests by direction and size")));
+  } else if (own.epochs.length) {
+    parts.push(section("Latency of requests", true, el("p", {}, `– (${own.latencies.why})`)));
+  }
   const learning = Report.learning.of(own.epochs);
   if (learning.length) {
     parts.push(section("Loss and accuracy", true,

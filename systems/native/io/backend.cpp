@@ -14,6 +14,8 @@
 #include <system_error>
 
 #include "base/team.hpp"
+#include "io/latency.hpp"
+#include "io/request_log.hpp"
 
 namespace outcore {
 namespace {
@@ -22,7 +24,7 @@ namespace {
 class PreadPool final : public IoBackend {
 public:
     // Starts fewer threads where the host gives no more. Throws std::system_error where it gives none.
-    PreadPool(u32 threads, u32 depth, int fd) : fd_(fd), waiting_(depth) {
+    PreadPool(u32 threads, u32 depth, int fd) : fd_(fd), waiting_(depth), submitted_ns_(depth), log_(fd, depth) {
         staged_.reserve(depth);
         done_.reserve(depth);
         if (start_threads(threads_, threads, [this](size_t) { work(); }) == 0)
@@ -30,11 +32,16 @@ public:
     }
     ~PreadPool() override { abandon(); }
 
-    void queue(const Io& io) override { staged_.push_back(io); }
+    void queue(const Io& io) override {
+        log_.add(io);
+        staged_.push_back(io);
+    }
 
     size_t wait(std::span<Completion> out, u32 at_least) override {
         std::unique_lock lock(mutex_);
         const size_t added = staged_.size();
+        const u64 now_ns = added > 0 && LatencyLog::enabled() ? LatencyLog::now_ns() : 0;
+        for (const Io& io : staged_) submitted_ns_[io.tag] = now_ns;
         for (const Io& io : staged_) waiting_[(first_waiting_ + num_waiting_++) % waiting_.size()] = io;
         staged_.clear();
         if (added > 1) {
@@ -75,7 +82,10 @@ private:
             const ssize_t got =
                 io.write ? pwrite(fd_, io.destination, io.length, at) : pread(fd_, io.destination, io.length, at);
             const auto result = static_cast<i32>(got < 0 ? -errno : got);
+            const u64 now_ns = LatencyLog::enabled() ? LatencyLog::now_ns() : 0;
             lock.lock();
+            const u64 begun_ns = submitted_ns_[io.tag];
+            if (begun_ns > 0 && now_ns > 0) latency_.add(io.write, io.length, now_ns - begun_ns);
             done_.push_back({io.tag, result});
             if (wanted_ > 0 && done_.size() >= wanted_) enough_done_.notify_one();
         }
@@ -86,6 +96,9 @@ private:
     std::vector<Io> staged_;   // queued, not yet given to the threads
     std::vector<Io> waiting_;  // a ring of `depth` places; `first_waiting_` begins next
     std::vector<Completion> done_;
+    std::vector<u64> submitted_ns_;  // by tag; 0: not measured
+    LatencyLog latency_;             // the lock's holder adds
+    RequestLog log_;
     size_t first_waiting_ = 0, num_waiting_ = 0;
     std::mutex mutex_;
     std::condition_variable work_there_, enough_done_;
@@ -100,7 +113,8 @@ private:
 class Ring final : public IoBackend {
 public:
     // Throws std::system_error where io_uring is missing or forbidden (ENOSYS, EPERM).
-    Ring(u32 depth, int fd) : fd_(fd) {
+    Ring(u32 depth, int fd) : fd_(fd), flights_(depth), log_(fd, depth) {
+        staged_.reserve(depth);
         // COOP_TASKRUN: completions are processed when the reader enters the kernel anyway, without an interrupt to it.
         int code = -EINVAL;
         for (const unsigned flags : {IORING_SETUP_COOP_TASKRUN | IORING_SETUP_CQSIZE, IORING_SETUP_CQSIZE + 0U}) {
@@ -142,6 +156,9 @@ public:
         }
         if (registered_file_) entry->flags |= IOSQE_FIXED_FILE;
         entry->user_data = io.tag;
+        log_.add(io);
+        flights_[io.tag] = {0, io.length, io.write};
+        staged_.push_back(io.tag);
         ++open_;
     }
 
@@ -164,9 +181,15 @@ private:
         unsigned head = 0;
         size_t count = 0;
         io_uring_cqe* entry = nullptr;
+        const bool measured = LatencyLog::enabled() && io_uring_cq_ready(&ring_) > 0;
+        const u64 now_ns = measured ? LatencyLog::now_ns() : 0;
         io_uring_for_each_cqe(&ring_, head, entry) {
             if (count == out.size()) break;
-            out[count++] = {static_cast<u32>(entry->user_data), entry->res};
+            const auto tag = static_cast<u32>(entry->user_data);
+            out[count++] = {tag, entry->res};
+            const Flight& flight = flights_[tag];
+            if (now_ns > 0 && flight.submitted_ns > 0)
+                latency_.add(flight.write, flight.bytes, now_ns - flight.submitted_ns);
         }
         io_uring_cq_advance(&ring_, static_cast<unsigned>(count));
         open_ -= count;
@@ -174,6 +197,10 @@ private:
     }
 
     void submit(u32 at_least) {
+        // One reading of the clock for all requests that enter the kernel together.
+        const u64 now_ns = !staged_.empty() && LatencyLog::enabled() ? LatencyLog::now_ns() : 0;
+        for (const u32 tag : staged_) flights_[tag].submitted_ns = now_ns;
+        staged_.clear();
         for (;;) {
             const int code = io_uring_submit_and_wait(&ring_, at_least);
             if (code >= 0) {
@@ -186,8 +213,18 @@ private:
         }
     }
 
+    struct Flight {
+        u64 submitted_ns;  // 0: not measured
+        u32 bytes;
+        bool write;
+    };
+
     io_uring ring_{};
     int fd_;
+    std::vector<Flight> flights_;  // by tag
+    std::vector<u32> staged_;      // tags queued since the last submission
+    LatencyLog latency_;
+    RequestLog log_;
     u64 open_ = 0;  // requests queued and not yet taken as completions
     bool registered_file_ = false, registered_buffer_ = false;
 };

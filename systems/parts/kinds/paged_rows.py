@@ -11,9 +11,8 @@ import numpy as np
 import torch
 
 from systems import _native
-from systems.engine.io.arrays import as_rows
+from systems.engine.io.arrays import as_rows, torch_dtype
 from systems.engine.io.reader import ReadStats
-from systems.engine.loading.gather_loader import torch_dtype
 from systems.parts.kinds.direct_rows import DirectRows
 from systems.parts.rows import Ids
 from systems.parts.sizes import Follower, Need
