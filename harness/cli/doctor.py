@@ -23,7 +23,6 @@ def doctor(
     Exits with 3 where something is missing that no fallback replaces.
 
     Examples:
-        outcore doctor
         outcore doctor --data-root /mnt/nvme
         outcore doctor --ci
     """
