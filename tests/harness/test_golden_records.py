@@ -68,7 +68,7 @@ def holds(now: Any, then: Any, where: str = "") -> list[str]:
 
 
 # Since edition 3 other programs' share of the processors is judged at any length of
-# epoch, and since edition 4 their share of the disk, of which a tenth spoils a run.
+# epoch, and their share of the disk, of which a tenth spoils a run.
 JUDGED_ANEW = {"processors_were_quiet", "disk_was_quiet", "disk_was_not_shared"}
 SPOILT_SINCE = {"20261125-051441-141-in-memory-d70efb5f-r0"}  # a fifth of the disk
 
