@@ -38,13 +38,14 @@ from functools import cached_property
 
 from systems.agnes.group import Hyperbatch, Preparer
 from systems.agnes.planner import NAME, AgnesOptions, AgnesSizes
-from systems.engine.passes.groups import Groups
+from systems.engine.passes.groups import Groups, path_of_groups
 from systems.forecast import sequential
 from systems.interface import (
     Batch,
     Counters,
     Facts,
     Forecast,
+    PartUse,
     Plan,
     System,
     SystemInfo,
@@ -169,6 +170,11 @@ class Agnes(System):
             "in memory",
             rows_copied=copied,
         )
+
+    def data_path(self) -> list[PartUse]:
+        """List sampling, the rows in memory, gathering and training."""
+        cache = "often used rows in memory"
+        return path_of_groups(self.counters(), group="hyperbatches", cache=cache)
 
     def facts(self) -> Facts:
         """Return the read mode and the reading stages."""

@@ -34,7 +34,7 @@ from systems.diskgnn.layout import Levels
 from systems.diskgnn.options import NAME, DiskGnnOptions
 from systems.diskgnn.pipeline import EpisodeLoader
 from systems.diskgnn.ranking import AccessCounts, miss_curve, slots_of
-from systems.diskgnn.sizes import DiskGnnSizes
+from systems.diskgnn.sizes import DEVICE_TABLE, HOST_TABLE, STAGED_TABLE, DiskGnnSizes
 from systems.engine.io.memory import give_back_free_memory
 from systems.engine.io.row_reads import RowTable
 from systems.engine.io.topology import DatasetFiles
@@ -45,13 +45,23 @@ from systems.interface import (
     Facts,
     Forecast,
     Options,
+    PartUse,
     Plan,
     System,
     SystemInfo,
     Trace,
 )
 from systems.parts.part import Site
+from systems.parts.uses import cache_use, reads_use
 from workloads.sampling.bounds import batch_bounds
+
+_SAMPLES = (
+    "sampled mini-batches",
+    "preparation beyond that",
+    "packed features, caches and samples",
+)
+_TABLES = (DEVICE_TABLE, HOST_TABLE, STAGED_TABLE, "gathered rows")
+_CHUNKS = ("index of chunks", "threads and address lists", "single-row readers")
 
 
 class DiskGnnFacts(Facts):
@@ -205,6 +215,15 @@ class DiskGnn(System):
     def files(self) -> list[Path]:
         """Return the files of the current episode."""
         return [] if self._ready is None else self._ready.files
+
+    def data_path(self) -> list[PartUse]:
+        """List packed samples, the rows in memory, and the reads of the others."""
+        counters = self.counters()
+        return [
+            PartUse(name="sampled beforehand, in files", buffers=_SAMPLES),
+            cache_use("hottest rows in memory, disk caches", _TABLES, counters),
+            reads_use("a packed chunk for each mini-batch", _CHUNKS, counters),
+        ]
 
     def facts(self) -> DiskGnnFacts:
         """Return the read mode, the search's prediction, and the seconds of packing."""

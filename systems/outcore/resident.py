@@ -22,14 +22,15 @@ from systems.engine.io.memory import aligned_empty
 from systems.engine.io.reader import RowReader
 from systems.engine.io.row_reads import ReaderPool, RowTable
 from systems.engine.io.tally import Tally
-from systems.engine.io.topology import indptr_item, sampling_items
+from systems.engine.io.topology import SAMPLING_BUFFERS, indptr_item, sampling_items
 from systems.engine.passes.loader import Slots
 from systems.engine.passes.sizes import BOUNCE
 from systems.engine.pipeline import Channel, Pipeline, RowRing
-from systems.interface import Batch, Counters, Facts, PlanItem, StageClock
+from systems.interface import Batch, Counters, Facts, PartUse, PlanItem, StageClock
 from systems.outcore.cost import gap_bytes
 from systems.outcore.graph import Graph, graph_items
 from systems.outcore.planner import OutcoreSizes
+from systems.parts.uses import cache_use, reads_use
 from workloads.sampling.batch import SampledBatch
 from workloads.sampling.bounds import check_size
 from workloads.sampling.make import make_seed_plan
@@ -48,6 +49,19 @@ _WORKING = 40  # bytes a node of a mini-batch for its look-up
 _RANKING = 40  # bytes a node of the graph while the rows are ranked
 _TRACED = 8  # bytes a use of the two groups by which the way is chosen
 _PAGE = 4096
+_GRAPH = ("indptr", "indices in memory", "labels in memory", "graph and rows in memory")
+_ROWS = ("rows in memory", "slots of nodes", "slots on the device", "staging")
+_READS = ("reader of rows", "look-up of rows", "choice of the rows")
+
+
+def path_of_resident(counters: Counters) -> list[PartUse]:
+    """Return the parts of the resident way with their counts."""
+    return [
+        PartUse(name="graph in memory", buffers=_GRAPH),
+        PartUse(name="neighbour sampler", buffers=SAMPLING_BUFFERS),
+        cache_use("hottest rows in memory", _ROWS, counters),
+        reads_use("direct reads", _READS, counters),
+    ]
 
 
 class ResidentSizes(OutcoreSizes):

@@ -21,7 +21,7 @@ from systems.engine.io.memory import give_back_free_memory
 from systems.engine.io.reader import RowReader
 from systems.engine.io.row_reads import RowTable
 from systems.engine.io.topology import DatasetFiles
-from systems.engine.passes.groups import Groups
+from systems.engine.passes.groups import Groups, path_of_groups
 from systems.engine.passes.loader import GroupLoader
 from systems.forecast import PAGE, sequential
 from systems.interface import (
@@ -30,6 +30,7 @@ from systems.interface import (
     Facts,
     Forecast,
     Options,
+    PartUse,
     Plan,
     PlanItem,
     System,
@@ -48,9 +49,15 @@ from systems.outcore.planner import (
     OutcoreOptions,
     OutcoreSizes,
 )
-from systems.outcore.resident import Resident, ResidentSizes
+from systems.outcore.resident import Resident, ResidentSizes, path_of_resident
 from workloads.errors import BudgetError
 
+_GRAPH_BUFFERS = (
+    "preparing a group",
+    "indices in memory",
+    "labels in memory",
+    "graph and rows in memory",
+)
 _TIERS: tuple[Tier, ...] = ("host", "device", "disk")
 
 
@@ -348,6 +355,17 @@ class Outcore(System):
             )
             found["gap"] = f"{group.gap_bytes} bytes"
         return found
+
+    def data_path(self) -> list[PartUse]:
+        """List the parts of the way that was chosen; of passes before the choice."""
+        if isinstance(self._sizes, ResidentSizes):
+            return path_of_resident(self.counters())
+        return path_of_groups(
+            self.counters(),
+            group="groups",
+            cache="rows in memory by Belady's rule",
+            graph=_GRAPH_BUFFERS,
+        )
 
     def facts(self) -> Facts:
         """Return the read mode and the reading stages."""

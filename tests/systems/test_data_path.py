@@ -18,8 +18,8 @@ from systems.registry import load, names
 from workloads.errors import HostError
 
 CASE = Case("data path", nodes=400, edges=4000, train=80, dim=8)
-#: Systems whose parts are not listed yet: their summary stands for them.
-ONE_PART = {"agnes", "diskgnn", "outcore"}
+#: Of passes over the graph before preparation, which chooses among several ways.
+CHOSEN_LATER = {"outcore"}
 
 
 def used(
@@ -41,7 +41,7 @@ def used(
     return parts, planned, counters
 
 
-@pytest.fixture(params=sorted(set(names()) - ONE_PART))
+@pytest.fixture(params=names())
 def name(request: pytest.FixtureRequest) -> str:
     found: str = request.param
     if "dgl" in found:
@@ -56,7 +56,7 @@ def test_every_buffer_of_the_plan_is_a_part_s_and_no_row_is_lost(
     tmp_path: Path, name: str
 ) -> None:
     parts, planned, counters = used(tmp_path, name)
-    assert len(parts) >= 4
+    assert len(parts) >= 3
     listed = [buffer for part in parts for buffer in part.buffers]
     assert set(planned) <= set(listed)
     assert len(listed) == len(set(listed))
@@ -70,6 +70,8 @@ def test_every_buffer_of_the_plan_is_a_part_s_and_no_row_is_lost(
 
 
 def test_names_are_the_same_before_and_after_a_run(tmp_path: Path, name: str) -> None:
+    if name in CHOSEN_LATER:
+        pytest.skip(f"preparation chooses the parts of {name}")
     parts, _, _ = used(tmp_path, name)
     assert parts_of(load(name)) == [part.name for part in parts]
 

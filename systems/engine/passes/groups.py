@@ -21,10 +21,17 @@ from systems.engine.passes.loader import GroupLoader
 from systems.engine.passes.preparer import Preparer
 from systems.engine.passes.sampling import Job
 from systems.engine.passes.sizes import PassSizes
-from systems.interface import Batch, Counters, Facts, StageClock
+from systems.interface import Batch, Counters, Facts, PartUse, StageClock
+from systems.parts.uses import cache_use, reads_use
 from workloads.sampling.make import make_seed_plan
 
 _NICENESS = 10
+# Names of buffers (`PassSizes`, and the sizes of each system).
+_SAMPLING = ("indptr", "passes over the graph", "sampling a hyperbatch", "seed nodes")
+_GATHERING = ("packed rows in flight", "address lists", "gathering a hyperbatch")
+_CHUNKS = ("reader of single rows", "chunks and graphs of the groups under way")
+_SLOTS = ("slots for rows", "what slots hold", "slots on the device", "staging")
+_TRAINING = ("mini-batches read back", "threads")
 
 
 @dataclass(eq=False)
@@ -261,6 +268,25 @@ class Groups(Generic[G]):
         self.singles = None
         if singles is not None:
             singles.close()
+
+
+def path_of_groups(
+    counters: Counters, *, group: str, cache: str, graph: tuple[str, ...] = ()
+) -> list[PartUse]:
+    """Return the parts of a system of groups with their counts.
+
+    Args:
+        group: name of a group of mini-batches.
+        cache: name of the rows in memory.
+        graph: further buffers of sampling.
+    """
+    sampled = f"{group} sampled by passes over the graph"
+    return [
+        PartUse(name=sampled, buffers=(*_SAMPLING, *graph)),
+        cache_use(cache, _SLOTS, counters),
+        reads_use("passes over the table", (*_GATHERING, *_CHUNKS), counters),
+        PartUse(name="mini-batches read back", buffers=_TRAINING),
+    ]
 
 
 def _lower_priority() -> None:
