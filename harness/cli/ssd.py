@@ -183,7 +183,6 @@ def emulate(
 
     Examples:
         outcore ssd emulate aws-nvme/16 -- fio job.fio
-        outcore ssd emulate aws-nvme/auto --verify
         outcore ssd emulate memory --size 8GiB -- outcore bench quick
     """
     from harness.ssd import emulate as emulation

@@ -39,7 +39,6 @@ def trace(
     path, device lanes, counters; or, with --fio, its requests for fio.
 
     Examples:
-        outcore trace latest
         outcore trace 41cecc0e-r0 --out run.json.gz
         outcore trace 41cecc0e-r0 --fio --out replay
     """
@@ -71,7 +70,7 @@ def trace(
 
 def _write_replay(folder: Path, out: Path | None, call: OnBoth) -> None:
     """Write the requests of a run for fio, and print the command that replays them."""
-    from harness.run.requests import requests_of, write_replay
+    from harness.advise.requests import requests_of, write_replay
 
     record = read_record(folder)
     place = out or call.results_root / "traces" / f"{folder.name}-fio"
