@@ -70,7 +70,7 @@ def trace(
 
 def _write_replay(folder: Path, out: Path | None, call: OnBoth) -> None:
     """Write the requests of a run for fio, and print the command that replays them."""
-    from harness.advise.requests import requests_of, write_replay
+    from harness.drives.requests import requests_of, write_replay
 
     record = read_record(folder)
     place = out or call.results_root / "traces" / f"{folder.name}-fio"

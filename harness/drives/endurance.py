@@ -8,8 +8,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from harness.drives.whatif import usable, workload_name
+from harness.judge.wear import Wear
 from harness.records.record import Record
-from harness.records.wear import Wear
 
 
 @dataclass(frozen=True)

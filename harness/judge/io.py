@@ -9,8 +9,8 @@ from harness.judge.memory import files_within
 from harness.judge.metrics import efficiency_of_engine, least_device_seconds
 from harness.judge.predict import predict
 from harness.judge.registry import Finding, RunContext, rule, unknown
+from harness.judge.wear import written_bytes
 from harness.records.record import EpochRecord, Record
-from harness.records.wear import written_bytes
 from harness.ssd.quiet import SEEN, busiest, gain_of, is_quiet, slack
 from workloads.units import format_bytes
 

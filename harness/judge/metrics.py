@@ -14,10 +14,10 @@ from harness.judge.counted import Counted
 from harness.judge.memory import asked_and_slack
 from harness.judge.predict import at_depth, device_seconds, predict
 from harness.judge.registry import RunContext, context_of
+from harness.judge.wear import Wear
 from harness.records.cost import TrainingCost
 from harness.records.latency import all_sizes, merged, percentile_s
 from harness.records.record import EpochRecord, Record, StorageClass, Summary, spread
-from harness.records.wear import Wear
 from systems.readings import DiskProfile, StageSpan, wall_seconds
 from workloads.accelerators.profile import profile_of
 

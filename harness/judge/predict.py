@@ -12,8 +12,8 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from harness.judge.counted import Counted
+from harness.judge.wear import written_bytes
 from harness.records.record import EpochRecord
-from harness.records.wear import written_bytes
 from systems.readings import DiskPoint, DiskProfile
 
 _PAGE = 4096

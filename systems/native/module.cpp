@@ -19,8 +19,8 @@ void bind_external(nb::module_& m);
 NB_MODULE(_native, m) {
     m.doc() =
         "Direct-I/O reader, gather, page cache, feature buffer, Belady changesets, cache policies, packing, rankings.";
-    for (const auto bind :
-         {outcore::bind_page_cache, outcore::bind_requests, outcore::bind_read, outcore::bind_cache, outcore::bind_rank,
-          outcore::bind_store, outcore::bind_minhash, outcore::bind_edges, outcore::bind_buckets, outcore::bind_external})
+    for (const auto bind : {outcore::bind_page_cache, outcore::bind_requests, outcore::bind_read, outcore::bind_cache,
+                            outcore::bind_rank, outcore::bind_store, outcore::bind_minhash, outcore::bind_edges,
+                            outcore::bind_buckets, outcore::bind_external})
         bind(m);
 }

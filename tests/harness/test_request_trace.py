@@ -13,9 +13,9 @@ import numpy as np
 import pytest
 
 from harness.cache import Cache
+from harness.drives.requests import Stream, requests_of, write_replay
 from harness.records.latency import rows
 from harness.results.store import read_record, run_folders
-from harness.advise.requests import Stream, requests_of, write_replay
 from harness.ssd.fio import best_engine, fio_path
 from tests.harness.records import make_record
 from tests.harness.run_tools import outcore_here, profile_briefly, share_cache

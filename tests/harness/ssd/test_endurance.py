@@ -11,8 +11,8 @@ from harness.cli import main
 from harness.drives.endurance import Rating, Use, wear_rows
 from harness.judge.metrics import summarise
 from harness.judge.registry import context_of
+from harness.judge.wear import Wear
 from harness.records.record import OfflineWork, Preprocess, Record
-from harness.records.wear import Wear
 from harness.ssd.drive import save_drive
 from tests.harness.records import save
 from tests.harness.ssd.drives import counted, make_drive

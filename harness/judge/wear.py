@@ -6,6 +6,7 @@ from __future__ import annotations
 import statistics
 from dataclasses import dataclass
 
+from harness.judge.counted import Counted
 from harness.records.record import EpochRecord, Record, Work
 
 
@@ -58,8 +59,7 @@ class Wear:
 def written_bytes(epoch: EpochRecord) -> int:
     """Return the bytes written to the disk within an epoch, the larger of the system's
     and the kernel's count."""
-    own = int(epoch.counters.get("bytes_written") or 0)
-    return max(own, epoch.device_written_bytes or 0)
+    return max(Counted(epoch).written_bytes, epoch.device_written_bytes or 0)
 
 
 def _online_bytes(epoch: EpochRecord) -> int:
