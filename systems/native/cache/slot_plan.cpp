@@ -67,8 +67,7 @@ void SlotPlanner::pin(std::span<const u32> nodes) {
         refuse<std::invalid_argument>(nodes.size(), " rows to pin, there are ", slots_, " slots");
     std::vector<u32> sorted(nodes.begin(), nodes.end());
     std::ranges::sort(sorted);
-    if (std::ranges::adjacent_find(sorted) != sorted.end())
-        throw std::invalid_argument("a row is pinned twice");
+    if (std::ranges::adjacent_find(sorted) != sorted.end()) throw std::invalid_argument("a row is pinned twice");
     std::ranges::copy(nodes, held_.begin());
     pinned_ = static_cast<u32>(nodes.size());
     pins_to_read_ = pinned_ > 0;

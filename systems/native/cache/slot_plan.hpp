@@ -93,7 +93,7 @@ private:
     u32 slots_, window_;
     bool keep_;
     u32 threads_;
-    u32 pinned_ = 0;           // the first slots, whose rows stay
+    u32 pinned_ = 0;  // the first slots, whose rows stay
     bool pins_to_read_ = false;
     // Kept across calls: the node in each slot, and the first mini-batch of the next call that may overwrite it.
     std::vector<u32> held_;
@@ -110,7 +110,7 @@ private:
     std::vector<u32> coarse_;
     std::vector<u32> missed_;  // accesses whose rows are read, by mini-batch, then node
     std::vector<size_t> missed_begin_;
-    std::vector<u32> direct_;  // accesses that are the first use of a row that is read beforehand
+    std::vector<u32> direct_;   // accesses that are the first use of a row that is read beforehand
     bool direct_pins_ = false;  // whether the pinned rows are read before this call's mini-batches
     u64 hits_ = 0, carried_ = 0;
 };
