@@ -23,7 +23,7 @@ class Example(Worker):
     def __init__(self, run: Run) -> None:
         """Make model and optimiser."""
         super().__init__(run)
-        from harness.wire.protocol import Channel, Joint, WorkerSpec
+        from harness.wire.protocol import Channel, RankChannel, WorkerSpec
         from harness.worker import build
         from systems.interface import StageClock
 
@@ -38,7 +38,7 @@ class Example(Worker):
             {**run.spec, "mode": "run", "config": config}
         )
         # A single rank, which talks to the harness by `outcore_worker` alone.
-        alone = Joint(Channel(-1, -1), None)
+        alone = RankChannel(Channel(-1, -1), None)
         self.cores = build.take_cores(self.spec)
         self.kind = build.load_system(self.spec, alone).kind
         self.parts = build.parts(self.spec, alone)

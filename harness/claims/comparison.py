@@ -10,9 +10,9 @@ import pandas as pd
 
 from harness.claims.measured import Measured, NotRun, Number
 from harness.compare.comparable import comparable
-from harness.compare.plan import Plain
 from harness.figures.accuracy_runs import at_target, best_accuracy, final_accuracy
 from harness.results.table import epochs_table
+from workloads.arraytypes import JsonDict
 from workloads.units import row_bytes
 
 Runs = pd.DataFrame
@@ -47,11 +47,11 @@ class Setting:
     """The runs of all sides in one setting: `shared`, the settings and place of all,
     and a table for each side."""
 
-    shared: Plain
+    shared: JsonDict
     sides: list[Runs]
 
     @property
-    def newest(self) -> list[Plain]:
+    def newest(self) -> list[JsonDict]:
         """Newest record of each side."""
         return [side["record"].iloc[-1] for side in self.sides]
 

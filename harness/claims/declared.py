@@ -10,7 +10,6 @@ import pandas as pd
 from harness.claims.measured import NotRun
 from harness.claims.published import DIM, Claim
 from harness.compare.evidence import Evidence
-from harness.compare.plan import Plain
 from harness.figures.base import catalogue
 from harness.plan.experiment import (
     Experiment,
@@ -21,6 +20,7 @@ from harness.plan.experiment import (
 from harness.records.study import StudyRecord
 from harness.run.sweep import union
 from harness.studies.base import resolve_study
+from workloads.arraytypes import JsonDict
 
 
 @dataclass(frozen=True)
@@ -35,7 +35,7 @@ class Declared:
     """
 
     evidence: Evidence
-    needed: list[tuple[str, Plain]]
+    needed: list[tuple[str, JsonDict]]
     uncounted: list[str]
 
     @property
@@ -101,7 +101,7 @@ class DeclaredRuns:
     Without a profile it is `quick`, as it was when the runs were made.
     """
 
-    def __init__(self, evidence: Evidence, profile: Plain | None = None) -> None:
+    def __init__(self, evidence: Evidence, profile: JsonDict | None = None) -> None:
         kept = [
             content for content in evidence.experiments if content["name"] == "quick"
         ]
@@ -168,7 +168,7 @@ class DeclaredRuns:
             Evidence(ended, studies, [self._profile]), needed, list(uncounted)
         )
 
-    def _studies(self, claim: Claim) -> list[tuple[str, Plain]]:
+    def _studies(self, claim: Claim) -> list[tuple[str, JsonDict]]:
         needs = catalogue()[claim.figure].studies(self._profile)
         return [
             (need.study, resolve_study(need)[1].model_dump(mode="json"))

@@ -10,8 +10,8 @@ import pandas as pd
 from harness.claims.comparison import Runs, of, one_setting, ratio, saved, settings
 from harness.claims.measured import Measured, NotRun, Number, Studies, lines_of, studied
 from harness.claims.registry import claim
-from harness.compare.plan import Plain
 from harness.studies.accesses import read_ratios
+from workloads.arraytypes import JsonDict
 
 
 @claim("gx-05", figure="ginex-fig4")
@@ -66,7 +66,7 @@ def twice_the_superbatch(runs: Runs) -> Measured:
     return saved(one_setting(sized, twice, default))
 
 
-def _superbatches(record: Plain) -> float:
+def _superbatches(record: JsonDict) -> float:
     """Return the superbatch of a run in defaults: half an epoch's mini-batches, or 100
     GB of runtime files."""
     options = record["config"]["options"]

@@ -20,11 +20,11 @@ from harness.claims.registry import answers
 from harness.compare.verdicts import NotDrawn, with_uncounted
 from harness.figures.draw.captions import graph_size
 from harness.progress import Notice, silent, tracked
+from workloads.arraytypes import JsonDict
 from workloads.units import format_bytes
 
 if TYPE_CHECKING:
     from harness.compare.evidence import Evidence
-    from harness.compare.plan import Plain
 
 
 _COPIED = ("id", "paper", "claim", "condition", "unit", "tolerance", "read", "figure")
@@ -67,7 +67,7 @@ class Judged:
 
 
 def judge_all(
-    evidence: Evidence, profile: Plain | None = None, progress: Notice = silent
+    evidence: Evidence, profile: JsonDict | None = None, progress: Notice = silent
 ) -> list[Judged]:
     """Judge every published claim, in the file's order; the claims declare runs of
     `profile` (default: `quick`)."""
@@ -76,7 +76,7 @@ def judge_all(
     return [_judge(claim, declared) for claim in every]
 
 
-def judge_one(id_: str, evidence: Evidence, profile: Plain | None = None) -> Judged:
+def judge_one(id_: str, evidence: Evidence, profile: JsonDict | None = None) -> Judged:
     """Judge one claim.
 
     Raises:

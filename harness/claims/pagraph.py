@@ -8,7 +8,7 @@ import pandas as pd
 from harness.claims.comparison import Runs, one_setting, share
 from harness.claims.measured import Measured, NotRun, Studies, studied
 from harness.claims.registry import claim
-from harness.compare.plan import Plain
+from workloads.arraytypes import JsonDict
 
 
 @claim("pg-04", study="device-cache-hits")
@@ -67,9 +67,9 @@ def redundant_nodes(studies: Studies) -> Measured:
     return studied(studies, 100 * _partitions(studies, 8)["redundant"])
 
 
-def _partitions(studies: Studies, count: int) -> Plain:
+def _partitions(studies: Studies, count: int) -> JsonDict:
     """Return the quality of a split into `count` partitions."""
-    splits: list[Plain] = studies[0].result["partitions"]
+    splits: list[JsonDict] = studies[0].result["partitions"]
     found = [split for split in splits if split["count"] == count]
     if not found:
         raise NotRun(f"partitions of {count} were not made")

@@ -17,8 +17,9 @@ from harness.records.record import spread
 from harness.results.table import STATISTICS, epochs_table, medians
 
 if TYPE_CHECKING:
-    from harness.compare.plan import Plain, Plan
+    from harness.compare.plan import Plan
     from harness.records.foreign import ForeignRecord
+    from workloads.arraytypes import JsonDict
 
 #: Columns that name a cell: the series of its figure, its place on the axis, and its
 #: panel.
@@ -48,7 +49,7 @@ class Cells:
     """
 
     runs: pd.DataFrame
-    shared: Plain = field(default_factory=dict)
+    shared: JsonDict = field(default_factory=dict)
     uncounted: dict[str, str] = field(default_factory=dict)
     elsewhere: int = 0
     foreign: pd.DataFrame = field(default_factory=lambda: NO_CELLS)
@@ -207,7 +208,7 @@ def cells_of(
     )
 
 
-def _varying(settings: Sequence[Plain]) -> Collection[str]:
+def _varying(settings: Sequence[JsonDict]) -> Collection[str]:
     """Return the names of the settings that differ between planned runs."""
     names = {
         name for name in settings[0] if len({repr(one[name]) for one in settings}) > 1
@@ -252,7 +253,7 @@ def _foreign_rows(
     rows = []
     for record in foreign:
         seen = spread(record.seconds)
-        row: Plain = {
+        row: JsonDict = {
             "key": side_by_side(record.settings),
             "system": record.label,
             "status": "ok",

@@ -14,12 +14,12 @@ from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from harness.compare.plan import Plain
 from harness.records.cell import cell_key
 from harness.records.hosts import measured_on
 from harness.records.record import RunConfig
 from harness.results.newest import without_replaced
 from harness.settings import complete_options, of_role
+from workloads.arraytypes import JsonDict
 from workloads.units import parse_bytes
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ _LENGTH = frozenset(of_role(RunConfig, "length"))
 _MADE_OF = {"limits": "disk_class", "accelerator": "device"}
 
 
-def shared_setting(record: Mapping[str, Any], free: Collection[str] = ()) -> Plain:
+def shared_setting(record: Mapping[str, Any], free: Collection[str] = ()) -> JsonDict:
     """Return the settings of a run's experiment without `free` ones, with the place of
     the run (`measured_on`)."""
     found = {
@@ -54,11 +54,11 @@ def shared_setting(record: Mapping[str, Any], free: Collection[str] = ()) -> Pla
 
 
 def comparable(
-    records: Iterable[Plain], free: Collection[str] = ()
-) -> list[tuple[Plain, list[Plain]]]:
+    records: Iterable[JsonDict], free: Collection[str] = ()
+) -> list[tuple[JsonDict, list[JsonDict]]]:
     """Return each shared setting with its runs, in their order; `free`: further keys of
     the configuration that vary."""
-    found: dict[str, tuple[Plain, list[Plain]]] = {}
+    found: dict[str, tuple[JsonDict, list[JsonDict]]] = {}
     for record in without_replaced(records):
         shared = shared_setting(record, free)
         found.setdefault(json.dumps(shared, sort_keys=True, default=str), (shared, []))[
@@ -98,7 +98,7 @@ def side_by_side(settings: RunSettings) -> str:
     )
 
 
-def side_by_side_of(record: Plain) -> str:
+def side_by_side_of(record: JsonDict) -> str:
     """Return the `side_by_side` of a run's settings."""
     config = record["config"]
     return _side_by_side(

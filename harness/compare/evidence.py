@@ -12,11 +12,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from harness.compare.cells import Cells, cells_of
-from harness.compare.plan import Plain, Plan, base_of_gallery, kept
+from harness.compare.plan import Plan, base_of_gallery, kept
 from harness.compare.verdicts import LEFT_OUT, NotDrawn, uncounted_text
 from harness.progress import Notice, silent
 from harness.records.foreign import ForeignRecord, read_foreign
 from harness.records.study import StudyRecord, read_studies
+from workloads.arraytypes import JsonDict
 from workloads.errors import OutcoreError
 
 if TYPE_CHECKING:
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
     from harness.plan.experiment import PlannedRun
 
 Where = Callable[[Mapping[str, Any]], bool]
-Planned = Callable[[Plain], Plan]
+Planned = Callable[[JsonDict], Plan]
 
 
 @dataclass(frozen=True)
@@ -33,7 +34,7 @@ class Evidence:
     """Run records, study records and experiments of one results root.
 
     Attributes:
-        runs: table of runs of one code (`harness.records.code.of_one_code`), as
+        runs: table of runs of one code (`harness.records.code.from_same_code`), as
             `harness.results.table` reads it.
         studies: every study record, oldest first.
         experiments: experiments of these runs, as plain data, newest first.
@@ -44,12 +45,12 @@ class Evidence:
 
     runs: pd.DataFrame
     studies: list[StudyRecord] = field(default_factory=list)
-    experiments: list[Plain] = field(default_factory=list)
+    experiments: list[JsonDict] = field(default_factory=list)
     foreign: list[ForeignRecord] = field(default_factory=list)
     origin: str = ""
 
     @cached_property
-    def records(self) -> list[Plain]:
+    def records(self) -> list[JsonDict]:
         """Every run as plain data."""
         return [] if self.runs.empty else list(self.runs["record"])
 
@@ -171,7 +172,7 @@ def load_evidence(root: Path, progress: Notice = silent) -> Evidence:
     Raises:
         InputError: the root has an invalid manifest of reference results.
     """
-    from harness.records.code import Made, of_one_code
+    from harness.records.code import Made, from_same_code
     from harness.records.hosts import host_fingerprint
     from harness.records.record import Code
     from harness.results.reference import read_reference
@@ -194,7 +195,7 @@ def load_evidence(root: Path, progress: Notice = silent) -> Evidence:
             )
         )
     runs = (
-        evidence.runs[of_one_code(made)].reset_index(drop=True)
+        evidence.runs[from_same_code(made)].reset_index(drop=True)
         if made
         else evidence.runs
     )

@@ -13,12 +13,11 @@ from typing import TYPE_CHECKING, Any
 
 from harness.atomic import whole_file
 from harness.results.store import EXPERIMENTS
+from workloads.arraytypes import JsonDict
 from workloads.errors import OutcoreError
 
 if TYPE_CHECKING:
     from harness.plan.experiment import Experiment, PlannedRun
-
-Plain = dict[str, Any]
 
 
 @dataclass(frozen=True)
@@ -33,7 +32,7 @@ class FigureCell:
 
     series: str
     x: Any
-    entry: Plain
+    entry: JsonDict
     panel: str = ""
 
 
@@ -42,10 +41,10 @@ class Plan:
     """The cells of a figure in drawing order, and the datasets, run settings and rounds
     that their runs share."""
 
-    shared: Plain
+    shared: JsonDict
     cells: tuple[FigureCell, ...]
 
-    def experiment(self, name: str) -> Plain:
+    def experiment(self, name: str) -> JsonDict:
         """Return an experiment that makes the runs of all cells."""
         entries = {
             json.dumps(cell.entry, sort_keys=True, default=str): cell.entry
@@ -72,7 +71,11 @@ class Plan:
 
 
 def grid(
-    shared: Plain, entries: Iterable[Any], over: Mapping[Any, Plain], *, panel: str = ""
+    shared: JsonDict,
+    entries: Iterable[Any],
+    over: Mapping[Any, JsonDict],
+    *,
+    panel: str = "",
 ) -> Plan:
     """Return a cell for each system at each value of an axis.
 
@@ -95,20 +98,20 @@ def grid(
 def joined(plans: Sequence[Plan]) -> Plan:
     """Join the cells of several plans, with the datasets of all and the run settings of
     the first."""
-    datasets: Plain = {}
+    datasets: JsonDict = {}
     for plan in reversed(plans):
         datasets |= plan.shared.get("datasets", {})
     shared = {**plans[0].shared, "datasets": datasets}
     return Plan(shared, tuple(cell for plan in plans for cell in plan.cells))
 
 
-def as_entry(entry: Any) -> Plain:
+def as_entry(entry: Any) -> JsonDict:
     """Return an entry of `systems` as plain data of its own, a bare name as an entry of
     this name."""
     return {"name": entry} if isinstance(entry, str) else dict(entry)
 
 
-def _cell(entry: Any, x: Any, settings: Plain, panel: str) -> FigureCell:
+def _cell(entry: Any, x: Any, settings: JsonDict, panel: str) -> FigureCell:
     own = as_entry(entry)
     series = own.pop("series", own["name"])
     first = first_values(own.pop("grid", {}))
@@ -129,11 +132,11 @@ def _cell(entry: Any, x: Any, settings: Plain, panel: str) -> FigureCell:
     )
 
 
-def first_values(axes: Mapping[str, Sequence[Any]]) -> Plain:
+def first_values(axes: Mapping[str, Sequence[Any]]) -> JsonDict:
     """Return the run settings, `options` included, at the first value of every axis of
     a grid."""
-    found: Plain = {}
-    options: Plain = {}
+    found: JsonDict = {}
+    options: JsonDict = {}
     for axis, values in axes.items():
         name = axis.removeprefix("options.")
         (found if name == axis else options)[name] = values[0]
@@ -149,7 +152,7 @@ def value_at(data: Mapping[str, Any], place: str) -> Any:
     return found
 
 
-def first_setting(profile: Plain) -> Plain:
+def first_setting(profile: JsonDict) -> JsonDict:
     """Return a profile at the first value of every axis of its grid."""
     first = first_values(profile.get("grid") or {})
     options = {**profile["run"].get("options", {}), **first.get("options", {})}
@@ -160,7 +163,7 @@ def first_setting(profile: Plain) -> Plain:
     }
 
 
-def base_of_gallery(profile: Plain) -> Plain:
+def base_of_gallery(profile: JsonDict) -> JsonDict:
     """Return the profile that figures beyond the headline start from: `gallery.base`
     overrides the bench's own runs."""
     base = (profile.get("gallery") or {}).get("base") or {}
@@ -193,7 +196,7 @@ def keep(root: Path, experiment: Experiment, figures: Iterable[str] = ()) -> Non
         )
 
 
-def kept(root: Path, names: Iterable[str] = ()) -> list[Plain]:
+def kept(root: Path, names: Iterable[str] = ()) -> list[JsonDict]:
     """Return the experiments of a results root, newest first, and the bundled ones of
     `names` without a file there."""
     from harness.plan.experiment import PROFILES, load_experiment
@@ -203,7 +206,7 @@ def kept(root: Path, names: Iterable[str] = ()) -> list[Plain]:
         key=lambda path: path.stat().st_mtime_ns,
         reverse=True,
     )
-    found: dict[str, Plain] = {}
+    found: dict[str, JsonDict] = {}
     for path in files:
         with suppress(OSError, ValueError, LookupError, TypeError):
             content = json.loads(path.read_text(encoding="utf-8"))

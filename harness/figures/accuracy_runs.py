@@ -17,7 +17,6 @@ import pandas as pd
 from pydantic import Field, PositiveInt
 
 from harness.compare.cells import Cells
-from harness.compare.plan import Plain
 from harness.compare.verdicts import NotDrawn
 from harness.figures.absent import not_run
 from harness.figures.base import Drawing, drawn
@@ -27,6 +26,7 @@ from harness.figures.findings import first_and_last
 from harness.figures.grids import gallery
 from harness.results.table import each, preparation_s
 from harness.settings import Strict, strict
+from workloads.arraytypes import JsonDict
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure as Canvas
@@ -64,7 +64,7 @@ class AccuracySettings(Strict):
     memory: str = "+56MiB"
 
 
-def accuracy_settings(profile: Plain) -> AccuracySettings:
+def accuracy_settings(profile: JsonDict) -> AccuracySettings:
     """Return the profile's accuracy settings; `OUTCORE_ACCURACY_GRAPH`, if set,
     replaces the base graph.
 
@@ -76,7 +76,7 @@ def accuracy_settings(profile: Plain) -> AccuracySettings:
     return strict(AccuracySettings, content, "gallery.accuracy")
 
 
-def accuracy_profile(profile: Plain, model: str = "sage") -> Plain:
+def accuracy_profile(profile: JsonDict, model: str = "sage") -> JsonDict:
     """Return the gallery's profile with test accuracy after every epoch; the caller
     sets systems, grid and name."""
     own = accuracy_settings(profile)

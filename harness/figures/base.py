@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import harness
-from harness.compare.plan import Plain, Plan, base_of_gallery
+from harness.compare.plan import Plan, base_of_gallery
 from harness.figures.draw.captions import (
     add_caption,
     add_finding,
@@ -27,6 +27,7 @@ from harness.figures.draw.captions import (
 )
 from harness.figures.over_axis import PanelPlaces, Places, by_panel, missing, places_of
 from harness.records.study import StudyRecord
+from workloads.arraytypes import JsonDict
 from workloads.errors import InputError
 from workloads.units import format_bytes, format_count
 
@@ -173,7 +174,7 @@ def drawn(
 
 
 def sheet(
-    data: pd.DataFrame | list[Plain],
+    data: pd.DataFrame | list[JsonDict],
     columns: Mapping[str, Formatter],
     source: Source,
     *notes: str,
@@ -224,11 +225,11 @@ def _shown(value: Any, how: Formatter) -> str:
 
 
 #: Function from a bench profile, as plain data, to a figure's cells or experiments.
-Needs = Callable[[Plain], Plan | Plain | list[Plain]]
+Needs = Callable[[JsonDict], Plan | JsonDict | list[JsonDict]]
 Draw = Callable[["Evidence"], Drawing | Sheet]
 
 
-def nothing(profile: Plain) -> list[Any]:
+def nothing(profile: JsonDict) -> list[Any]:
     """Return nothing: no runs for figures drawn from studies alone, no studies for
     those drawn from runs."""
     return []
@@ -253,7 +254,7 @@ class Figure:
     id: str
     needs: Needs
     draw: Draw
-    studies: Callable[[Plain], list[StudyNeed]] = nothing
+    studies: Callable[[JsonDict], list[StudyNeed]] = nothing
     beside: Needs = nothing
 
     @property
@@ -286,12 +287,12 @@ class Figure:
         """The paper's whole grid, in one line."""
         return self.row["full"]
 
-    def experiments(self, profile: Plain) -> list[Experiment]:
+    def experiments(self, profile: JsonDict) -> list[Experiment]:
         """Return the experiments of `needs` and `beside`, tagged with this figure.
         Raises InputError."""
         from harness.plan.experiment import parse_experiment
 
-        found: list[Plain] = []
+        found: list[JsonDict] = []
         for needs in (self.needs, self.beside):
             needed = needs(profile)
             content = needed.experiment(self.id) if isinstance(needed, Plan) else needed
@@ -320,7 +321,7 @@ def figure(
     id_: str,
     needs: Needs = nothing,
     *,
-    studies: Callable[[Plain], list[StudyNeed]] = nothing,
+    studies: Callable[[JsonDict], list[StudyNeed]] = nothing,
     beside: Needs = nothing,
 ) -> Callable[[Draw], Draw]:
     """Return a decorator that adds a figure with the decorated `draw` to the catalogue;
@@ -335,7 +336,7 @@ def figure(
     return add
 
 
-def planned(id_: str, plan: Callable[[Plain], T]) -> Callable[[Plain], T]:
+def planned(id_: str, plan: Callable[[JsonDict], T]) -> Callable[[JsonDict], T]:
     """Return a figure's plan of a bench profile: of the bench's own runs for the
     headline, else of the gallery's."""
     if rows().get(id_, {}).get("headline") == "yes":

@@ -9,7 +9,6 @@ from typing import get_args
 import pandas as pd
 
 from harness.compare.evidence import Evidence
-from harness.compare.plan import Plain
 from harness.compare.verdicts import NotDrawn
 from harness.figures.base import GB, Sheet, figure, paper_frame, sheet
 from harness.figures.findings import span
@@ -17,6 +16,7 @@ from harness.figures.grids import dataset_of, gallery
 from harness.figures.pagraph.grid import setting
 from harness.records.record import ORIGIN
 from harness.studies.base import StudyNeed
+from workloads.arraytypes import JsonDict
 from workloads.kronecker.spec import Kind
 from workloads.units import format_count, row_bytes
 
@@ -62,7 +62,7 @@ UNKNOWN = "of an origin that no record shows"
 def our_datasets(evidence: Evidence, table: str) -> pd.DataFrame:
     """Return the datasets of runs, each with the newest `run`, and those of studies,
     which know more of them."""
-    rows: dict[str, Plain] = {}
+    rows: dict[str, JsonDict] = {}
     for record in evidence.records:
         if record["system"] in TABLES[table]:
             data = record["config"]["dataset"]
@@ -111,7 +111,7 @@ def origins(rows: pd.DataFrame) -> str:
     return "Ours: " + "; ".join(names + " " + names.index)
 
 
-def facts(table: str, profile: Plain) -> list[StudyNeed]:
+def facts(table: str, profile: JsonDict) -> list[StudyNeed]:
     """Return the study of the dataset behind the paper's figures."""
     short = setting(profile) if table == PAGRAPH else gallery(profile)
     name, recipe = dataset_of(short)

@@ -7,14 +7,15 @@ import copy
 from collections.abc import Mapping, Sequence
 from typing import Any, TypeVar
 
-from harness.compare.plan import Plain, Plan, as_entry, first_setting, grid
+from harness.compare.plan import Plan, as_entry, first_setting, grid
 from harness.studies.base import StudyNeed
+from workloads.arraytypes import JsonDict
 from workloads.units import parse_bytes, parse_count, row_bytes
 
 T = TypeVar("T")
 
 
-def gallery(profile: Plain) -> Plain:
+def gallery(profile: JsonDict) -> JsonDict:
     """Return the profile for figures beyond the headline: its `gallery` section
     overrides run, rounds and datasets.
 
@@ -30,14 +31,14 @@ def gallery(profile: Plain) -> Plain:
     return changed
 
 
-def values(profile: Plain, key: str, full: Sequence[T]) -> list[T]:
+def values(profile: JsonDict, key: str, full: Sequence[T]) -> list[T]:
     """Return the values of an axis: the profile's reduced list (`gallery.grid.<key>`)
     if it has one, else `full`."""
     reduced = ((profile.get("gallery") or {}).get("grid") or {}).get(key)
     return list(full if reduced is None else reduced)
 
 
-def with_dims(profile: Plain, dims: list[int]) -> tuple[Plain, list[str]]:
+def with_dims(profile: JsonDict, dims: list[int]) -> tuple[JsonDict, list[str]]:
     """Return a profile with one dataset for each feature dimension, and the names of
     those datasets."""
     changed = copy.deepcopy(profile)
@@ -49,13 +50,13 @@ def with_dims(profile: Plain, dims: list[int]) -> tuple[Plain, list[str]]:
     return changed, names
 
 
-def dataset_of(profile: Plain) -> tuple[str, Plain]:
+def dataset_of(profile: JsonDict) -> tuple[str, JsonDict]:
     """Return name and recipe of the profile's dataset."""
     name = profile["run"]["dataset"]
     return name, profile["datasets"][name]
 
 
-def scaled(recipe: Plain, share: float) -> Plain:
+def scaled(recipe: JsonDict, share: float) -> JsonDict:
     """Return a recipe with a share of the nodes and edges."""
     counts = {
         key: parse_count(recipe[key], key)
@@ -66,10 +67,10 @@ def scaled(recipe: Plain, share: float) -> Plain:
 
 
 def study_of(
-    profile: Plain,
+    profile: JsonDict,
     study: str,
     *,
-    dataset: tuple[str, Plain] | None = None,
+    dataset: tuple[str, JsonDict] | None = None,
     **params: Any,
 ) -> StudyNeed:
     """Return a study of the profile's mini-batches, on its own dataset or another (name
@@ -83,18 +84,20 @@ def study_of(
     return StudyNeed(study, {"dataset": name, **shared, **params}, {name: recipe})
 
 
-def dimension(profile: Plain) -> int:
+def dimension(profile: JsonDict) -> int:
     """Return the feature dimension of the profile's dataset."""
     return int(dataset_of(profile)[1].get("dim", 128))
 
 
-def over_dims(profile: Plain, dims: list[int]) -> tuple[Plain, dict[int, Plain]]:
+def over_dims(
+    profile: JsonDict, dims: list[int]
+) -> tuple[JsonDict, dict[int, JsonDict]]:
     """Return the profile with a dataset per dimension, and run settings with device
     memory for equally many rows."""
     changed, names = with_dims(profile, dims)
     memory = profile["run"].get("device_memory")
     base = dimension(profile)
-    runs: dict[int, Plain] = {}
+    runs: dict[int, JsonDict] = {}
     for dim, name in zip(dims, names, strict=True):
         device = (
             {}
@@ -105,7 +108,7 @@ def over_dims(profile: Plain, dims: list[int]) -> tuple[Plain, dict[int, Plain]]
     return changed, runs
 
 
-def wide_device(profile: Plain, factor: float = 4) -> Plain:
+def wide_device(profile: JsonDict, factor: float = 4) -> JsonDict:
     """Return a profile with `factor` times the device memory: by default for rows of
     dimension 512."""
     memory = profile["run"].get("device_memory")
@@ -117,7 +120,7 @@ def wide_device(profile: Plain, factor: float = 4) -> Plain:
     }
 
 
-def only_systems(profile: Plain, names: list[str]) -> list[Any]:
+def only_systems(profile: JsonDict, names: list[str]) -> list[Any]:
     """Return one entry (the first: the capped one) for each named system of the
     profile, else of `gallery.systems`.
 
@@ -137,7 +140,7 @@ def only_systems(profile: Plain, names: list[str]) -> list[Any]:
     return [found[name] for name in names if name in found]
 
 
-def systems_of(profile: Plain, names: list[str]) -> list[Plain]:
+def systems_of(profile: JsonDict, names: list[str]) -> list[JsonDict]:
     """Return entries of these systems: the profile's own, or those of its gallery where
     it does not list them."""
     own = {
@@ -151,21 +154,21 @@ def systems_of(profile: Plain, names: list[str]) -> list[Plain]:
     ]
 
 
-def capped(profile: Plain, systems: list[str]) -> Plan:
+def capped(profile: JsonDict, systems: list[str]) -> Plan:
     """Plan systems under the profile's cap, at the first value of every axis of its
     grid."""
     return grid(first_setting(profile), only_systems(profile, systems), {"": {}})
 
 
 def in_gallery(
-    profile: Plain, systems: list[str], over: Mapping[Any, Plain] = {"": {}}
+    profile: JsonDict, systems: list[str], over: Mapping[Any, JsonDict] = {"": {}}
 ) -> Plan:
     """Plan systems at each value of an axis, in the gallery's runs."""
     short = gallery(profile)
     return grid(short, systems_of(short, systems), over)
 
 
-def host_budget(profile: Plain) -> int:
+def host_budget(profile: JsonDict) -> int:
     """Return the profile's host budget in bytes, which it gives so or as a share of the
     feature table."""
     memory = str(profile["run"]["memory"])
@@ -174,17 +177,17 @@ def host_budget(profile: Plain) -> int:
     return parse_bytes(memory.removeprefix("+"))
 
 
-def bytes_of_row(profile: Plain) -> int:
+def bytes_of_row(profile: JsonDict) -> int:
     """Return bytes of a feature row of the profile's dataset, by its recipe."""
     return row_bytes(dimension(profile), dataset_of(profile)[1].get("dtype", "float32"))
 
 
-def feature_bytes(profile: Plain) -> int:
+def feature_bytes(profile: JsonDict) -> int:
     """Return bytes of the feature table of the profile's dataset, by its recipe."""
     return parse_count(dataset_of(profile)[1]["nodes"], "nodes") * bytes_of_row(profile)
 
 
-def batch_sizes(profile: Plain, factors: list[float]) -> list[Plain]:
+def batch_sizes(profile: JsonDict, factors: list[float]) -> list[JsonDict]:
     """Return run settings for mini-batches of `factors` times the profile's size, with
     as many seed nodes per epoch."""
     size = int(profile["run"]["batch_size"])

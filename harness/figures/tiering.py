@@ -10,7 +10,7 @@ import pandas as pd
 
 from harness.compare.cells import Cells, with_absent
 from harness.compare.evidence import Evidence
-from harness.compare.plan import Plain, Plan, grid, joined
+from harness.compare.plan import Plan, grid, joined
 from harness.compare.verdicts import NotDrawn
 from harness.figures.base import (
     Drawing,
@@ -34,6 +34,7 @@ from harness.records.study import StudyRecord
 from harness.results.table import each
 from harness.studies.accesses import MEASURED
 from harness.studies.base import StudyNeed
+from workloads.arraytypes import JsonDict
 from workloads.units import format_bytes, parse_bytes
 
 #: The paper's comparison: systems, and their names in its figures.
@@ -74,7 +75,7 @@ DEEP_BATCHES = 16
 DEEP_SCORES = ["weighted-reverse-pagerank", DEGREE]
 
 
-def host_profile(profile: Plain) -> Plain:
+def host_profile(profile: JsonDict) -> JsonDict:
     """Return the gallery's profile with all features in host memory, and device memory
     for the largest hot share, too.
 
@@ -93,20 +94,20 @@ def host_profile(profile: Plain) -> Plain:
     return short
 
 
-def hot_rows(profile: Plain, shares: list[float]) -> Plan:
+def hot_rows(profile: JsonDict, shares: list[float]) -> Plan:
     """Plan data-tiering with each share of the rows hot; x is the share."""
     over = {share: {"options": {"cache": f"{share:g}x"}} for share in shares}
     return grid(profile, systems_of(profile, [TIERING]), over)
 
 
-def three_ways(profile: Plain) -> Plan:
+def three_ways(profile: JsonDict) -> Plan:
     """Plan the three systems without a cap, tiering with a tenth of the rows hot."""
     changed = host_profile(profile)
     others = systems_of(changed, ["dgl", "uva"])
     return joined([grid(changed, others, {SHARE: {}}), hot_rows(changed, [SHARE])])
 
 
-def over_shares(profile: Plain) -> Plan:
+def over_shares(profile: JsonDict) -> Plan:
     """Plan data-tiering at the hot shares of Fig. 10."""
     return hot_rows(host_profile(profile), values(profile, "hot_shares", HOT_SHARES))
 
@@ -261,7 +262,7 @@ def fig11(evidence: Evidence) -> Sheet:
     )
 
 
-def both_fanouts(profile: Plain) -> list[StudyNeed]:
+def both_fanouts(profile: JsonDict) -> list[StudyNeed]:
     """Return the coverage studies of the profile's graph, one for each fan-out."""
     short = gallery(profile)
     return [
@@ -270,10 +271,10 @@ def both_fanouts(profile: Plain) -> list[StudyNeed]:
     ]
 
 
-def deep(profile: Plain) -> list[StudyNeed]:
+def deep(profile: JsonDict) -> list[StudyNeed]:
     """Return the coverage studies of the profile's graph, one for each depth."""
     short = gallery(profile)
-    how: Plain = {"max_batches": DEEP_BATCHES, "scores": DEEP_SCORES}
+    how: JsonDict = {"max_batches": DEEP_BATCHES, "scores": DEEP_SCORES}
     return [
         study_of(short, "access-coverage", **how, fanout=[10] * hops)
         for hops in values(profile, "hops", HOPS)

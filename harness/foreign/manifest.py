@@ -39,7 +39,7 @@ def _plain(value: object) -> bool | int | float | str:
     return value
 
 
-Plain = Annotated[Any, AfterValidator(_plain)]
+PlainValue = Annotated[Any, AfterValidator(_plain)]
 
 
 def _option_name(name: str) -> str:
@@ -64,9 +64,9 @@ class Choice(BaseModel):
 
     model_config = ConfigDict(extra="forbid")
 
-    default: Plain
+    default: PlainValue
     meaning: str = Field(default="", max_length=200)
-    choices: list[Plain] = Field(default_factory=list)
+    choices: list[PlainValue] = Field(default_factory=list)
 
     @model_validator(mode="after")
     def _default_is_a_choice(self) -> Choice:

@@ -23,7 +23,7 @@ PREPARING_SHARE = 0.10
 CHECKING_SHARE = 0.02
 
 
-@rule("29", of=["ok"], evidence=True, passing=True, timed=True)
+@rule("29", of=["ok"], evidence=True, transient=True, timed=True)
 def clock_agrees_with_the_gates(record: Record, context: RunContext) -> Finding | None:
     """A slow or replaced clock in the worker makes any system look faster.
 
@@ -34,7 +34,7 @@ def clock_agrees_with_the_gates(record: Record, context: RunContext) -> Finding 
     return _clock(record, AGREES_S, AGREES_SHARE)
 
 
-@rule("29", "CAVEATS", of=["ok"], evidence=True, passing=True)
+@rule("29", "CAVEATS", of=["ok"], evidence=True, transient=True)
 def clock_is_close_to_the_gates(record: Record, context: RunContext) -> Finding | None:
     """A busy machine delays an epoch's message to the orchestrator.
 
@@ -60,7 +60,7 @@ def nothing_was_done_between_epochs(
     return _between(record, BETWEEN_S, BETWEEN_SHARE, wall=True)
 
 
-@rule("29", "CAVEATS", of=["ok"], evidence=True, passing=True)
+@rule("29", "CAVEATS", of=["ok"], evidence=True, transient=True)
 def little_was_done_between_epochs(
     record: Record, context: RunContext
 ) -> Finding | None:
@@ -119,7 +119,7 @@ def nothing_was_prepared_before(record: Record, context: RunContext) -> Finding 
     )
 
 
-@rule("15", "CAVEATS", of=["ok"], passing=True)
+@rule("15", "CAVEATS", of=["ok"], transient=True)
 def checks_took_little(record: Record, context: RunContext) -> Finding | None:
     """The digests of `--verify` are computed off the clock, and the system's own
     threads continue meanwhile, uncounted.

@@ -332,7 +332,7 @@ def emulated_is_not_accuracy(record: Record, context: RunContext) -> Finding | N
     return Finding(not carried, f"{record.config.device}: storage numbers only")
 
 
-@rule("20", "CAVEATS", of=["ok"], passing=True)
+@rule("20", "CAVEATS", of=["ok"], transient=True)
 def training_alone_is_shorter(record: Record, context: RunContext) -> Finding | None:
     """An accelerator cannot be busy for longer than the epoch; if it seems so, training
     alone was timed too slow.

@@ -136,7 +136,7 @@ def files_are_on_the_disk(record: Record, context: RunContext) -> Finding | None
     )
 
 
-@rule("9", of=["ok"], passing=True)
+@rule("9", of=["ok"], transient=True)
 def no_faster_than_the_device(record: Record, context: RunContext) -> Finding | None:
     """A rate above fio's on the same files comes from a cache below the kernel.
 
@@ -192,7 +192,7 @@ def no_faster_than_the_device(record: Record, context: RunContext) -> Finding | 
     )
 
 
-@rule("9", "CAVEATS", of=["ok"], passing=True)
+@rule("9", "CAVEATS", of=["ok"], transient=True)
 def within_the_class_at_every_moment(
     record: Record, context: RunContext
 ) -> Finding | None:
@@ -220,7 +220,7 @@ def device_profile_by_fio(record: Record, context: RunContext) -> Finding | None
     )
 
 
-@rule("10", "CAVEATS", passing=True)
+@rule("10", "CAVEATS", transient=True)
 def device_profile_was_quiet(record: Record, context: RunContext) -> Finding | None:
     """A profile measured beside other programs is slower than the device, so systems
     look better in comparison.
@@ -240,7 +240,7 @@ def device_profile_was_quiet(record: Record, context: RunContext) -> Finding | N
     return Finding(all(map(is_quiet, profile.points)), reported)
 
 
-@rule("10", "CAVEATS", passing=True)
+@rule("10", "CAVEATS", transient=True)
 def no_cache_below_the_kernel(record: Record, context: RunContext) -> Finding | None:
     """A hypervisor's or an array's cache serves blocks that were read before, at rates
     that are not the drive's.
@@ -291,7 +291,7 @@ def disk_class_was_enforced(record: Record, context: RunContext) -> Finding | No
     )
 
 
-@rule("10", "CAVEATS", of=["ok"], passing=True)
+@rule("10", "CAVEATS", of=["ok"], transient=True)
 def within_the_shared_budget(record: Record, context: RunContext) -> Finding | None:
     """If a drive has one budget for reads and writes, an emulation with a limit for
     each is too fast.
@@ -338,7 +338,7 @@ def reads_are_asynchronous(record: Record, context: RunContext) -> Finding | Non
     return Finding(not mode.startswith("pread") or wanted == "pread", mode)
 
 
-@rule("11", of=["ok"], capped=True, reads=True, faithful=True, passing=True)
+@rule("11", of=["ok"], capped=True, reads=True, faithful=True, transient=True)
 def distance_is_below_one(record: Record, context: RunContext) -> Finding | None:
     """No system can be faster than the least time of its mini-batches' reads; a faster
     one got rows from elsewhere.

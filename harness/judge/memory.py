@@ -28,7 +28,7 @@ FLOOR_BYTES = 4 << 20
 _NAMED = 4  # files named in a finding, the largest
 
 
-def asked_and_slack(memory: Memory) -> tuple[int, int]:
+def requested_and_slack(memory: Memory) -> tuple[int, int]:
     """Return the bytes that a run asked for (floor, training working set, plan), and
     the slack that rule 4 allows."""
     asked = memory.floor_bytes + memory.training_bytes + memory.planned_bytes
@@ -115,7 +115,7 @@ def memory_is_charged(record: Record, context: RunContext) -> Finding | None:
     return Finding(most <= allowed_bytes(record), f"{format_bytes(most)} at {at}")
 
 
-@rule("2", of=["ok", "oom", "timeout"], evidence=True, passing=True)
+@rule("2", of=["ok", "oom", "timeout"], evidence=True, transient=True)
 def started_cold(record: Record, context: RunContext) -> Finding | None:
     """Pages cached by another program are read without being charged, so a warm start
     is free memory.
@@ -148,7 +148,7 @@ def started_cold(record: Record, context: RunContext) -> Finding | None:
     return Finding(share < RESIDENT_SHARE, reported)
 
 
-@rule("2", of=["ok"], evidence=True, passing=True)
+@rule("2", of=["ok"], evidence=True, transient=True)
 def files_stayed_cold(record: Record, context: RunContext) -> Finding | None:
     """Pages that another program reads during a run are as free as those of a warm
     start.
@@ -187,7 +187,7 @@ def memory_as_asked(record: Record, context: RunContext) -> Finding | None:
     if memory.demand_peak_bytes == 0:
         return unknown("no memory was read")
     held = memory.demand_peak_bytes
-    allowed = sum(asked_and_slack(memory))
+    allowed = sum(requested_and_slack(memory))
     return Finding(
         held <= allowed,
         f"held {format_bytes(held)}, {format_bytes(allowed)} asked for (slack "
@@ -259,7 +259,7 @@ def libraries_are_small(record: Record, context: RunContext) -> Finding | None:
     return Finding(module <= allowed and both <= LIBRARY_BYTES, message)
 
 
-@rule("4", "CAVEATS", of=["ok"], capped=True, passing=True)
+@rule("4", "CAVEATS", of=["ok"], capped=True, transient=True)
 def training_peak_is_of_its_step(record: Record, context: RunContext) -> Finding | None:
     """A peak that includes earlier use makes the training working set, and with it the
     cap, larger than training needs.

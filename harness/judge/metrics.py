@@ -11,7 +11,7 @@ from typing import Any, Literal, TypeVar
 
 from harness.foreign import is_foreign
 from harness.judge.counted import Counted
-from harness.judge.memory import asked_and_slack
+from harness.judge.memory import requested_and_slack
 from harness.judge.predict import at_depth, device_seconds, predict
 from harness.judge.registry import RunContext, context_of
 from harness.judge.wear import Wear
@@ -60,7 +60,7 @@ def memory_for_rows(record: Record, context: RunContext) -> int | None:
     return (
         memory.budget_bytes
         + memory.training_bytes
-        + asked_and_slack(memory)[1]
+        + requested_and_slack(memory)[1]
         + _device_memory(record)
     )
 

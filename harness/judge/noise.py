@@ -33,7 +33,7 @@ SHARED = 0.1
 UNWATCHED_S = 0.3
 
 
-@rule("16", "CAVEATS", of=["ok"], passing=True)
+@rule("16", "CAVEATS", of=["ok"], transient=True)
 def processors_were_quiet(record: Record, context: RunContext) -> Finding | None:
     """Other programs take processors, their caches and memory bandwidth from the run.
 
@@ -61,7 +61,7 @@ def busy_share(span: Sequence[EpochRecord], processors: int) -> float:
     return _others_s(span, processors) / (_seconds(span) * processors)
 
 
-@rule("16", "SPOILT", of=["ok"], evidence=True, passing=True)
+@rule("16", "SPOILT", of=["ok"], evidence=True, transient=True)
 def processors_were_not_shared(record: Record, context: RunContext) -> Finding | None:
     """If a run waits for processors that other programs use, its time is not the
     system's.
@@ -93,7 +93,7 @@ def processors_were_not_shared(record: Record, context: RunContext) -> Finding |
     )
 
 
-@rule("16", "CAVEATS", of=["ok"], passing=True)
+@rule("16", "CAVEATS", of=["ok"], transient=True)
 def disk_was_quiet(record: Record, context: RunContext) -> Finding | None:
     """Other programs' reads on the same disk slow the run's reads, even below the
     limits of an SSD class.
@@ -105,7 +105,7 @@ def disk_was_quiet(record: Record, context: RunContext) -> Finding | None:
     return _disk(record, context, QUIET)
 
 
-@rule("16", "SPOILT", of=["ok"], passing=True)
+@rule("16", "SPOILT", of=["ok"], transient=True)
 def disk_was_not_shared(record: Record, context: RunContext) -> Finding | None:
     """If other programs' reads keep the disk busy for more than a tenth of an epoch,
     its time is not the system's.
@@ -116,7 +116,7 @@ def disk_was_not_shared(record: Record, context: RunContext) -> Finding | None:
     return _disk(record, context, SHARED)
 
 
-@rule("16", "SPOILT", of=["ok"], evidence=True, passing=True)
+@rule("16", "SPOILT", of=["ok"], evidence=True, transient=True)
 def watched_throughout(record: Record, context: RunContext) -> Finding | None:
     """While no sample is taken, nothing shows what a run does: its cap may be raised,
     or the machine suspended.

@@ -157,7 +157,7 @@ class Rule:
 
     number: str
     severity: Severity
-    passing: bool
+    transient: bool
     timed: bool
     check: Check
 
@@ -189,7 +189,7 @@ def rule(
     capped: bool = False,
     reads: bool = False,
     faithful: bool = False,
-    passing: bool = False,
+    transient: bool = False,
     timed: bool = False,
 ) -> Callable[[Check], Check]:
     """Register a check as rule `number` of the methodology.
@@ -203,7 +203,7 @@ def rule(
         reads: whether it applies only to runs that read features.
         faithful: whether it applies only to runs whose mini-batches have to equal the
             workload's.
-        passing: whether other activity on the host can break it, so that the same run
+        transient: whether other activity on the host can break it, so that the same run
             may keep it when repeated.
         timed: whether it holds clocks of the worker and the orchestrator against each
             other, which proves nothing where either waited: it is then part of the
@@ -228,7 +228,7 @@ def rule(
             )
             return check(record, context) if applies else None
 
-        _RULES.append(Rule(number, severity, passing, timed, where_it_applies))
+        _RULES.append(Rule(number, severity, transient, timed, where_it_applies))
         return where_it_applies
 
     return register
@@ -255,14 +255,14 @@ def spoilt(record: Record) -> bool:
         for entry in _RULES
         if entry.severity not in COUNTED and entry.name in broken
     ]
-    passing = all(entry.passing or entry.timed for entry in excluding)
-    return record.status == "ok" and record.verdict not in COUNTED and passing
+    transient = all(entry.transient or entry.timed for entry in excluding)
+    return record.status == "ok" and record.verdict not in COUNTED and transient
 
 
 def broken_by_the_system(record: Record) -> dict[str, Verdict]:
     """Return the rules that a run breaks and that other activity on the host cannot
     break, with the verdict of each."""
-    entries = {entry.name: entry for entry in _RULES if not entry.passing}
+    entries = {entry.name: entry for entry in _RULES if not entry.transient}
     broken = [
         outcome
         for outcome in record.verdict_rules

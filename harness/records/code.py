@@ -173,7 +173,7 @@ def _followed(system: str, sampler: str) -> dict[str, Path]:
     return _closure([*_begins(system), *([elsewhere] if name else [])])
 
 
-def of_one_code(made: Sequence[Made]) -> list[bool]:
+def from_same_code(made: Sequence[Made]) -> list[bool]:
     """Mark comparable runs: on each host those of the newest harness and edition, and
     of their system's and sampler's newest code.
 

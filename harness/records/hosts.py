@@ -13,7 +13,7 @@ import workloads
 from harness.cache import digest_of
 from workloads.errors import InputError
 
-Plain = Mapping[str, Any]
+Properties = Mapping[str, Any]
 
 #: Environment variable with the label of this host in a fleet (`harness/hosts`).
 HOST_LABEL = "OUTCORE_HOST_LABEL"
@@ -33,7 +33,7 @@ _DISK = (
 _PROFILES = Path(workloads.__file__).parent / "accelerators"
 
 
-def host_fingerprint(environment: Plain) -> str:
+def host_fingerprint(environment: Properties) -> str:
     """Return 12 hex digits over processor, memory, disk and GPUs of an
     `environment.describe`; empty if unknown.
 
@@ -62,7 +62,7 @@ def host_fingerprint(environment: Plain) -> str:
     return digest_of(content)[:12] if cpu or disk else ""
 
 
-def host_name(environment: Plain, digits: int = 12) -> str:
+def host_name(environment: Properties, digits: int = 12) -> str:
     """Return the first `digits` of a host's fingerprint, after its operator's label if
     it has one, like `pm1743-a (0123456789ab)`; empty if the host is unknown."""
     fingerprint = host_fingerprint(environment)[:digits]
@@ -92,7 +92,7 @@ def profile_digests(folder: Path = _PROFILES) -> dict[str, str]:
     return digests
 
 
-def measured_on(record: Plain) -> dict[str, Any]:
+def measured_on(record: Properties) -> dict[str, Any]:
     """Return the facts that, beside the configuration, must be equal in two compared
     runs.
 

@@ -5,12 +5,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from typing import Any
 
 from harness.records.record import SCHEMA
+from workloads.arraytypes import JsonDict
 from workloads.errors import InputError
-
-Plain = dict[str, Any]
 
 # Upgrade from schema n to n + 1, by n. A change that raises SCHEMA adds a step here, so
 # that old records stay readable. 1 -> 2 added fingerprints of the code, readings of
@@ -18,7 +16,7 @@ Plain = dict[str, Any]
 # older records have as text in their notes. 3 -> 4 renamed the class `cached`, of runs
 # that may read all the time. 4 -> 5 added the part of the preparation that serves
 # single epochs, which `diskgnn` alone had.
-UPGRADES: dict[int, Callable[[Plain], Plain]] = {
+UPGRADES: dict[int, Callable[[JsonDict], JsonDict]] = {
     1: lambda content: content,
     2: lambda content: {**content, "facts": facts_of_notes(content.get("notes") or {})},
     3: lambda content: (
@@ -38,7 +36,7 @@ class SchemaError(InputError):
     may be whole."""
 
 
-def upgraded(content: Plain, where: str) -> Plain:
+def upgraded(content: JsonDict, where: str) -> JsonDict:
     """Upgrade the `content` of a record to today's schema; `where` names the file in
     messages.
 
@@ -73,7 +71,7 @@ def upgraded(content: Plain, where: str) -> Plain:
     return content
 
 
-def with_offline_work(content: Plain) -> Plain:
+def with_offline_work(content: JsonDict) -> JsonDict:
     """Return a record of schema 4 with the preparation's part for single epochs.
 
     The first episode of `diskgnn` was made in its preparation, which had hardly any
@@ -112,9 +110,9 @@ def with_offline_work(content: Plain) -> Plain:
     return {**content, "facts": facts, "preprocess": {**spent, "offline": offline}}
 
 
-def facts_of_notes(notes: dict[str, str]) -> Plain:
+def facts_of_notes(notes: dict[str, str]) -> JsonDict:
     """Return the facts that the notes of a record of schema 2 state."""
-    found: Plain = {name: int(notes[name]) for name in _COUNTS if name in notes}
+    found: JsonDict = {name: int(notes[name]) for name in _COUNTS if name in notes}
     found |= {name: float(notes[name]) for name in _REALS if name in notes}
     if "io" in notes:
         found["io"] = notes["io"]

@@ -6,9 +6,8 @@ from __future__ import annotations
 import hashlib
 import json
 from pathlib import Path
-from typing import Any
 
-Plain = dict[str, Any]
+from workloads.arraytypes import JsonDict
 
 # Without the log, from which no number is taken.
 TABLES = ("telemetry.parquet", "stages.parquet", "batches.parquet")
@@ -18,7 +17,7 @@ RECORD = "record"
 THINNED = "thinned.json"
 
 
-def sealed(content: Plain, folder: Path) -> Plain:
+def sealed(content: JsonDict, folder: Path) -> JsonDict:
     """Return a record's content with the seal over it and over the tables in
     `folder`."""
     seal = {
@@ -28,7 +27,7 @@ def sealed(content: Plain, folder: Path) -> Plain:
     return content | {"seal": seal}
 
 
-def broken(content: Plain) -> str:
+def broken(content: JsonDict) -> str:
     """Return the reason why a record's content differs from its seal; empty if it does
     not."""
     seal = content.get("seal") or {}
@@ -55,7 +54,7 @@ def is_sealed(table: Path, digest: str) -> bool:
     )
 
 
-def content_digest(content: Plain, digits: int = 32) -> str:
+def content_digest(content: JsonDict, digits: int = 32) -> str:
     """Return the hex digits of a digest of plain data, independent of the order of its
     keys."""
     text = json.dumps(content, sort_keys=True, separators=(",", ":"), default=str)

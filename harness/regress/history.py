@@ -13,7 +13,7 @@ from pathlib import Path
 from pydantic import Field, ValidationError
 
 from harness.cache import digest_of
-from harness.records.code import Made, of_one_code
+from harness.records.code import Made, from_same_code
 from harness.records.hosts import host_fingerprint
 from harness.records.record import Record
 from harness.regress.decision import Comparison, Rules
@@ -324,7 +324,7 @@ def _newest_runs(root: Path, notes: list[str]) -> list[Record]:
 
 def of_newest_code(records: Sequence[Record]) -> list[Record]:
     """Return the comparable runs: those of the newest code on each machine
-    (`harness.records.code.of_one_code`)."""
+    (`harness.records.code.from_same_code`)."""
     made = [
         Made(
             host_fingerprint(r.environment),
@@ -336,7 +336,7 @@ def of_newest_code(records: Sequence[Record]) -> list[Record]:
         for r in records
     ]
     return [
-        run for run, wanted in zip(records, of_one_code(made), strict=True) if wanted
+        run for run, wanted in zip(records, from_same_code(made), strict=True) if wanted
     ]
 
 

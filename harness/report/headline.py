@@ -9,7 +9,6 @@ from dataclasses import dataclass, field
 from operator import attrgetter
 
 from harness.compare.epochs import part_of_epoch, with_part
-from harness.compare.plan import Plain
 from harness.compare.sizes import data_sizes
 from harness.compare.verdicts import uncounted_text
 from harness.figures.draw.caveats import broken_rules
@@ -24,6 +23,7 @@ from harness.report.standings import (
     without_cap,
 )
 from harness.settings import complete_options
+from workloads.arraytypes import JsonDict
 
 #: Outcomes of systems without a time, in words.
 OUTCOMES = {
@@ -97,7 +97,9 @@ class Headline:
     nothing: str = ""
 
 
-def headline(settings: Sequence[RankedSetting], records: Sequence[Plain]) -> Headline:
+def headline(
+    settings: Sequence[RankedSetting], records: Sequence[JsonDict]
+) -> Headline:
     """Describe the settings in words; without a measured run, describe the records that
     exist."""
     if not records:
@@ -121,7 +123,7 @@ def headline(settings: Sequence[RankedSetting], records: Sequence[Plain]) -> Hea
     return Headline(first, others, len(reported) - 1 - len(others))
 
 
-def who_is_ahead(records: Sequence[Plain], profile: str) -> list[str]:
+def who_is_ahead(records: Sequence[JsonDict], profile: str) -> list[str]:
     """Return lines on the fastest system, its lead and confidence, and on which is
     ahead in a training of E epochs.
 

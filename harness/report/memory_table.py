@@ -11,7 +11,6 @@ import pandas as pd
 
 from harness.compare.epochs import mini_batches, part_of_epoch, with_part
 from harness.compare.evidence import Evidence
-from harness.compare.plan import Plain
 from harness.figures.draw import style
 from harness.figures.draw.captions import graph_size
 from harness.figures.draw.panels import MARK
@@ -20,6 +19,7 @@ from harness.records.cost import leaders, leading, shared_work
 from harness.report.setting_words import listed
 from harness.results.reference import Reference
 from harness.results.table import each
+from workloads.arraytypes import JsonDict
 from workloads.units import format_bytes, row_bytes
 
 TEMPLATE = Path(__file__).parent / "templates" / "memory.md"
@@ -113,7 +113,7 @@ def _device(name: str) -> str:
     return f"device {name}" if emulated == name else f"emulated {emulated}"
 
 
-def epoch_of(config: Plain) -> str:
+def epoch_of(config: JsonDict) -> str:
     """Return `an epoch` with the number of its mini-batches, or the part of them that
     was trained."""
     _, whole = mini_batches(config)

@@ -10,13 +10,13 @@ from pathlib import Path
 from typing import Any
 
 from harness.claims.judge import measured_text, published_text
-from harness.compare.plan import Plain
 from harness.figures.draw import style
 from harness.judge import rules
 from harness.judge.page import linked, reason_of
 from harness.report.gallery import GalleryEntry
 from harness.report.runs import compact
 from harness.results.reference import Reference
+from workloads.arraytypes import JsonDict
 from workloads.units import format_bytes
 
 TEMPLATES = Path(__file__).parent / "templates"
@@ -45,10 +45,10 @@ def page(
     *,
     reference: Reference | None,
     entries: Sequence[GalleryEntry],
-    runs: Plain,
-    first: Plain,
+    runs: JsonDict,
+    first: JsonDict,
     details: str,
-    timelines: Plain,
+    timelines: JsonDict,
     **shown: Any,
 ) -> str:
     """Render the report as one HTML document; every value is escaped, and only the
@@ -110,7 +110,7 @@ def page(
     )
 
 
-def _looks(runs: Plain) -> Plain:
+def _looks(runs: JsonDict) -> JsonDict:
     """Return plotly's colour and symbol of each system of the table of runs, and of all
     that the figures know."""
     place = [*runs["columns"], "system"].index(

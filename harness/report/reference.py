@@ -15,7 +15,7 @@ from typing import Any
 
 from harness.atomic import whole_file
 from harness.compare.evidence import Evidence, load_evidence
-from harness.compare.plan import Plain, value_at
+from harness.compare.plan import value_at
 from harness.figures.base import catalogue
 from harness.plan.experiment import PROFILES, parse_experiment
 from harness.progress import Notice, silent, tracked
@@ -29,6 +29,7 @@ from harness.results.table import each
 from harness.run.sweep import union
 from harness.studies.base import resolve_study, union_of
 from harness.telemetry.frame import thinned
+from workloads.arraytypes import JsonDict
 from workloads.errors import DataIOError, InputError
 from workloads.tempfolder import TemporaryFolder
 from workloads.units import format_bytes
@@ -289,11 +290,11 @@ def _copy(folder: Path, stage: Path, samples: int) -> bool:
     return True
 
 
-def _facts(records: Sequence[Plain]) -> dict[str, Any]:
+def _facts(records: Sequence[JsonDict]) -> dict[str, Any]:
     """Return host, days, commits and versions of runs, oldest first, by the names of
     the manifest."""
     newest: Mapping[str, Any] = records[-1]["environment"]
-    host: Plain = {"fingerprint": host_fingerprint(newest)}
+    host: JsonDict = {"fingerprint": host_fingerprint(newest)}
     host |= {name: value_at(newest, place) for name, place in _HOST.items()}
     host["gpu"] = [gpu["model"] for gpu in newest.get("gpu") or []]
     commits: Counter[str] = Counter()

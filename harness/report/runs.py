@@ -16,7 +16,7 @@ from typing import Any
 import pandas as pd
 
 from harness.compare.epochs import WHOLE, part_of_epoch
-from harness.compare.plan import Plain, value_at
+from harness.compare.plan import value_at
 from harness.judge.metrics import METRICS
 from harness.records.foreign import ForeignRecord
 from harness.records.hosts import host_name, measured_on
@@ -24,6 +24,7 @@ from harness.records.latency import PERCENTILES, merged, no_latencies, rows
 from harness.records.record import class_of, spread
 from harness.results.store import WORKER_LOG
 from harness.results.table import measured_epochs, preparation_s
+from workloads.arraytypes import JsonDict
 from workloads.errors import InputError, OutcoreError
 from workloads.units import parse_bytes, row_bytes
 
@@ -79,7 +80,7 @@ _OF_EPOCH = (
 ).split()
 
 
-def table_of(records: Sequence[Plain]) -> Plain:
+def table_of(records: Sequence[JsonDict]) -> JsonDict:
     """Return all runs, oldest first: `columns`, `rows`, and `texts`, which a row's text
     columns index.
 
@@ -104,7 +105,7 @@ def table_of(records: Sequence[Plain]) -> Plain:
     return {"columns": columns, "stages": stages, "texts": list(texts), "rows": rows}
 
 
-def foreign_table(found: Sequence[ForeignRecord]) -> Plain | None:
+def foreign_table(found: Sequence[ForeignRecord]) -> JsonDict | None:
     """Return the measurements by other code as a table of texts, `header` and `rows`;
     None without one."""
     header = [
@@ -131,7 +132,7 @@ def foreign_table(found: Sequence[ForeignRecord]) -> Plain | None:
     return {"header": header, "rows": rows, "left_out": 0} if rows else None
 
 
-def _row(record: Plain, stages: Sequence[str]) -> Plain:
+def _row(record: JsonDict, stages: Sequence[str]) -> JsonDict:
     """Return a run's cells by column."""
     config = record["config"]
     summary = record["summary"]
@@ -166,12 +167,12 @@ def _row(record: Plain, stages: Sequence[str]) -> Plain:
     return row
 
 
-def host_of(record: Plain) -> str:
+def host_of(record: JsonDict) -> str:
     """Return the host's label and fingerprint; `unknown` where the record has none."""
     return host_name(record["environment"]) or "unknown"
 
 
-def _asked_bytes(config: Plain) -> int | None:
+def _asked_bytes(config: JsonDict) -> int | None:
     """Return the memory setting (budget or cap) in bytes, for an axis; None without a
     cap or for an invalid record."""
     text = config["memory"]
@@ -218,7 +219,7 @@ class Pool:
         return self._known[key]
 
 
-def details_of(record: Plain, folder: Path, beside: str, pool: Pool) -> Plain:
+def details_of(record: JsonDict, folder: Path, beside: str, pool: Pool) -> JsonDict:
     """Return the content of one run's page, without its timelines.
 
     Args:
@@ -262,7 +263,7 @@ def details_of(record: Plain, folder: Path, beside: str, pool: Pool) -> Plain:
     }
 
 
-def _latencies(record: Plain) -> Plain:
+def _latencies(record: JsonDict) -> JsonDict:
     """Return the latencies of the measured epochs' requests: `rows` of direction, size,
     requests, and microseconds by percentile; `why` there is none."""
     measured = measured_epochs(record)
@@ -280,7 +281,7 @@ def _latencies(record: Plain) -> Plain:
     }
 
 
-def _epoch(epoch: Plain) -> Plain:
+def _epoch(epoch: JsonDict) -> JsonDict:
     counters = dict(epoch["counters"])
     hits = counters.pop("hits", {})
     shown = {
@@ -303,7 +304,7 @@ def _epoch(epoch: Plain) -> Plain:
     }
 
 
-def _all_rounded(values: Mapping[str, Any]) -> Plain:
+def _all_rounded(values: Mapping[str, Any]) -> JsonDict:
     return {
         name: short(value) if isinstance(value, float) else value
         for name, value in values.items()
@@ -366,12 +367,12 @@ def finite(value: Any) -> Any:
     return value
 
 
-def over_time(folder: Path, record: Plain) -> Plain | None:
+def over_time(folder: Path, record: JsonDict) -> JsonDict | None:
     """Return timeline and pipeline of one run; None where it has neither (it ended
     early, or its files are damaged)."""
     from harness.results.store import table
 
-    found: Plain = {"line": None, "pipeline": None}
+    found: JsonDict = {"line": None, "pipeline": None}
     with suppress(*_DAMAGED):
         found["line"] = timeline(table(folder, "telemetry"))
     with suppress(*_DAMAGED):
@@ -379,7 +380,7 @@ def over_time(folder: Path, record: Plain) -> Plain | None:
     return found if any(found.values()) else None
 
 
-def timeline(table: pd.DataFrame) -> Plain | None:
+def timeline(table: pd.DataFrame) -> JsonDict | None:
     """Average telemetry over at most `POINTS` equal intervals; a table with no more
     rows stays as it is.
 
@@ -402,7 +403,7 @@ def timeline(table: pd.DataFrame) -> Plain | None:
         at = ((t - t[0]) / dt).astype(np.int64).clip(max=count - 1)
         moments = t[0] + (np.arange(count) + 0.5) * dt
     seconds = np.diff(t, prepend=np.nan)
-    found: Plain = {"t": [round(float(moment), 2) for moment in moments]}
+    found: JsonDict = {"t": [round(float(moment), 2) for moment in moments]}
     for column, (name, factor) in {**LEVELS, **RATES}.items():
         if column not in ordered:
             continue
@@ -416,7 +417,7 @@ def timeline(table: pd.DataFrame) -> Plain | None:
     return found
 
 
-def pipeline(table: pd.DataFrame, record: Plain) -> Plain | None:
+def pipeline(table: pd.DataFrame, record: JsonDict) -> JsonDict | None:
     """Return each mini-batch's spans in the stages of the first measured epoch.
 
     Returns:

@@ -8,9 +8,9 @@ from typing import Any
 
 from harness.compare.comparable import SAME_EXPERIMENT
 from harness.compare.epochs import part_of_epoch
-from harness.compare.plan import Plain
 from harness.figures.draw.captions import describe_memory, graph_size
 from harness.records.record import RunConfig
+from workloads.arraytypes import JsonDict
 from workloads.errors import InputError
 from workloads.units import format_bytes
 
@@ -21,7 +21,7 @@ _PHRASED = frozenset(
 _PHRASED |= {"device", "device_memory_bytes", "memory", "disk_class"}
 # Whether a backend enforces a cap, and which (`isolation`), is a caveat of the run.
 _NAMED = SAME_EXPERIMENT - _PHRASED - {"isolation"}
-_DEFAULTS: Plain = {
+_DEFAULTS: JsonDict = {
     name: field.get_default() for name, field in RunConfig.model_fields.items()
 }
 # Names of settings as a reader says them.
@@ -38,7 +38,7 @@ def listed(names: Iterable[str]) -> str:
     return f"{', '.join(first)} and {last}" if first else last
 
 
-def in_words(shared: Plain) -> str:
+def in_words(shared: JsonDict) -> str:
     """Return a shared setting in words, parts joined by semicolons.
 
     Args:
@@ -79,7 +79,7 @@ def in_words(shared: Plain) -> str:
     return "; ".join(parts)
 
 
-def _changed(shared: Plain) -> list[str]:
+def _changed(shared: JsonDict) -> list[str]:
     """Return each setting without a phrase that differs from its default, like `hidden
     width 64` or `shuffle off`."""
     found = []

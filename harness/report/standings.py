@@ -10,9 +10,9 @@ from dataclasses import dataclass, field
 from operator import itemgetter
 
 from harness.compare.comparable import comparable, differing_options
-from harness.compare.plan import Plain
 from harness.records.cost import TrainingCost, fresh_epochs_s
 from harness.records.record import COUNTED, Spread, spread
+from workloads.arraytypes import JsonDict
 
 # Seed and number of an epoch.
 _Draw = tuple[int, int]
@@ -36,14 +36,14 @@ class Standing:
     """
 
     system: str
-    options: Plain
+    options: JsonDict
     status: str
     cost: TrainingCost | None
     samples: list[float]
     epoch_s: Spread | None
     replays: bool
     verdict: str
-    record: Plain
+    record: JsonDict
     runs: list[str]
     own_batches: bool = False
     others: int = 0
@@ -64,7 +64,7 @@ class RankedSetting:
         headline: whether a bench profile, rather than a figure, asked for these runs.
     """
 
-    shared: Plain
+    shared: JsonDict
     standings: list[Standing]
     uncounted: list[str]
     newest: str
@@ -108,7 +108,7 @@ class RankedSetting:
 
 
 def settings_of(
-    records: Sequence[Plain], profiles: Sequence[str] = ()
+    records: Sequence[JsonDict], profiles: Sequence[str] = ()
 ) -> list[RankedSetting]:
     """Return every setting with a run of all stages: those with two systems first, then
     those of bench `profiles`, and of these the storage-bound ones, those whose memory
@@ -141,10 +141,10 @@ def _weight(setting: RankedSetting) -> tuple[int, bool, bool, bool, int, int, st
 
 
 def _setting(
-    shared: Plain, records: Sequence[Plain], profiles: Sequence[str]
+    shared: JsonDict, records: Sequence[JsonDict], profiles: Sequence[str]
 ) -> RankedSetting:
     counted = [record for record in records if record["verdict"] in COUNTED]
-    option_sets: dict[str, dict[str, list[Plain]]] = {}
+    option_sets: dict[str, dict[str, list[JsonDict]]] = {}
     for record in counted:
         text = json.dumps(record["config"]["options"], sort_keys=True, default=str)
         option_sets.setdefault(record["system"], {}).setdefault(text, []).append(record)
@@ -181,7 +181,7 @@ def _place(standing: Standing) -> tuple[bool, bool, float, str]:
     )
 
 
-def _digests(record: Plain) -> dict[_Draw, str]:
+def _digests(record: JsonDict) -> dict[_Draw, str]:
     """Return the digest of each epoch's mini-batches, by seed and epoch: other seeds
     draw other mini-batches."""
     seed = record["config"]["seed"]
@@ -192,7 +192,7 @@ def _digests(record: Plain) -> dict[_Draw, str]:
     }
 
 
-def _common_batches(records: Sequence[Plain]) -> dict[_Draw, str]:
+def _common_batches(records: Sequence[JsonDict]) -> dict[_Draw, str]:
     """Return the digest of the mini-batches that most systems trained on, if two agree,
     by seed and epoch."""
     trained = {
@@ -210,7 +210,7 @@ def _common_batches(records: Sequence[Plain]) -> dict[_Draw, str]:
 
 
 def _standing(
-    system: str, records: list[Plain], common: Mapping[_Draw, str], others: int
+    system: str, records: list[JsonDict], common: Mapping[_Draw, str], others: int
 ) -> Standing:
     by_age = sorted(records, key=itemgetter("run_id"))
     ok = [record for record in by_age if record["status"] == "ok"]

@@ -14,7 +14,7 @@ from urllib.parse import quote
 
 from harness.atomic import whole_file
 from harness.compare.evidence import load_evidence
-from harness.compare.plan import Plain, value_at
+from harness.compare.plan import value_at
 from harness.figures.base import catalogue
 from harness.figures.render import Rendered, render
 from harness.plan.experiment import PROFILES
@@ -33,6 +33,7 @@ from harness.report.runs import (
 )
 from harness.report.standings import RankedSetting, settings_of
 from harness.results.reference import FOLDER, read_reference, references
+from workloads.arraytypes import JsonDict
 from workloads.errors import InputError
 
 NAME = "report.html"
@@ -129,7 +130,7 @@ def write_report(
     return Written(out, size, len(records), len(bad), *counts)
 
 
-def _counts(records: Sequence[Plain]) -> Plain:
+def _counts(records: Sequence[JsonDict]) -> JsonDict:
     """Return numbers of runs: by verdict, without a result, on emulated devices; of
     hosts, devices and commits."""
     devices = [record["config"]["device"] for record in records]
@@ -174,8 +175,8 @@ def _wanted(
 
 
 def _details(
-    records: Sequence[Plain],
-    folders: Plain,
+    records: Sequence[JsonDict],
+    folders: JsonDict,
     beside: str,
     wanted: Sequence[str],
     room: int,
@@ -198,15 +199,15 @@ def _details(
 
 
 def _timelines(
-    records: Sequence[Plain],
-    folders: Plain,
+    records: Sequence[JsonDict],
+    folders: JsonDict,
     wanted: Sequence[str],
     room: int,
     progress: Notice,
-) -> tuple[Plain, int]:
+) -> tuple[JsonDict, int]:
     """Pack timelines by run; return them with the number of runs that did not fit."""
     by_id = {record["run_id"]: record for record in records}
-    found: Plain = {}
+    found: JsonDict = {}
     known = [run for run in wanted if run in by_id]
     for number, run in enumerate(tracked(progress, known, "packing timelines", "runs")):
         lines = over_time(Path(folders[run]), by_id[run])
@@ -220,7 +221,7 @@ def _timelines(
     return found, 0
 
 
-def _first(settings: Sequence[RankedSetting]) -> Plain:
+def _first(settings: Sequence[RankedSetting]) -> JsonDict:
     """Return the filters of the table of runs that show the headline's setting."""
     for setting in settings:
         if setting.measured:

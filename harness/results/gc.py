@@ -34,7 +34,7 @@ _STATUSES: tuple[Status, ...] = ("failed", "unsupported", "timeout", "oom", "ok"
 
 
 @dataclass(frozen=True)
-class Doomed:
+class Removable:
     """A file or folder that can be removed, and the reason."""
 
     path: Path
@@ -43,7 +43,7 @@ class Doomed:
 
 def doomed(
     root: Path, figures: Collection[str], *, failed: bool = False, damaged: bool = False
-) -> list[Doomed]:
+) -> list[Removable]:
     """Return the files and folders under a results root that can be removed.
 
     A record is replaced by a newer one of the same configuration, round, host with its
@@ -56,7 +56,7 @@ def doomed(
             those of another schema.
     """
     found = [
-        Doomed(path, "half-written")
+        Removable(path, "half-written")
         for path in sorted(results.runs_folder(root).glob(f"{results.PARTIAL}*"))
     ]
     kept: dict[_Place, dict[Path, Record]] = {}
@@ -64,17 +64,17 @@ def doomed(
     for folder, record in results.scan(root, bad):
         if record.status == "failed":
             if failed:
-                found.append(Doomed(folder, "failed"))
+                found.append(Removable(folder, "failed"))
             continue
         place = kept.setdefault(_place(record), {})
         for earlier, known in list(place.items()):
             if counts_as_much(record, known):
-                found.append(Doomed(earlier, f"replaced by {folder.name}"))
+                found.append(Removable(earlier, f"replaced by {folder.name}"))
                 del place[earlier]
         place[folder] = record
     if damaged:
         found += [
-            Doomed(Path(entry.path), entry.reason)
+            Removable(Path(entry.path), entry.reason)
             for entry in bad
             if not entry.other_schema
         ]
@@ -102,7 +102,7 @@ def counts_as_much(newer: Record, older: Record) -> bool:
     return verdicts and _STATUSES.index(newer.status) >= _STATUSES.index(older.status)
 
 
-def _stale_figures(folder: Path, known: Collection[str]) -> Iterator[Doomed]:
+def _stale_figures(folder: Path, known: Collection[str]) -> Iterator[Removable]:
     """Yield the files of figures no longer in the catalogue, as listed in the JSON
     written beside each drawing."""
     for path in sorted(folder.glob("[!.]*.json")):
@@ -121,10 +121,10 @@ def _stale_figures(folder: Path, known: Collection[str]) -> Iterator[Doomed]:
                 and Path(name).stem == path.stem
                 and (folder / name).is_file()
             ):
-                yield Doomed(folder / name, "no figure of that name")
+                yield Removable(folder / name, "no figure of that name")
 
 
-def remove(root: Path, found: list[Doomed]) -> None:
+def remove(root: Path, found: list[Removable]) -> None:
     """Remove `found`, and temporary folders of imports whose process is gone."""
     for entry in found:
         if entry.path.is_dir() and not entry.path.is_symlink():

@@ -14,28 +14,28 @@ from typing import Any
 
 from harness.records.hosts import measured_on
 from harness.records.record import COUNTED, LABELS
+from workloads.arraytypes import JsonDict
 
-Plain = dict[str, Any]
 # Settings beside the labels in which a run and its repetition may differ: neither
 # changes the measurement.
 _BOOKKEEPING = (set(LABELS) | {"timeout_s"}) - {"round"}
 
 
-def without_replaced(records: Iterable[Plain]) -> list[Plain]:
+def without_replaced(records: Iterable[JsonDict]) -> list[JsonDict]:
     """Return the records (plain data) that no newer run of the same settings, round and
     place replaces, in their order.
 
     A newer run that does not count (failed, INVALID, SPOILT) replaces none that does.
     """
     given = list(records)
-    repeated: dict[str, list[Plain]] = {}
+    repeated: dict[str, list[JsonDict]] = {}
     for record in given:
         repeated.setdefault(_identity(record), []).append(record)
     standing = {id(_standing(runs)) for runs in repeated.values()}
     return [record for record in given if id(record) in standing]
 
 
-def _standing(runs: list[Plain]) -> Plain:
+def _standing(runs: list[JsonDict]) -> JsonDict:
     """Return the newest of the runs that count; without one, the newest of all."""
     if len(runs) == 1:
         return runs[0]

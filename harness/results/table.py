@@ -22,8 +22,8 @@ from harness.records.hosts import measured_on
 from harness.records.record import COUNTED, spread
 from harness.results.newest import without_replaced
 from harness.results.store import BadRecord, scan
+from workloads.arraytypes import JsonDict
 
-Plain = dict[str, Any]
 #: Texts of a record, and parts of it, whose values are columns of the table of runs.
 TEXTS = ("run_id", "system", "status", "verdict", "class")
 PARTS = ("config", "memory", "facts", "summary", "preprocess")
@@ -47,7 +47,9 @@ def load(root: Path | str, progress: Notice = silent) -> pd.DataFrame:
     return table
 
 
-def runs_table(records: Iterable[Plain], folders: Iterable[str] = ()) -> pd.DataFrame:
+def runs_table(
+    records: Iterable[JsonDict], folders: Iterable[str] = ()
+) -> pd.DataFrame:
     """Return one row for each record (plain data).
 
     Args:
@@ -126,7 +128,7 @@ def each(rows: pd.DataFrame) -> Iterator[Any]:
     yield from rows.itertuples(index=False)
 
 
-def measured_epochs(record: Mapping[str, Any]) -> list[Plain]:
+def measured_epochs(record: Mapping[str, Any]) -> list[JsonDict]:
     """Return the epochs of a run (plain data) after its warm-up."""
     return [epoch for epoch in record["epochs"] if not epoch["warmup"]]
 
@@ -164,7 +166,7 @@ def medians(epochs: pd.DataFrame, column: str, by: Sequence[str]) -> pd.DataFram
     return pd.DataFrame(rows, columns=columns)
 
 
-def cell_of(record: Plain) -> str:
+def cell_of(record: JsonDict) -> str:
     """Return the identity of the planned cell that a run measured."""
     from harness.settings import complete_options
 
@@ -189,10 +191,10 @@ def _text(fact: Any) -> str:
     )
 
 
-def _flatten(content: Mapping[str, Any], prefix: str = "", depth: int = 9) -> Plain:
+def _flatten(content: Mapping[str, Any], prefix: str = "", depth: int = 9) -> JsonDict:
     """Return nested plain data as one mapping, names joined by dots down to `depth`
     levels."""
-    flat: Plain = {}
+    flat: JsonDict = {}
     for key, value in content.items():
         if isinstance(value, Mapping) and value and depth:
             flat |= _flatten(value, f"{prefix}{key}.", depth - 1)

@@ -48,7 +48,7 @@ from workloads.manifest import MANIFEST_NAME
 
 
 @dataclass
-class Gathered:
+class RunObserver:
     """Collector of a run's events and of readings at its gates, while the worker waits.
 
     Attributes:

@@ -42,7 +42,7 @@ from harness.results import store as results
 from harness.results.frozen import freeze, refuse_changed
 from harness.run import calibrate
 from harness.run.evaluate import add_test_accuracy
-from harness.run.gathered import Gathered
+from harness.run.gathered import RunObserver
 from harness.run.launch import Ending, Worker
 from harness.run.series import Progress, Series
 from harness.run.spec import MadePartition, partition, worker_spec, workload_of_run
@@ -130,7 +130,7 @@ class _Execution:
     def __post_init__(self) -> None:
         self._run_id = new_run_id(self._config, self._series.host)
         folders = [self._series.artefacts(self._config.system)]
-        self._seen = Gathered(
+        self._seen = RunObserver(
             self._dataset,
             folders,
             self._series.disks,
@@ -584,7 +584,7 @@ def _as_json(content: dict[str, Any]) -> dict[str, Any]:
     return json.loads(json.dumps(content))  # type: ignore[no-any-return]
 
 
-def _preprocess(seen: Gathered, partition: MadePartition | None) -> Preprocess:
+def _preprocess(seen: RunObserver, partition: MadePartition | None) -> Preprocess:
     """Return the cost of the preparation; partitioning counts in `made_s` if an earlier
     run made it."""
     if seen.prepared is None:

@@ -6,9 +6,9 @@ from __future__ import annotations
 import json
 import shutil
 import subprocess
-from typing import Any
 
-Plain = dict[str, Any]
+from workloads.arraytypes import JsonDict
+
 _TIMEOUT_S = 15
 _ZERO_CELSIUS = 273
 # SATA attributes that count blocks, by number, and the number of the percentage of life
@@ -17,7 +17,7 @@ _BLOCKS = {241: "data_written_bytes", 242: "data_read_bytes"}
 _LIFE_LEFT = 231
 
 
-def health(disk: str) -> tuple[Plain, str]:
+def health(disk: str) -> tuple[JsonDict, str]:
     """Return (health of the disk with this kernel name, reason where there is none).
     Keys, where the drive reports them: `tool`, `temperature_c`, `percentage_used`,
     `available_spare_percent`, `data_read_bytes`, `data_written_bytes`,
@@ -43,7 +43,7 @@ def health(disk: str) -> tuple[Plain, str]:
     return {}, "; ".join(tried)
 
 
-def parse_nvme(text: str) -> Plain:
+def parse_nvme(text: str) -> JsonDict:
     """Parse the output of `nvme smart-log -o json`; empty where it is no health log."""
     log = _object(text)
     if "data_units_read" not in log:
@@ -58,10 +58,10 @@ def parse_nvme(text: str) -> Plain:
     )
 
 
-def parse_smartctl(text: str) -> Plain:
+def parse_smartctl(text: str) -> JsonDict:
     """Parse the output of `smartctl -j -a` for an NVMe or SATA drive."""
     report = _object(text)
-    found: Plain = {
+    found: JsonDict = {
         "passed": (report.get("smart_status") or {}).get("passed"),
         "temperature_c": (report.get("temperature") or {}).get("current"),
         "power_on_hours": (report.get("power_on_time") or {}).get("hours"),
@@ -78,7 +78,7 @@ def parse_smartctl(text: str) -> Plain:
     return _known(found)
 
 
-def _of_nvme(log: Plain) -> Plain:
+def _of_nvme(log: JsonDict) -> JsonDict:
     """Return the values that both tools report of an NVMe drive's health log, under
     slightly different names."""
     return {
@@ -91,11 +91,11 @@ def _of_nvme(log: Plain) -> Plain:
     }
 
 
-def _known(found: Plain) -> Plain:
+def _known(found: JsonDict) -> JsonDict:
     return {key: value for key, value in found.items() if value is not None}
 
 
-def _object(text: str) -> Plain:
+def _object(text: str) -> JsonDict:
     start = text.find("{")
     try:
         found = json.loads(text[start:]) if start >= 0 else {}

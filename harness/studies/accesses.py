@@ -10,14 +10,8 @@ import numpy as np
 import numpy.typing as npt
 from pydantic import Field
 
-from harness.studies.base import (
-    Plain,
-    Shares,
-    StudyContext,
-    WorkloadParams,
-    sample_all,
-    study,
-)
+from harness.studies.base import Shares, StudyContext, WorkloadParams, sample_all, study
+from workloads.arraytypes import JsonDict
 
 if TYPE_CHECKING:
     from systems.engine.rank.ranking import Method
@@ -60,7 +54,7 @@ def cumulative(counts: Counts) -> list[list[float]]:
 @study(
     "access-frequency", "How often each row is read in an epoch", lambda params: 15.0
 )
-def access_frequency(params: WorkloadParams, context: StudyContext) -> Plain:
+def access_frequency(params: WorkloadParams, context: StudyContext) -> JsonDict:
     """Compute the curve of Fig. 5 and the facts of Section 2.3.
 
     Returns:
@@ -78,7 +72,7 @@ def access_frequency(params: WorkloadParams, context: StudyContext) -> Plain:
     degrees = out_degrees(workload).astype(np.int64)
     again = counts > 1
     accesses = int(counts.sum())
-    found: Plain = {
+    found: JsonDict = {
         "cdf": cumulative(counts),
         "accesses": accesses,
         "accesses_over_nodes": accesses / len(counts),
@@ -135,7 +129,7 @@ class CoverageParams(WorkloadParams):
     "Share of the row accesses covered by the rows that a score ranks first",
     lambda params: 10.0 + 0.02 * params.epochs * (params.max_batches or 400),
 )
-def access_coverage(params: CoverageParams, context: StudyContext) -> Plain:
+def access_coverage(params: CoverageParams, context: StudyContext) -> JsonDict:
     """Count the accesses of each row, then rank the rows by each score.
 
     Returns:
@@ -198,7 +192,7 @@ class HitParams(WorkloadParams):
     "Hit ratio of a static device cache, by ranking",
     lambda params: 25.0,
 )
-def device_cache_hits(params: HitParams, context: StudyContext) -> Plain:
+def device_cache_hits(params: HitParams, context: StudyContext) -> JsonDict:
     """Divide hits by row accesses, for each ranking and each share.
 
     Returns:
@@ -249,7 +243,7 @@ class MissRatioParams(WorkloadParams):
     "Miss ratio of each cache policy over the cache size",
     lambda params: 5.0 + 0.05 * params.epochs * (params.max_batches or 400),
 )
-def miss_ratios(params: MissRatioParams, context: StudyContext) -> Plain:
+def miss_ratios(params: MissRatioParams, context: StudyContext) -> JsonDict:
     """Sample the mini-batches once and simulate each policy on them.
 
     Returns:
@@ -265,7 +259,7 @@ def miss_ratios(params: MissRatioParams, context: StudyContext) -> Plain:
     context.progress("sampling")
     trace = RowTrace.record(workload, params.epochs, threads=threads)
     sizes = [max(1, round(share * trace.num_nodes)) for share in params.shares]
-    found: list[Plain] = []
+    found: list[JsonDict] = []
     for policy in params.policies:
         context.progress(f"simulating {policy}")
         (entry,) = compare(workload, trace, [policy], sizes, threads=threads)
@@ -291,7 +285,7 @@ def miss_ratios(params: MissRatioParams, context: StudyContext) -> Plain:
     }
 
 
-def read_ratios(result: Plain, policy: str) -> list[float]:
+def read_ratios(result: JsonDict, policy: str) -> list[float]:
     """Divide rows read from disk, fills included, by row accesses, for each size.
 
     Raises:
@@ -311,7 +305,7 @@ PAGE_BYTES = 4096
     "Pages of features and topology that each mini-batch asks for",
     lambda params: 3.0 + 0.02 * params.epochs * (params.max_batches or 400),
 )
-def page_accesses(params: WorkloadParams, context: StudyContext) -> Plain:
+def page_accesses(params: WorkloadParams, context: StudyContext) -> JsonDict:
     """Sample every mini-batch again and count the pages of its rows and neighbour
     lists.
 

@@ -22,13 +22,13 @@ from harness.records.study import StudyRecord, read_study, study_path, write_stu
 from harness.settings import Strict, strict, unknown_name
 from harness.ssd.device import block_device
 from harness.worker.build import workload_of
+from workloads.arraytypes import JsonDict
 from workloads.dataset import Dataset, find_dataset
 from workloads.sampling.batch import SampledBatch
 from workloads.sampling.make import make_sampler, make_seed_plan
 from workloads.workload import Workload
 
-Plain = dict[str, Any]
-Run = Callable[[Any, "StudyContext"], Plain]
+Run = Callable[[Any, "StudyContext"], JsonDict]
 
 
 class DatasetParams(Strict):
@@ -87,8 +87,8 @@ class StudyNeed:
     that may be missing."""
 
     study: str
-    params: Plain = field(default_factory=dict)
-    datasets: Plain = field(default_factory=dict)
+    params: JsonDict = field(default_factory=dict)
+    datasets: JsonDict = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

@@ -3,11 +3,12 @@ datasets) and `expansion`."""
 
 from __future__ import annotations
 
-from harness.studies.base import DatasetParams, Plain, StudyContext, study
+from harness.studies.base import DatasetParams, StudyContext, study
+from workloads.arraytypes import JsonDict
 
 
 @study("dataset-facts", "Sizes, split and skew of a dataset", lambda params: 0.1)
-def facts(params: DatasetParams, context: StudyContext) -> Plain:
+def facts(params: DatasetParams, context: StudyContext) -> JsonDict:
     """Read counts, bytes and shares of one dataset; `stats` by its generator or
     importer, where it has them.
 
@@ -39,7 +40,7 @@ def facts(params: DatasetParams, context: StudyContext) -> Plain:
 
 
 @study("expansion", "What the generator made of its base graph", lambda params: 1.0)
-def expansion(params: DatasetParams, context: StudyContext) -> Plain:
+def expansion(params: DatasetParams, context: StudyContext) -> JsonDict:
     """Read counts, bytes and measures of base and result.
 
     Returns:

@@ -13,7 +13,8 @@ import numpy as np
 import numpy.typing as npt
 from pydantic import Field
 
-from harness.studies.base import Plain, StudyContext, WorkloadParams, sample_all, study
+from harness.studies.base import StudyContext, WorkloadParams, sample_all, study
+from workloads.arraytypes import JsonDict
 from workloads.errors import BudgetError, InputError
 from workloads.sampling.make import make_seed_plan
 
@@ -66,7 +67,7 @@ class Sampled:
         return sum(len(batch) for batch in self.batches)
 
     @property
-    def counts(self) -> Plain:
+    def counts(self) -> JsonDict:
         """Numbers of a study's result: `accesses`, `batches`, `rows_per_batch`
         (mean)."""
         return {
@@ -203,7 +204,7 @@ class AccessShareParams(WorkloadParams):
 
 
 @study("access-share", "share of accesses by node rank", lambda params: 15.0)
-def access_share(params: AccessShareParams, context: StudyContext) -> Plain:
+def access_share(params: AccessShareParams, context: StudyContext) -> JsonDict:
     """Rank nodes by the number of mini-batches that ask for them, as DiskGNN, and count
     the accesses of each bucket.
 
@@ -245,7 +246,7 @@ class AmplificationParams(PlanningParams):
     "read amplification of disk caches by order and segment",
     lambda params: 15.0 + 4.0 * len(params.segments),
 )
-def amplification(params: AmplificationParams, context: StudyContext) -> Plain:
+def amplification(params: AmplificationParams, context: StudyContext) -> JsonDict:
     """Simulate the reads of one global segment and of each length asked for, with rows
     by id and reordered by MinHash.
 
@@ -265,7 +266,7 @@ def amplification(params: AmplificationParams, context: StudyContext) -> Plain:
         count,
         *sorted({min(length, count) for length in params.segments} - {count}),
     ]
-    layouts: list[Plain] = []
+    layouts: list[JsonDict] = []
     plain = np.zeros(0)
     for length, reordered in itertools.product(lengths, (False, True)):
         context.progress(
@@ -291,7 +292,7 @@ def _layout(
     row: int,
     length: int,
     reordered: bool,
-) -> tuple[Plain, npt.NDArray[np.float64]]:
+) -> tuple[JsonDict, npt.NDArray[np.float64]]:
     from systems.diskgnn.layout import Shape
     from systems.diskgnn.search import rows_of
 
@@ -300,7 +301,7 @@ def _layout(
     )
     shape = Shape(length, params.threshold)
     reads = list(search.reads(shape))
-    found: Plain = {
+    found: JsonDict = {
         "segment": length,
         "global": length == len(samples),
         "reordered": reordered,
@@ -330,7 +331,7 @@ class DiskSpaceParams(PlanningParams):
     "disk space of packed chunks over the rows in memory",
     lambda params: 10.0 + 2.0 * len(params.memory_shares),
 )
-def disk_space(params: DiskSpaceParams, context: StudyContext) -> Plain:
+def disk_space(params: DiskSpaceParams, context: StudyContext) -> JsonDict:
     """Count the rows of packed chunks alone, and the fewest rows on disk over all
     segment lengths.
 
@@ -377,7 +378,7 @@ class PackingSearchParams(PlanningParams):
     "heuristic and brute-force search for a disk cache",
     lambda params: 10.0 + 20.0 * len(params.limits),
 )
-def packing_search(params: PackingSearchParams, context: StudyContext) -> Plain:
+def packing_search(params: PackingSearchParams, context: StudyContext) -> JsonDict:
     """Run both searches for each limit, with the system's own code.
 
     Returns:
@@ -393,9 +394,9 @@ def packing_search(params: PackingSearchParams, context: StudyContext) -> Plain:
     cold = samples.cold(params.memory_share)
     packed = packed_rows(samples, cold, [1])[1] * row
     features = row * samples.num_nodes
-    cases: list[Plain] = []
+    cases: list[JsonDict] = []
     for limit in params.limits:
-        case: Plain = {
+        case: JsonDict = {
             "limit": limit,
             "limit_bytes": int(limit * packed),
             "limit_x": limit * packed / features,

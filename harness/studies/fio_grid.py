@@ -19,7 +19,8 @@ from harness.ssd.device import block_device, direct_block_bytes
 from harness.ssd.fio import FioJob, best_engine, run_fio
 from harness.ssd.measure import point_of, words
 from harness.ssd.testfile import write_file
-from harness.studies.base import Plain, StudyContext, study
+from harness.studies.base import StudyContext, study
+from workloads.arraytypes import JsonDict
 from workloads.errors import HostError
 
 _SETUP_S = 0.35
@@ -58,7 +59,7 @@ def _seconds(params: FioGridParams) -> float:
 
 
 @study("fio-grid", "Bandwidth and latency of sync threads and async depths", _seconds)
-def run(params: FioGridParams, context: StudyContext) -> Plain:
+def run(params: FioGridParams, context: StudyContext) -> JsonDict:
     """Write the file, then run one fio job for each point.
 
     Returns:

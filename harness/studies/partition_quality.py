@@ -12,7 +12,8 @@ import numpy as np
 import numpy.typing as npt
 from pydantic import Field
 
-from harness.studies.base import Plain, StudyContext, WorkloadParams, study
+from harness.studies.base import StudyContext, WorkloadParams, study
+from workloads.arraytypes import JsonDict
 
 if TYPE_CHECKING:
     from workloads.workload import Workload
@@ -70,7 +71,7 @@ def hit_ratio(
     "Cost, replicas and hit ratio of self-reliant partitions",
     lambda params: 12.0 * len(params.partitions),
 )
-def run(params: PartitionParams, context: StudyContext) -> Plain:
+def run(params: PartitionParams, context: StudyContext) -> JsonDict:
     """Partition the graph, and replay each device's mini-batches against its cache.
 
     Returns:

@@ -385,7 +385,7 @@ class Channel:
         return os.read(self._go, more) if more else b""
 
 
-class Joint:
+class RankChannel:
     """Channel of a worker that may be one rank of several: rank 0 talks to the
     orchestrator for all of them. Other ranks use `channel` only to report a failure.
     `group`: group of the ranks; None for a single rank."""

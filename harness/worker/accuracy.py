@@ -16,7 +16,7 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from harness.wire.protocol import Done, Joint, WorkerSpec
+from harness.wire.protocol import Done, RankChannel, WorkerSpec
 from harness.worker.build import workload_of
 from workloads.accelerators.make import make_accelerator
 from workloads.dataset import Dataset
@@ -96,7 +96,7 @@ class Snapshots:
         return [share / len(test) if len(test) else math.nan for share in right]
 
 
-def evaluate(spec: WorkerSpec, joint: Joint) -> None:
+def evaluate(spec: WorkerSpec, joint: RankChannel) -> None:
     """Report the test accuracy of each model that a run has kept in the spec's scratch
     folder."""
     config = spec.config

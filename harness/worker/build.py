@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from harness.records.record import RunConfig
-from harness.wire.protocol import Joint, WorkerSpec
+from harness.wire.protocol import RankChannel, WorkerSpec
 from workloads.dataset import Dataset
 from workloads.sampling.bounds import BatchBounds, keep_bounds
 from workloads.workload import ModelSpec, SamplerSpec, Workload
@@ -45,7 +45,7 @@ class Parts:
     trainer: Trainer
 
 
-def load_system(spec: WorkerSpec, joint: Joint) -> LoadedSystem:
+def load_system(spec: WorkerSpec, joint: RankChannel) -> LoadedSystem:
     """Load the system and its libraries. A calibration waits at gates before, between
     and after."""
     from systems.engine.store.artefacts import process_io
@@ -67,7 +67,7 @@ def load_system(spec: WorkerSpec, joint: Joint) -> LoadedSystem:
     )
 
 
-def parts(spec: WorkerSpec, joint: Joint) -> Parts:
+def parts(spec: WorkerSpec, joint: RankChannel) -> Parts:
     """Build the parts of a run from its worker's spec; an emulated device attaches to
     the orchestrator's memory."""
     from systems.engine.io.arrays import torch_dtype

@@ -14,7 +14,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from harness.wire.protocol import Calibrated, Done, Joint, WorkerSpec
+from harness.wire.protocol import Calibrated, Done, RankChannel, WorkerSpec
 from harness.worker import build
 from harness.worker.epoch_report import EpochLog, EpochReport, events
 from systems.interface import Batch, StageClock
@@ -45,7 +45,7 @@ STAGES = 6
 LANES = 2
 
 
-def load_alone(spec: WorkerSpec, joint: Joint) -> None:
+def load_alone(spec: WorkerSpec, joint: RankChannel) -> None:
     """Load a system and build the parts of its run, waiting at gates for readings of
     the cap; nothing more."""
     build.take_cores(spec)
@@ -56,7 +56,7 @@ def load_alone(spec: WorkerSpec, joint: Joint) -> None:
     joint.send(Done(notes={}))
 
 
-def train_alone(spec: WorkerSpec, joint: Joint) -> None:
+def train_alone(spec: WorkerSpec, joint: RankChannel) -> None:
     """Wait at gates (`floor`, `log`, `before step`, …) for readings of the cap, then
     time batches. No system is loaded. Device, model and optimiser are those of a run,
     and so are digest and training of the largest mini-batch. Its features are in memory
@@ -197,7 +197,7 @@ def training_times(
     plan: SeedPlan | PartitionPlan,
     trainer: Trainer,
     table: torch.Tensor,
-    joint: Joint | None = None,
+    joint: RankChannel | None = None,
 ) -> Calibrated:
     """Return each epoch's training seconds: modelled by mini-batch on an emulated
     device, else from a measured rate.

@@ -36,9 +36,9 @@ from harness.wire.protocol import (
     Channel,
     Done,
     Failed,
-    Joint,
     Planned,
     Prepared,
+    RankChannel,
     WorkerSpec,
 )
 from harness.wire.spots import NONCE_BYTES, chosen
@@ -70,7 +70,7 @@ from workloads.sampling.batch import Block, SampledBatch
 class Run:
     """One run of one system, or one rank's part of it: plan, prepare, epochs."""
 
-    def __init__(self, spec: WorkerSpec, joint: Joint, board: Board) -> None:
+    def __init__(self, spec: WorkerSpec, joint: RankChannel, board: Board) -> None:
         self._spec = spec
         self._joint = joint
         self._board = board
@@ -384,7 +384,7 @@ def _work(
     try:
         group = RankGroup.from_environment(cuda=spec.config.device.startswith("cuda"))
         groups += [] if group is None else [group]
-        joint = Joint(channel, group)
+        joint = RankChannel(channel, group)
         if spec.mode == "training":
             train_alone(spec, joint)
         elif spec.mode == "calibrate":

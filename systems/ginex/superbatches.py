@@ -76,7 +76,7 @@ class Superbatches:
         self._current: Superbatch | None = None
         self._following: Superbatch | None = None
         #: Mini-batch that cache and superbatches are ready for, counted over epochs.
-        self._follows: int | None = None
+        self._expected: int | None = None
         self._turn = 0
         self._loop: MainLoop | None = None
         self._readers: ReaderPool[RowReader] | None = None
@@ -161,11 +161,11 @@ class Superbatches:
             if self.sizes.superbatch > batches
             else end
         )
-        if self._follows != at:
+        if self._expected != at:
             self._drop()
         self._turn += 1
         turn = self._turn
-        self._follows = None
+        self._expected = None
         try:
             while at < end:
                 superbatch = self._current or self._next_superbatch(at, last, tally)
@@ -181,7 +181,7 @@ class Superbatches:
             if turn == self._turn:
                 self._drop()
             raise
-        self._follows = at
+        self._expected = at
         if at == last:
             self._shrink()
 
@@ -221,7 +221,7 @@ class Superbatches:
         for superbatch in (self._current, self._following):
             if superbatch is not None:
                 superbatch.discard()
-        self._current = self._following = self._follows = None
+        self._current = self._following = self._expected = None
         self._shrink()
         if self._loop is not None:
             self._loop.policy.forget()

@@ -29,6 +29,7 @@ from systems.loading.epoch_work import EpochWork
 from systems.loading.graphs import as_dataset
 from systems.loading.lease import Lease
 from systems.loading.progress import progress_of
+from systems.loading.pyg_arguments import check_whole, check_words, fan_out, seed_nodes
 from systems.loading.request import (
     SeedNodes,
     bounds_of,
@@ -47,7 +48,6 @@ from systems.loading.shares import (
     whole_steps,
 )
 from systems.loading.weights import EdgeWeights
-from systems.loading.words import check_whole, check_words, fan_out, seed_nodes
 from systems.planning import Planner
 from systems.readings import DiskProfile, wall_seconds
 from systems.registry import load

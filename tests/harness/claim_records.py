@@ -11,7 +11,6 @@ from harness.claims.declared import DeclaredRuns
 from harness.claims.judge import Judged, judge_one
 from harness.claims.published import Claim
 from harness.compare.evidence import Evidence
-from harness.compare.plan import Plain
 from harness.figures.base import catalogue
 from harness.plan.experiment import PlannedRun, load_experiment
 from harness.records.record import RunConfig
@@ -20,6 +19,7 @@ from harness.results.table import runs_table
 from harness.settings import check_options, parse_memory
 from harness.studies.base import studies
 from tests.harness.study_records import made_study
+from workloads.arraytypes import JsonDict
 from workloads.units import parse_bytes
 
 STAGES = (
@@ -34,11 +34,11 @@ STAGES = (
     "data_prep",
 )
 # A change of one made-up record.
-Change = Callable[[Plain], None]
-Results = Callable[[Plain], Plain]
+Change = Callable[[JsonDict], None]
+Results = Callable[[JsonDict], JsonDict]
 
 
-def profile(device: str = "") -> Plain:
+def profile(device: str = "") -> JsonDict:
     """Return the profile `quick` as plain data, on `device` if it is given."""
     plain = load_experiment("quick").model_dump()
     if device:
@@ -49,10 +49,10 @@ def profile(device: str = "") -> Plain:
 class MadeUp:
     """Made-up evidence for claims, of the runs that a profile plans."""
 
-    def __init__(self, plain: Plain) -> None:
+    def __init__(self, plain: JsonDict) -> None:
         self.plain = plain
         self._nothing = DeclaredRuns(Evidence(pd.DataFrame()), plain)
-        self._recipes: dict[str, Plain] = dict(plain["datasets"])
+        self._recipes: dict[str, JsonDict] = dict(plain["datasets"])
         self._known: set[str] = set()
 
     def cells(self, claim: Claim) -> list[PlannedRun]:
@@ -87,7 +87,7 @@ class MadeUp:
             made.append(made_study(need.study, results(params), **params))
         return made
 
-    def record(self, number: int, cell: PlannedRun) -> Plain:
+    def record(self, number: int, cell: PlannedRun) -> JsonDict:
         """Make the record of a cell's run; `number` is part of its id."""
         settings = cell.settings
         name = str(cell.settings.dataset)
@@ -119,7 +119,7 @@ class MadeUp:
             }
         )
         budget = parse_memory(settings.memory, 2_000_000 * dim * 4).budget_bytes
-        record: Plain = {
+        record: JsonDict = {
             "run_id": f"20260101-{number:06d}-{cell.system}",
             "system": cell.system,
             "status": "ok",
@@ -138,7 +138,7 @@ class MadeUp:
         return record
 
 
-def scale(record: Plain, seconds: float) -> None:
+def scale(record: JsonDict, seconds: float) -> None:
     """Set the seconds of the record's epochs, with stages, bytes and packing in
     proportion; preparation takes 1 s."""
     cost = {

@@ -13,9 +13,9 @@ import pytest
 from harness.claims import judge_one
 from harness.claims.published import Claim, claims, possible, verdict_of
 from harness.compare.evidence import load_evidence
-from harness.compare.plan import Plain
 from harness.settings import check_options
 from tests.harness.claim_records import Change, MadeUp, profile, scale
+from workloads.arraytypes import JsonDict
 
 RUNNABLE = [claim.id for claim in claims().values() if not claim.not_run]
 MADE: dict[str, MadeUp] = {}
@@ -66,7 +66,7 @@ BASELINES = {
     "gx-10": "ginex-pg",
 }
 #: Settings or options of this side, where both sides are of one system.
-VARIANTS: dict[str, Plain] = {
+VARIANTS: dict[str, JsonDict] = {
     **{key: {"stages": "all"} for key in ("gd-07", "gd-09")},
     **{key: {"dim": 512} for key in ("gd-08", "gd-16", "gd-17")},
     **{key: {"device": "cpu"} for key in ("gd-14", "gd-15")},
@@ -106,7 +106,7 @@ def _ratio(claim: Claim, value: float) -> Change:
     elif claim.unit == "%":
         factor = 1 / (1 - value / 100)
 
-    def is_baseline(config: Plain) -> bool:
+    def is_baseline(config: JsonDict) -> bool:
         if claim.id in BASELINES:
             return bool(config["system"] == BASELINES[claim.id])
         values = {**config, **config["options"], "dim": config["dataset"]["dim"]}
@@ -118,7 +118,7 @@ def _ratio(claim: Claim, value: float) -> Change:
 
 
 def _share(part: str, rest: str, value: float) -> Change:
-    def change(record: Plain) -> None:
+    def change(record: JsonDict) -> None:
         scale(record, 100.0)
         for epoch in record["epochs"]:
             epoch["stages_s"] = {part: value} | ({rest: 100.0 - value} if rest else {})
@@ -127,7 +127,7 @@ def _share(part: str, rest: str, value: float) -> Change:
 
 
 def _accuracy(system: str, value: float) -> Change:
-    def change(record: Plain) -> None:
+    def change(record: JsonDict) -> None:
         for epoch in record["epochs"]:
             epoch["test_accuracy"] = 0.5 + (
                 value / 100 if record["system"] == system else 0.0
@@ -136,12 +136,12 @@ def _accuracy(system: str, value: float) -> Change:
     return change
 
 
-def _config(test: Callable[[Plain], bool], factor: float) -> Change:
+def _config(test: Callable[[JsonDict], bool], factor: float) -> Change:
     return lambda record: scale(record, factor if test(record["config"]) else 1.0)
 
 
 def _preprocess(value: float) -> Change:
-    def change(record: Plain) -> None:
+    def change(record: JsonDict) -> None:
         # 50 epochs of a second.
         record["summary"]["once_s"] = 50 * value / (100 - value)
 
@@ -149,7 +149,7 @@ def _preprocess(value: float) -> Change:
 
 
 def _reorder(value: float) -> Change:
-    def change(record: Plain) -> None:
+    def change(record: JsonDict) -> None:
         record["facts"]["reorder_s"] = value * 40e6 / 3.2e9
 
     return change
@@ -169,8 +169,8 @@ FUNCTIONS: dict[str, Callable[[float], Change]] = {
 
 def _coverage(
     weighted: float, reverse: float, degree: float
-) -> Callable[[Plain], Plain]:
-    def results(params: Plain) -> Plain:
+) -> Callable[[JsonDict], JsonDict]:
+    def results(params: JsonDict) -> JsonDict:
         found = {
             "weighted-reverse-pagerank": weighted,
             "reverse-pagerank": reverse,
@@ -187,7 +187,7 @@ def _coverage(
     return results
 
 
-def _search(seconds: float, amplification: float) -> Callable[[Plain], Plain]:
+def _search(seconds: float, amplification: float) -> Callable[[JsonDict], JsonDict]:
     best = {"seconds": 1.0, "amplification": 1.0}
     tried = {"seconds": seconds, "amplification": amplification}
     return lambda params: {
@@ -195,8 +195,8 @@ def _search(seconds: float, amplification: float) -> Callable[[Plain], Plain]:
     }
 
 
-def _fio(fast: float, buffered: float) -> Callable[[Plain], Plain]:
-    def point(engine: str, direct: bool, rate: float) -> Plain:
+def _fio(fast: float, buffered: float) -> Callable[[JsonDict], JsonDict]:
+    def point(engine: str, direct: bool, rate: float) -> JsonDict:
         return {
             "block_bytes": 512,
             "direct": direct,
@@ -214,8 +214,8 @@ def _fio(fast: float, buffered: float) -> Callable[[Plain], Plain]:
     return lambda params: {"points": points}
 
 
-def _space(value: float) -> Callable[[Plain], Plain]:
-    def results(params: Plain) -> Plain:
+def _space(value: float) -> Callable[[JsonDict], JsonDict]:
+    def results(params: JsonDict) -> JsonDict:
         long = 100.0 * (value if len(params["fanout"]) == 3 else 1.0)
         points = [
             {"memory_share": share, "packed_x": value, "packed_bytes": long}
@@ -226,10 +226,10 @@ def _space(value: float) -> Callable[[Plain], Plain]:
     return results
 
 
-def _policies(params: Plain, value: float) -> Plain:
+def _policies(params: JsonDict, value: float) -> JsonDict:
     shares = params["shares"]
 
-    def policy(name: str, misses: float) -> Plain:
+    def policy(name: str, misses: float) -> JsonDict:
         return {
             "policy": name,
             "misses": [misses] * len(shares),
@@ -245,7 +245,7 @@ def _policies(params: Plain, value: float) -> Plain:
 
 def _partitions(
     value: float, shared: float, redundant: float = 0.0
-) -> Callable[[Plain], Plain]:
+) -> Callable[[JsonDict], JsonDict]:
     entries = [
         {
             "count": count,
@@ -258,8 +258,8 @@ def _partitions(
     return lambda params: {"partitions": entries}
 
 
-def _device_hits(ours: float, others: float) -> Callable[[Plain], Plain]:
-    def results(params: Plain) -> Plain:
+def _device_hits(ours: float, others: float) -> Callable[[JsonDict], JsonDict]:
+    def results(params: JsonDict) -> JsonDict:
         count = len(params["shares"])
         found = {"PaGraph": ours, "AliGraph": others, "random": others / 2}
         return {
@@ -270,7 +270,7 @@ def _device_hits(ours: float, others: float) -> Callable[[Plain], Plain]:
     return results
 
 
-STUDIES: dict[str, Callable[[float], Callable[[Plain], Plain]]] = {
+STUDIES: dict[str, Callable[[float], Callable[[JsonDict], JsonDict]]] = {
     "gd-27": lambda value: _fio(value, value),
     "gd-28": lambda value: _fio(1.0, 1 + value / 100),
     "dg-13": lambda value: _search(value, 1.0),
@@ -292,7 +292,7 @@ STUDIES: dict[str, Callable[[float], Callable[[Plain], Plain]]] = {
 }
 
 
-def nothing(record: Plain) -> None:
+def nothing(record: JsonDict) -> None:
     """Leave the record as it is."""
 
 
@@ -374,7 +374,7 @@ def test_stalls_and_page_cache_misses_of_pyg_can_fail(
     assert judge_one(id_, load_evidence(tmp_path), plain).verdict == verdict
 
 
-def _fill_fig4(root: Path, faults: float) -> Plain:
+def _fill_fig4(root: Path, faults: float) -> JsonDict:
     """Write a run of pyg+ of ten mini-batches with `faults` major faults for each page
     read; return its profile."""
     from tests.harness.records import make_record
@@ -426,7 +426,7 @@ def test_no_two_claims_are_answered_by_one_measured_number() -> None:
         if id_ in STUDIES or id_ in ("gx-05", "gx-06"):
             continue
 
-        def change(record: Plain) -> None:
+        def change(record: JsonDict) -> None:
             cell = json.dumps([record["system"], record["config"]], sort_keys=True)
             number = 1 + zlib.crc32(cell.encode()) % 10_007 / 1000
             scale(record, number)

@@ -10,7 +10,7 @@ import pytest
 
 from harness.compare.evidence import load_evidence
 from harness.records import code
-from harness.records.code import Made, code_of, of_one_code
+from harness.records.code import Made, code_of, from_same_code
 from harness.records.edition import EDITION, EDITIONS
 from harness.records.record import Code
 from tests.harness.records import make_record, save
@@ -163,7 +163,7 @@ def test_runs_of_another_edition_of_the_rules_are_left_out() -> None:
         Made("h", "a", Code(system="1", harness="1", edition=edition), str(edition))
         for edition in (1, 2)
     ]
-    assert of_one_code(runs) == [False, True]
+    assert from_same_code(runs) == [False, True]
     assert code_of("pyg+").edition == EDITION == len(EDITIONS)
     assert all(
         text.startswith(f"{number}: ") for number, text in enumerate(EDITIONS, start=1)
@@ -178,7 +178,7 @@ def test_runs_stand_beside_each_other_within_the_newest_code_of_each_host() -> N
         made("4", "b"),
         made("1", host="elsewhere", harness="old"),
     ]
-    assert of_one_code(runs) == [False, False, True, True, True]
+    assert from_same_code(runs) == [False, False, True, True, True]
 
 
 def test_figures_and_claims_see_runs_of_one_code(tmp_path: Path) -> None:
@@ -220,4 +220,4 @@ def test_runs_of_a_changed_sampler_are_left_out_and_other_samplers_stay() -> Non
         run("1", "neighbor"),
         run("3", "layerwise"),
     ]
-    assert of_one_code(runs) == [False, True, True, True]
+    assert from_same_code(runs) == [False, True, True, True]

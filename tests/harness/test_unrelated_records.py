@@ -22,8 +22,8 @@ from harness.figures.ginex.page_cache import planned as ginex_fig4
 from harness.report.standings import RankedSetting, settings_of
 from harness.results.table import runs_table
 from tests.harness.claim_records import MadeUp, profile, scale
+from workloads.arraytypes import JsonDict
 
-Plain = dict[str, Any]
 PLAIN = base_of_gallery(profile())
 MADE = MadeUp(PLAIN)
 # Claims of different sources and kinds: the bench, a sweep, an ablation, wide rows,
@@ -47,10 +47,10 @@ OF_ONE_RUN = "gx-05"
 
 
 @cache
-def planned() -> list[Plain]:
+def planned() -> list[JsonDict]:
     """Make a record with its own epoch time for each cell that one of the claims
     declares."""
-    found: dict[str, Plain] = {}
+    found: dict[str, JsonDict] = {}
     for id_ in (*CLAIMS, OF_ONE_RUN):
         for number, cell in enumerate(MADE.cells(claims()[id_])):
             record = MADE.record(number, cell)
@@ -62,28 +62,28 @@ def planned() -> list[Plain]:
     return list(found.values())
 
 
-def batch(record: Plain) -> None:
+def batch(record: JsonDict) -> None:
     record["config"]["batch_size"] = 999
 
 
-def graph(record: Plain) -> None:
+def graph(record: JsonDict) -> None:
     record["config"]["dataset"].update(name="another-graph", fingerprint="another")
 
 
-def memory(record: Plain) -> None:
+def memory(record: JsonDict) -> None:
     record["config"]["memory"] = "+33MiB"
 
 
-def model(record: Plain) -> None:
+def model(record: JsonDict) -> None:
     record["config"].update(hidden=7, experiment="quick")
 
 
-def invalid(record: Plain) -> None:
+def invalid(record: JsonDict) -> None:
     record["config"]["fanout"] = [2, 2, 2]
     record["verdict"] = "INVALID"
 
 
-def sampling(record: Plain) -> None:
+def sampling(record: JsonDict) -> None:
     record["config"].update(stages="sample", seed=99)
 
 
@@ -97,7 +97,7 @@ UNRELATED = st.tuples(
 
 
 @st.composite
-def unrelated(draw: st.DrawFn) -> list[Plain]:
+def unrelated(draw: st.DrawFn) -> list[JsonDict]:
     """Draw records in settings that no cell plans, older or newer, fast or slow, some
     with other options."""
     found = []
@@ -115,7 +115,7 @@ def unrelated(draw: st.DrawFn) -> list[Plain]:
     return found
 
 
-def evidence(records: list[Plain], *newer: Plain) -> Evidence:
+def evidence(records: list[JsonDict], *newer: JsonDict) -> Evidence:
     return Evidence(
         runs_table(records),
         experiments=[*newer, {**PLAIN, "figures": [*FIGURES, ONE_RUN]}],
@@ -157,7 +157,7 @@ def test_the_records_give_numbers_that_could_change() -> None:
 
 @settings(deadline=None, max_examples=25, suppress_health_check=[HealthCheck.too_slow])
 @given(unrelated(), st.randoms(use_true_random=False))
-def test_no_verdict_and_no_standing_moves(more: list[Plain], order: Any) -> None:
+def test_no_verdict_and_no_standing_moves(more: list[JsonDict], order: Any) -> None:
     records = [*planned(), *more]
     order.shuffle(records)
     judged, _, standings = before()
@@ -180,7 +180,7 @@ def _ranked(setting: RankedSetting) -> list[Any]:
 
 @settings(deadline=None, max_examples=6, suppress_health_check=[HealthCheck.too_slow])
 @given(unrelated())
-def test_no_table_of_a_figure_moves(more: list[Plain]) -> None:
+def test_no_table_of_a_figure_moves(more: list[JsonDict]) -> None:
     _, tables, _ = before()
     found = evidence([*planned(), *more])
     for figure in FIGURES:
@@ -201,7 +201,7 @@ def test_no_table_of_a_figure_moves(more: list[Plain]) -> None:
     ),
 )
 def test_no_figure_follows_an_experiment_that_did_not_request_it(
-    systems: list[str], change: Plain
+    systems: list[str], change: JsonDict
 ) -> None:
     """Give a later experiment as many runs as a figure needs: the figure moves only
     where it requests that figure."""

@@ -16,8 +16,8 @@ from torch_geometric.loader import NeighborLoader
 
 from systems.interface import Plan, PlanItem
 from systems.loading import Loader, request
+from systems.loading.pyg_arguments import INSTEAD, check_words
 from systems.loading.request import open_dataset
-from systems.loading.words import INSTEAD, check_words
 from tests.support import make_tiny
 from tests.systems.loading_tools import make
 from workloads.dataset import Dataset

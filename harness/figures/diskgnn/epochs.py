@@ -9,7 +9,7 @@ from itertools import starmap
 import pandas as pd
 
 from harness.compare.cells import TERMS, Cells, facts, with_absent
-from harness.compare.plan import Plain, Plan, grid, joined
+from harness.compare.plan import Plan, grid, joined
 from harness.compare.verdicts import NotDrawn
 from harness.figures.accuracy_runs import draw_by_system
 from harness.figures.base import (
@@ -42,6 +42,7 @@ from harness.figures.grids import gallery, values
 from harness.figures.over_axis import fastest, over_base
 from harness.records.cost import TrainingCost
 from harness.results.table import preparation_s
+from workloads.arraytypes import JsonDict
 from workloads.units import row_bytes
 
 #: Systems and models of Fig. 9, and its training epochs, each of which bears an equal
@@ -113,13 +114,13 @@ def fig8(cells: Cells) -> Drawing:
     return draw_by_system(cells, SYSTEMS, ["(a) Over epochs", "(b) Over time"])
 
 
-def by_model(profile: Plain) -> Plan:
+def by_model(profile: JsonDict) -> Plan:
     """Plan all systems with each model."""
     models = values(profile, "models", MODELS)
     return in_gallery(profile, ALL, {model: {"model": model} for model in models})
 
 
-def replayed(profile: Plain) -> Plan:
+def replayed(profile: JsonDict) -> Plan:
     """Plan diskgnn with one epoch's samples in all epochs, as in the paper's code
     (dg-23)."""
     model = values(profile, "models", MODELS)[0]
@@ -189,7 +190,7 @@ def fig9(cells: Cells) -> Drawing:
     )
 
 
-def over_memory(profile: Plain) -> Plan:
+def over_memory(profile: JsonDict) -> Plan:
     """Plan ginex, mariusgnn and diskgnn at each share of memory."""
     return over_shares(profile, entries(profile, SYSTEMS))
 
@@ -229,7 +230,7 @@ def fig11(cells: Cells) -> Drawing:
     )
 
 
-def over_limits(profile: Plain) -> Plan:
+def over_limits(profile: JsonDict) -> Plan:
     """Plan diskgnn without and with each limit, reads of at least 4 KiB as in the
     paper, and ginex as the reference."""
     base = longer(profile)
@@ -307,7 +308,7 @@ def _limited(data: pd.DataFrame) -> str:
     )
 
 
-def on_classes(profile: Plain) -> Plan:
+def on_classes(profile: JsonDict) -> Plan:
     """Plan the three systems on both SSD classes, scaled alike; one epoch, which few
     requests a second make long."""
     base = gallery(profile)
@@ -383,7 +384,7 @@ def fig17(cells: Cells) -> Drawing:
     return drawn(canvas, data, cells, paper_note("diskgnn-fig17"), finding=finding)
 
 
-def by_step(profile: Plain) -> Plan:
+def by_step(profile: JsonDict) -> Plan:
     """Plan diskgnn with one more of its parts at each step."""
     over = {
         step: {"options": dict.fromkeys(parts, "off")} for step, parts in STEPS.items()
@@ -432,7 +433,7 @@ def _gain(data: pd.DataFrame) -> str:
     )
 
 
-def sequential(profile: Plain) -> Plan:
+def sequential(profile: JsonDict) -> Plan:
     """Plan the three systems with the `SEQUENTIAL` options."""
     plans = [
         in_gallery(profile, [system], {"": {"options": own}})

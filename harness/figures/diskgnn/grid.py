@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from harness.compare.plan import Plain, Plan, as_entry, grid
+from harness.compare.plan import Plan, as_entry, grid
 from harness.figures.accuracy_runs import accuracy_profile
 from harness.figures.base import FORMATS
 from harness.figures.grids import (
@@ -17,12 +17,13 @@ from harness.figures.grids import (
     values,
 )
 from harness.studies.base import StudyNeed
+from workloads.arraytypes import JsonDict
 
 #: Name and recipe of a dataset.
-Graph = tuple[str, Plain]
+Graph = tuple[str, JsonDict]
 Names = list[str]
 #: Value of an axis -> run settings.
-Over = Mapping[Any, Plain]
+Over = Mapping[Any, JsonDict]
 #: The paper's comparison (Section 7.1).
 SYSTEMS = ["ginex", "mariusgnn", "diskgnn"]
 #: Host memory as shares of the feature table.
@@ -38,24 +39,24 @@ ONE: Over = {"": {}}
 percent = FORMATS["percent"]
 
 
-def entries(profile: Plain, names: Names) -> list[Plain]:
+def entries(profile: JsonDict, names: Names) -> list[JsonDict]:
     """Return the profile's entries of these systems with their options, without run
     settings."""
     found = map(as_entry, only_systems(profile, names))
     return [{"name": own["name"], "options": own.get("options", {})} for own in found]
 
 
-def in_gallery(profile: Plain, names: Names, over: Over = ONE) -> Plan:
+def in_gallery(profile: JsonDict, names: Names, over: Over = ONE) -> Plan:
     """Plan systems at each value of an axis, in the gallery's runs."""
     return grid(gallery(profile), entries(profile, names), over)
 
 
-def judged(profile: Plain, names: Names = SYSTEMS, over: Over = ONE) -> Plan:
+def judged(profile: JsonDict, names: Names = SYSTEMS, over: Over = ONE) -> Plan:
     """Plan systems at each value of an axis, with test accuracy after every epoch."""
     return grid(accuracy_profile(profile), entries(profile, names), over)
 
 
-def longer(profile: Plain) -> Plain:
+def longer(profile: JsonDict) -> JsonDict:
     """Return the gallery's profile with epochs long enough for memory to matter: one to
     warm up, one measured."""
     base = gallery(profile)
@@ -65,14 +66,14 @@ def longer(profile: Plain) -> Plain:
     return base
 
 
-def over_shares(profile: Plain, systems: Sequence[Plain]) -> Plan:
+def over_shares(profile: JsonDict, systems: Sequence[JsonDict]) -> Plan:
     """Plan entries of systems at each share of memory, in longer epochs."""
     shares = values(profile, "memory_shares", MEMORY_SHARES)
     memories = {share: {"memory": f"{share:g}x"} for share in shares}
     return grid(longer(profile), systems, memories)
 
 
-def variants(profile: Plain, options: Mapping[str, Plain]) -> Plan:
+def variants(profile: JsonDict, options: Mapping[str, JsonDict]) -> Plan:
     """Plan diskgnn at each share of memory once for each variant (name -> options)."""
     (own,) = entries(profile, ["diskgnn"])
     found = [
@@ -82,7 +83,7 @@ def variants(profile: Plain, options: Mapping[str, Plain]) -> Plan:
     return over_shares(profile, found)
 
 
-def like(profile: Plain, name: str, **kind: Any) -> Graph:
+def like(profile: JsonDict, name: str, **kind: Any) -> Graph:
     """Return a graph of another kind, as large as the profile's; no study reads its
     features."""
     own, recipe = dataset_of(gallery(profile))
@@ -91,19 +92,19 @@ def like(profile: Plain, name: str, **kind: Any) -> Graph:
     return f"{own}-{name}", {**shape, **kind, "dim": 1}
 
 
-def flat_graph(profile: Plain) -> Graph:
+def flat_graph(profile: JsonDict) -> Graph:
     """Return a fractal graph, whose shuffled copies spread the accesses as in
     Friendster."""
     return like(profile, "flat", kind="fractal", expand=FLAT_COPIES)
 
 
-def graphs(profile: Plain) -> list[Graph]:
+def graphs(profile: JsonDict) -> list[Graph]:
     """Return the profile's own dataset and the flat graph."""
     return [dataset_of(gallery(profile)), flat_graph(profile)]
 
 
 def epoch_studies(
-    profile: Plain, study: str, graphs: list[Graph], **params: Any
+    profile: JsonDict, study: str, graphs: list[Graph], **params: Any
 ) -> list[StudyNeed]:
     """Return a study of each graph on a whole epoch of the profile's mini-batches."""
     base = gallery(profile)
@@ -114,7 +115,7 @@ def epoch_studies(
 
 
 def packing_studies(
-    profile: Plain, study: str, graphs: list[Graph], **params: Any
+    profile: JsonDict, study: str, graphs: list[Graph], **params: Any
 ) -> list[StudyNeed]:
     """Return `epoch_studies` of packed rows, which are as wide as the profile's."""
     width = bytes_of_row(gallery(profile))

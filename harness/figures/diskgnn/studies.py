@@ -6,7 +6,6 @@ from __future__ import annotations
 import pandas as pd
 
 from harness.compare.evidence import Evidence
-from harness.compare.plan import Plain
 from harness.figures.base import (
     GB,
     Drawing,
@@ -37,6 +36,7 @@ from harness.figures.grids import gallery, values
 from harness.figures.over_axis import LEAST_TIMES
 from harness.records.study import StudyRecord
 from harness.studies.base import StudyNeed
+from workloads.arraytypes import JsonDict
 
 GIB = 2**30
 #: Layouts of Figure 5.
@@ -112,19 +112,19 @@ MEASURED |= {
 MEASURED |= {"heuristic segment": "segment", "x": "limit"}
 
 
-def layouts(profile: Plain) -> list[StudyNeed]:
+def layouts(profile: JsonDict) -> list[StudyNeed]:
     """Return the study of one epoch's disk caches, with a tenth of the rows in memory
     and reads of at least 4 KiB."""
     segments = values(profile, "segments", SEGMENTS)
     return packing_studies(profile, "amplification", graphs(profile), segments=segments)
 
 
-def _results(records: list[StudyRecord]) -> list[Plain]:
+def _results(records: list[StudyRecord]) -> list[JsonDict]:
     """Return parameters and results of each study."""
     return [record.params | record.result for record in records]
 
 
-def _layout_note(study: Plain) -> str:
+def _layout_note(study: JsonDict) -> str:
     share = percent(study["memory_share"])
     reads = f"{share} of the rows in memory, reads of {study['granularity']} B"
     return f"{reads}; an epoch has {study['batches']} mini-batches"
@@ -292,11 +292,11 @@ def fig13(evidence: Evidence) -> Drawing:
     return drawn(canvas, data, records[0], *notes, finding=finding)
 
 
-def space_over_samples(profile: Plain) -> list[StudyNeed]:
+def space_over_samples(profile: JsonDict) -> list[StudyNeed]:
     """Return studies of the flat graph at the usual share of memory: the paper's
     fan-outs, scaled batch sizes."""
     size = gallery(profile)["run"]["batch_size"]
-    changes: list[Plain] = [{"fanout": fanout} for fanout in FANOUTS]
+    changes: list[JsonDict] = [{"fanout": fanout} for fanout in FANOUTS]
     for factor in values(profile, "batch_factors", BATCH_FACTORS):
         changes.append(
             {"fanout": FANOUTS[-1], "batch_size": max(1, round(size * factor))}
@@ -364,7 +364,7 @@ def _space_over(fanouts: pd.DataFrame, sizes: pd.DataFrame) -> str:
     return f"{hops}; over {ends} it changes {plain(grown)} times"
 
 
-def accesses(profile: Plain) -> list[StudyNeed]:
+def accesses(profile: JsonDict) -> list[StudyNeed]:
     """Return studies of one epoch's accesses on the profile's graph, a flat one, and an
     R-MAT one."""
     rmat = like(profile, "rmat", kind="rmat")
@@ -425,7 +425,7 @@ def tab4(evidence: Evidence) -> Sheet:
     return sheet(data, STORAGE, record, note, finding=finding)
 
 
-def searches(profile: Plain) -> list[StudyNeed]:
+def searches(profile: JsonDict) -> list[StudyNeed]:
     """Return the study of both searches on the graph of flat accesses, where disk space
     is scarce."""
     own = profile.get("gallery") or {}

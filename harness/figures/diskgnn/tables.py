@@ -9,7 +9,7 @@ import pandas as pd
 
 from harness.compare.cells import Cells
 from harness.compare.evidence import Evidence
-from harness.compare.plan import Plain, Plan, joined
+from harness.compare.plan import Plan, joined
 from harness.figures.accuracy_runs import (
     accuracy_curve,
     at_target,
@@ -34,6 +34,7 @@ from harness.figures.findings import plain, span, wide
 from harness.figures.grids import gallery, host_budget
 from harness.figures.over_axis import Places
 from harness.results.table import preparation_s
+from workloads.arraytypes import JsonDict
 
 #: Factor on the profile's memory in Table 1: mariusgnn needs a little more than `quick`
 #: has.
@@ -63,7 +64,7 @@ PAPERS = ["Papers100M accuracy", "Papers100M time"]
 GRAPHS = ["Friendster", "IGB260M"]
 
 
-def budgets(profile: Plain) -> Plan:
+def budgets(profile: JsonDict) -> Plan:
     """Plan the three systems at the profile's memory, and at a little more."""
     own = gallery(profile)["run"]["memory"]
     budget = MORE_MEMORY * host_budget(profile)
@@ -71,7 +72,7 @@ def budgets(profile: Plain) -> Plan:
     return in_gallery(profile, SYSTEMS, {own: {}, more: {"memory": more}})
 
 
-def trained(profile: Plain) -> list[Plain]:
+def trained(profile: JsonDict) -> list[JsonDict]:
     """Return the experiment of the test accuracy in Table 1."""
     return [judged(profile).experiment("diskgnn-tab1-accuracy")]
 
@@ -157,7 +158,7 @@ def tab5(cells: Cells) -> Sheet:
     return _accuracy(cells, "diskgnn-tab5")
 
 
-def by_sampler(profile: Plain) -> Plan:
+def by_sampler(profile: JsonDict) -> Plan:
     """Plan the systems with GCN, and with ShaDow's samples where they can: MariusGNN
     samples by itself."""
     gcn = judged(profile, SYSTEMS, {"gcn": {"model": "gcn"}})

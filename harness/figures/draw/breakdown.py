@@ -16,10 +16,10 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from harness.compare.plan import Plain
 from harness.compare.verdicts import NotDrawn
 from harness.results import store as results
 from harness.results.table import each, measured_epochs
+from workloads.arraytypes import JsonDict
 from workloads.errors import OutcoreError
 
 #: Parts of an epoch and their stages: a moment belongs to the first part with an open
@@ -126,7 +126,7 @@ def stack_rows(
     Raises:
         NotDrawn: as in `run_breakdown`.
     """
-    rows: list[Plain] = []
+    rows: list[JsonDict] = []
     for cell in each(cells):
         place = {"panel": cell.x, "bar": cell.system}
         if pd.isna(cell.value):

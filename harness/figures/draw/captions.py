@@ -9,13 +9,13 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from harness.compare.epochs import part_of_epoch, part_of_epochs
-from harness.compare.plan import Plain
 from harness.compare.sizes import sizes_of
 from harness.compare.verdicts import uncounted_text
 from harness.figures.draw.caveats import caveats
 from harness.figures.draw.style import LEAST_POINTS, SOFT
 from harness.figures.draw.words import sentences
 from harness.records.study import StudyRecord
+from workloads.arraytypes import JsonDict
 from workloads.units import format_bytes, format_count, parse_bytes
 
 if TYPE_CHECKING:
@@ -166,7 +166,7 @@ def graph_size(nodes: int, edges: int) -> str:
     return f"{format_count(nodes)} nodes, {format_count(edges)} edges"
 
 
-def _each(records: Sequence[Plain], key: str) -> str:
+def _each(records: Sequence[JsonDict], key: str) -> str:
     """Return the value of a setting, or all its values where the drawn runs differ."""
     found = [record["config"][key] for record in records]
     shown = [

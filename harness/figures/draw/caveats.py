@@ -7,8 +7,8 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
-from harness.compare.plan import Plain
 from harness.figures.draw.words import in_words
+from workloads.arraytypes import JsonDict
 
 #: Rules that leave a run drawn, by name, and what breaking them means: `{most}` is the
 #: largest number of the runs' findings, `{systems}` the systems whose runs break it.
@@ -45,7 +45,7 @@ WORDS = {
 _NUMBER = re.compile(r"\d[\d,]*(?:\.\d+)?")
 
 
-def broken_rules(record: Plain) -> list[str]:
+def broken_rules(record: JsonDict) -> list[str]:
     """Return number and name of each rule that a run breaks."""
     return [
         f"rule {outcome['rule']} {outcome['name'].replace('_', ' ')}"
@@ -53,20 +53,20 @@ def broken_rules(record: Plain) -> list[str]:
     ]
 
 
-def caveats(records: Sequence[Plain]) -> str:
+def caveats(records: Sequence[JsonDict]) -> str:
     """Return what the rules that runs break mean, in words; empty without any."""
-    found: dict[str, list[tuple[Plain, Plain]]] = {}
+    found: dict[str, list[tuple[JsonDict, JsonDict]]] = {}
     for record in records:
         for outcome in _broken(record):
             found.setdefault(outcome["name"], []).append((record, outcome))
     return ", ".join(_clause(name, broken) for name, broken in found.items())
 
 
-def _broken(record: Plain) -> list[Plain]:
+def _broken(record: JsonDict) -> list[JsonDict]:
     return [one for one in record.get("verdict_rules", []) if not one["ok"]]
 
 
-def _clause(name: str, broken: Sequence[tuple[Plain, Plain]]) -> str:
+def _clause(name: str, broken: Sequence[tuple[JsonDict, JsonDict]]) -> str:
     """Return the words of one rule over the runs that break it."""
     details = [str(outcome.get("detail", "")) for _, outcome in broken]
     unknown = [outcome for _, outcome in broken if not outcome.get("known", True)]

@@ -6,7 +6,6 @@ from __future__ import annotations
 import pandas as pd
 
 from harness.compare.evidence import Evidence
-from harness.compare.plan import Plain
 from harness.figures.base import Drawing, drawn, figure
 from harness.figures.draw.captions import dataset_name
 from harness.figures.draw.curves import draw_curves
@@ -16,6 +15,7 @@ from harness.figures.grids import dataset_of, gallery, scaled, study_of
 from harness.records.study import StudyRecord
 from harness.studies.accesses import read_ratios
 from harness.studies.base import StudyNeed
+from workloads.arraytypes import JsonDict
 
 #: The two policies of the paper's figure and their labels.
 MAIN = {"belady": "optimal (Belady)", "degree": "PaGraph (static, by out-degree)"}
@@ -28,7 +28,7 @@ MOST_PANELS = 2
 FRACTAL_SHARE = 0.1
 
 
-def expansions(profile: Plain) -> dict[str, Plain]:
+def expansions(profile: JsonDict) -> dict[str, JsonDict]:
     """Return recipes of expanded datasets: the profile's own, a fractal one as in the
     paper, and all its others."""
     short = gallery(profile)
@@ -42,7 +42,7 @@ def expansions(profile: Plain) -> dict[str, Plain]:
     return found
 
 
-def traces(profile: Plain) -> list[StudyNeed]:
+def traces(profile: JsonDict) -> list[StudyNeed]:
     """Return studies of the mini-batches' trace, on the profile's graph and on one
     expanded as in the paper."""
     short = gallery(profile)

@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 
 from harness.compare.evidence import Evidence
-from harness.compare.plan import Plain, Plan, first_setting, grid
+from harness.compare.plan import Plan, first_setting, grid
 from harness.compare.verdicts import NotDrawn
 from harness.figures.base import Drawing, drawn, figure, published
 from harness.figures.draw.bars import draw_stacks
@@ -20,6 +20,7 @@ from harness.figures.ginex.parts import BASE, DEVICE, REST
 from harness.figures.grids import dataset_of, systems_of
 from harness.results.table import each
 from harness.studies.base import StudyNeed
+from workloads.arraytypes import JsonDict
 
 # Iterations of the paper's moving average; at most a quarter of all.
 WINDOW = 30
@@ -37,13 +38,13 @@ WORKLOAD = [
 ]
 
 
-def planned(profile: Plain) -> Plan:
+def planned(profile: JsonDict) -> Plan:
     """Plan the profile's own run of pyg+: long enough for a steady miss ratio of the
     page cache."""
     return grid(first_setting(profile), systems_of(profile, [BASE]), {"": {}})
 
 
-def studies(profile: Plain) -> list[StudyNeed]:
+def studies(profile: JsonDict) -> list[StudyNeed]:
     """Return the study of the pages that the run's mini-batches request."""
     run = profile["run"]
     name, recipe = dataset_of(profile)
@@ -52,7 +53,7 @@ def studies(profile: Plain) -> list[StudyNeed]:
 
 
 def miss_ratio(
-    stages: pd.DataFrame, telemetry: pd.DataFrame, pages: Plain, window: int
+    stages: pd.DataFrame, telemetry: pd.DataFrame, pages: JsonDict, window: int
 ) -> pd.DataFrame:
     """Return the page cache's miss ratio at the end of each iteration, over the last
     `window` iterations.
@@ -170,7 +171,7 @@ def fig4(evidence: Evidence) -> Drawing:
     return drawn(canvas, data, cells, idle, counted, order=order, finding=finding)
 
 
-def _pages_of(evidence: Evidence, config: Plain) -> Plain:
+def _pages_of(evidence: Evidence, config: JsonDict) -> JsonDict:
     """Return the result of the study of exactly this run's mini-batches, else raise
     NotDrawn."""
     wanted = {key: config[key] for key in WORKLOAD}

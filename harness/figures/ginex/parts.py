@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 
 from harness.compare.cells import Cells, with_absent
-from harness.compare.plan import Plain, Plan
+from harness.compare.plan import Plan
 from harness.compare.verdicts import NotDrawn
 from harness.figures.base import Drawing, drawn, figure_of_cells, paper_frame
 from harness.figures.draw.bars import draw_bars, draw_stacks
@@ -21,6 +21,7 @@ from harness.figures.findings import plain, span
 from harness.figures.grids import gallery, in_gallery
 from harness.figures.over_axis import Places, over_base
 from harness.results.table import each, measured_epochs, medians
+from workloads.arraytypes import JsonDict
 
 #: The paper's comparison (Section 5.1), baseline first.
 SYSTEMS = ["pyg+", "ali+pg", "ginex"]
@@ -49,13 +50,13 @@ COLUMNS = (
 LEAST = 3
 
 
-def alone_and_together(profile: Plain) -> Plan:
+def alone_and_together(profile: JsonDict) -> Plan:
     """Plan pyg+ with sampling only, with sampling and gathering, and with sampling free
     to run ahead to its end."""
     batches = int(gallery(profile)["run"].get("max_batches", 0)) or 128
     # Two samplers may then hold the whole epoch, if it is not long.
     ahead = min(64, (batches + 1) // 2)
-    both: Plain = {"stages": "sample+extract"}
+    both: JsonDict = {"stages": "sample+extract"}
     # Where sampling is the slower, only the last mini-batch of an epoch is gathered
     # alone.
     free = {**both, "options": {"prefetch": ahead}, "epochs": 6}
@@ -67,7 +68,7 @@ def alone_and_together(profile: Plain) -> Plan:
     return in_gallery(profile, [BASE], over)
 
 
-def gather_alone(stages: pd.DataFrame, record: Plain) -> list[float]:
+def gather_alone(stages: pd.DataFrame, record: JsonDict) -> list[float]:
     """Return seconds of each gathering that began after the last sampling of its epoch
     had ended, without warm-up.
 

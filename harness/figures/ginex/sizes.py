@@ -6,7 +6,7 @@ from __future__ import annotations
 import pandas as pd
 
 from harness.compare.cells import Cells, with_absent
-from harness.compare.plan import Plain, Plan, grid, value_at
+from harness.compare.plan import Plan, grid, value_at
 from harness.compare.verdicts import NotDrawn
 from harness.figures.base import Drawing, drawn, figure_of_cells, published
 from harness.figures.draw.bars import draw_bars
@@ -27,6 +27,7 @@ from harness.figures.grids import (
 )
 from harness.figures.over_axis import Places, alike, changes, fastest, over_base
 from harness.results.table import each
+from workloads.arraytypes import JsonDict
 from workloads.units import format_bytes
 
 #: Superbatch, host memory and mini-batch as factors on their defaults.
@@ -38,7 +39,7 @@ DIMS = [128, 256, 512, 768]
 FILES_GB = 100
 
 
-def over_superbatches(profile: Plain) -> Plan:
+def over_superbatches(profile: JsonDict) -> Plan:
     """Plan ginex at superbatch sizes around half an epoch; in whole epochs at the
     paper's sizes of runtime files."""
     batches = int(gallery(profile)["run"].get("max_batches", 0))
@@ -111,7 +112,7 @@ def _best_size(rows: pd.DataFrame, default: int, unit: str) -> str:
     return f"{begin} {in_words(parts)}{even}"
 
 
-def over_widths(profile: Plain) -> Plan:
+def over_widths(profile: JsonDict) -> Plan:
     """Plan the three systems at each dimension, in the same host memory; device memory
     grows with the dimension.
 
@@ -133,7 +134,7 @@ def over_widths(profile: Plain) -> Plan:
     return grid(changed, systems, {dim: {**own, **batch} for dim, own in runs.items()})
 
 
-def over_memory(profile: Plain) -> Plan:
+def over_memory(profile: JsonDict) -> Plan:
     """Plan the three systems at each host budget."""
     budget = host_budget(gallery(profile))
     budgets = [
@@ -144,7 +145,7 @@ def over_memory(profile: Plain) -> Plan:
     )
 
 
-def over_batches(profile: Plain) -> Plan:
+def over_batches(profile: JsonDict) -> Plan:
     """Plan the three systems at each mini-batch size, with the same number of seed
     nodes per epoch."""
     sizes = batch_sizes(gallery(profile), values(profile, "batch_factors", BATCHES))

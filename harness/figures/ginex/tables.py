@@ -6,7 +6,6 @@ import pandas as pd
 
 from harness.compare.cells import Cells
 from harness.compare.evidence import Evidence
-from harness.compare.plan import Plain
 from harness.compare.verdicts import NotDrawn
 from harness.figures.base import Sheet, figure, figure_of_cells, paper_frame, sheet
 from harness.figures.draw.captions import dataset_name, row_texts
@@ -15,6 +14,7 @@ from harness.figures.ginex.caches import expansions
 from harness.figures.ginex.parts import BASE, SYSTEMS
 from harness.figures.grids import in_gallery
 from harness.studies.base import StudyNeed
+from workloads.arraytypes import JsonDict
 
 #: Places in the result of the study `expansion`, and their columns in Table 2.
 EXPANSION = {
@@ -57,7 +57,7 @@ FORMATS_4 = {
 }
 
 
-def expanded(profile: Plain) -> list[StudyNeed]:
+def expanded(profile: JsonDict) -> list[StudyNeed]:
     """Return the expansion study of each dataset."""
     return [
         StudyNeed("expansion", {"dataset": name}, {name: recipe})

@@ -9,7 +9,7 @@ from typing import Any
 import pandas as pd
 
 from harness.compare.cells import Cells, with_absent
-from harness.compare.plan import Plain, Plan, as_entry, grid, joined, value_at
+from harness.compare.plan import Plan, as_entry, grid, joined, value_at
 from harness.figures import grids
 from harness.figures.base import (
     FORMATS,
@@ -35,6 +35,7 @@ from harness.figures.gnndrive.grid import (
 )
 from harness.figures.over_axis import alike, over_each, places_of
 from harness.results.table import each
+from workloads.arraytypes import JsonDict
 from workloads.units import format_bytes
 
 BUFFER_FACTORS = [1.0, 2.0, 4.0, 8.0]
@@ -69,7 +70,7 @@ NOTE = (
 )
 
 
-def over_buffers(profile: Plain) -> Plan:
+def over_buffers(profile: JsonDict) -> Plan:
     """Plan gnndrive on both devices with each feature buffer; all runs have the memory
     for the largest buffer."""
     short = in_bytes(grids.gallery(profile))
@@ -87,7 +88,7 @@ def over_buffers(profile: Plain) -> Plan:
     return grid(roomy, on_both(roomy), scales)
 
 
-def _buffer_bytes(record: Plain) -> int | None:
+def _buffer_bytes(record: JsonDict) -> int | None:
     items = value_at(record, "memory.plan") or []
     return next(
         (item["bytes"] for item in items if item["name"] == "feature buffer"), None
@@ -138,7 +139,7 @@ def _over_first(
     return f"{what} {text(most)} takes {in_words(parts)}" if parts else ""
 
 
-def over_processes(profile: Plain) -> Plan:
+def over_processes(profile: JsonDict) -> Plan:
     """Plan gnndrive in one and several processes, on devices and on the CPU; the bare
     disk is no bottleneck.
 
@@ -187,7 +188,7 @@ def _processes(count: int) -> str:
     return "1 process" if count == 1 else f"{count} processes"
 
 
-def budgets(profile: Plain) -> Plan:
+def budgets(profile: JsonDict) -> Plan:
     """Plan the systems and the CPU variant at the profile's budget, gnndrive and
     mariusgnn also at multiples of it.
 

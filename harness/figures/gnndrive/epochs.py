@@ -6,7 +6,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from harness.compare.cells import Cells
-from harness.compare.plan import Plain, Plan, as_entry, grid, joined
+from harness.compare.plan import Plan, as_entry, grid, joined
 from harness.compare.verdicts import NotDrawn
 from harness.figures import grids
 from harness.figures.accuracy_runs import accuracy_profile, draw_by_system
@@ -30,6 +30,7 @@ from harness.figures.gnndrive.grid import (
     with_run,
 )
 from harness.figures.over_axis import PanelPlaces, by_panel, fastest, over_each
+from workloads.arraytypes import JsonDict
 from workloads.units import format_bytes
 
 MODELS = {"sage": "GraphSAGE", "gcn": "GCN", "gat": "GAT"}
@@ -45,7 +46,7 @@ ONE_DATASET = "one dataset of the paper's four"
 OVER_DIMS = Axis("feature dimension", DIMS, "dimension")
 
 
-def sampling(profile: Plain) -> Plan:
+def sampling(profile: JsonDict) -> Plan:
     """Plan the capped systems at each dimension, with sampling only and with all
     stages."""
     base, runs = wide_rows(profile)
@@ -100,7 +101,7 @@ def _look(series: str) -> Look:
     )
 
 
-def epochs(profile: Plain) -> Plan:
+def epochs(profile: JsonDict) -> Plan:
     """Plan the systems at each dimension with each model, the CPU variant with
     GraphSAGE.
 
@@ -139,7 +140,7 @@ def _over_others(cells: Cells) -> str:
     return over_each(rows, ours, [*others, CPU], places)
 
 
-def _wide(profile: Plain) -> Plain:
+def _wide(profile: JsonDict) -> JsonDict:
     """Return the gallery's profile with rows of dimension 512, and the host budget of
     its own rows."""
     short = in_bytes(grids.wide_device(grids.gallery(profile)))
@@ -147,7 +148,7 @@ def _wide(profile: Plain) -> Plain:
     return with_run(changed, dataset=name)
 
 
-def over_memory(profile: Plain) -> Plan:
+def over_memory(profile: JsonDict) -> Plan:
     """Plan the systems and in-memory at budgets of one to sixteen times the profile's,
     dimension 512."""
     base = _wide(profile)
@@ -158,7 +159,7 @@ def over_memory(profile: Plain) -> Plan:
     return grid(base, systems, {budget: {"memory": f"+{budget}"} for budget in budgets})
 
 
-def on_a_graph_that_fits(profile: Plain) -> list[Plain]:
+def on_a_graph_that_fits(profile: JsonDict) -> list[JsonDict]:
     """Return the experiment of pyg+ and gnndrive on a graph that fits memory (gd-19),
     which the drawing leaves out.
 
@@ -184,7 +185,7 @@ def fig9(cells: Cells) -> Drawing:
     return lines(cells, axis, "Epoch time over memory", finding)
 
 
-def over_batches(profile: Plain) -> Plan:
+def over_batches(profile: JsonDict) -> Plan:
     """Plan the systems at each batch size, with equal seed nodes per epoch and device
     memory for the largest size."""
     factors = grids.values(profile, "batch_factors", BATCH_FACTORS)
@@ -200,7 +201,7 @@ def fig10(cells: Cells) -> Drawing:
     return lines(cells, axis, "Epoch time over mini-batch size", _over_others(cells))
 
 
-def judged(profile: Plain) -> Plan:
+def judged(profile: JsonDict) -> Plan:
     """Plan the accuracy runs of the capped systems, and the same training with all data
     in memory."""
     reference = {"name": REFERENCE, "memory": "none"}

@@ -6,7 +6,7 @@ from __future__ import annotations
 from typing import Any
 
 from harness.compare.cells import Cells
-from harness.compare.plan import Plain, as_entry
+from harness.compare.plan import as_entry
 from harness.figures.grids import (
     batch_sizes,
     gallery,
@@ -15,6 +15,7 @@ from harness.figures.grids import (
     over_dims,
     values,
 )
+from workloads.arraytypes import JsonDict
 from workloads.units import parse_bytes
 
 #: The paper's comparison (Section 5.1), baselines first.
@@ -26,18 +27,18 @@ MARIUS = "mariusgnn"
 DIMS = [64, 128, 256, 512]
 
 
-def with_run(profile: Plain, **settings: Any) -> Plain:
+def with_run(profile: JsonDict, **settings: Any) -> JsonDict:
     """Return the profile with other run settings."""
     return {**profile, "run": profile["run"] | settings}
 
 
-def in_bytes(profile: Plain) -> Plain:
+def in_bytes(profile: JsonDict) -> JsonDict:
     """Return the profile with its host budget in bytes, hence equal over dimensions (32
     GB in the paper)."""
     return with_run(profile, memory=f"+{host_budget(profile)}")
 
 
-def wide_rows(profile: Plain) -> tuple[Plain, dict[int, Plain]]:
+def wide_rows(profile: JsonDict) -> tuple[JsonDict, dict[int, JsonDict]]:
     """Return the gallery's profile with a dataset for each dimension, and the run
     settings of each dimension.
 
@@ -50,7 +51,7 @@ def wide_rows(profile: Plain) -> tuple[Plain, dict[int, Plain]]:
     return over_dims(with_run(short, **size), values(profile, "dims", DIMS))
 
 
-def on_cpu(profile: Plain) -> Plain:
+def on_cpu(profile: JsonDict) -> JsonDict:
     """Return run settings for the CPU, with the profile's device memory added to its
     host budget."""
     device = parse_bytes(profile["run"].get("device_memory") or 0)
@@ -61,13 +62,13 @@ def on_cpu(profile: Plain) -> Plain:
     }
 
 
-def cpu_variant(profile: Plain) -> Plain:
+def cpu_variant(profile: JsonDict) -> JsonDict:
     """Return the entry of gnndrive on the CPU."""
     own = as_entry(only_systems(profile, ["gnndrive"])[0])
     return own | {"series": CPU} | on_cpu(profile)
 
 
-def on_both(profile: Plain) -> list[Plain]:
+def on_both(profile: JsonDict) -> list[JsonDict]:
     """Return the entries of gnndrive as in the profile, and on the CPU."""
     return [*only_systems(profile, ["gnndrive"]), cpu_variant(profile)]
 

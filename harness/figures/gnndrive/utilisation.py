@@ -9,7 +9,7 @@ from typing import Any
 import pandas as pd
 
 from harness.compare.cells import Cells
-from harness.compare.plan import Plain, Plan, first_setting, grid
+from harness.compare.plan import Plan, first_setting, grid
 from harness.compare.verdicts import NotDrawn
 from harness.figures.absent import not_run
 from harness.figures.base import Drawing, drawn, figure_of_cells
@@ -20,6 +20,7 @@ from harness.figures.gnndrive.grid import MARIUS, cpu_note, on_both
 from harness.figures.grids import capped, gallery
 from harness.results import store as results
 from harness.results.table import each
+from workloads.arraytypes import JsonDict
 
 BASELINES = ["pyg+", "ginex", MARIUS]
 # Seconds of the rolling mean: fewer make no readable line.
@@ -32,7 +33,7 @@ LINES = {
 }
 
 
-def variants(profile: Plain) -> Plan:
+def variants(profile: JsonDict) -> Plan:
     """Plan gnndrive as in the profile, and on the CPU with the device memory added to
     the host budget."""
     first = first_setting(profile)
@@ -105,7 +106,7 @@ def _telemetry(run: Any) -> pd.DataFrame:
     return shown.assign(system=run.system, run=run.run)
 
 
-def _draw_epochs(axes: Any, epochs: list[Plain]) -> None:
+def _draw_epochs(axes: Any, epochs: list[JsonDict]) -> None:
     """Draw the end of each epoch, and hatch the warm-up."""
     for epoch in epochs:
         start = epoch["start_s"]

@@ -9,7 +9,7 @@ from typing import Any
 import pandas as pd
 
 from harness.compare.cells import Cells, with_absent
-from harness.compare.plan import Plain, Plan, grid
+from harness.compare.plan import Plan, grid
 from harness.compare.verdicts import NotDrawn
 from harness.figures.base import Drawing, drawn, figure_of_cells
 from harness.figures.draw.bars import as_bars, draw_bars
@@ -18,11 +18,12 @@ from harness.figures.draw.words import in_words
 from harness.figures.grids import gallery
 from harness.figures.over_axis import Places, alike
 from harness.results.table import each
+from workloads.arraytypes import JsonDict
 
 WHOLE = "whole"
 #: The part that each bar leaves out, and the options that switch it off; none is at its
 #: default.
-OUTCORE: dict[str, Plain] = {
+OUTCORE: dict[str, JsonDict] = {
     WHOLE: {},
     "sampled online": {"external_sampling": "off"},
     "own passes": {"shared_passes": False},
@@ -31,7 +32,7 @@ OUTCORE: dict[str, Plain] = {
     "no look-ahead": {"look_ahead": False},
     "replayed": {"replay": True},
 }
-AGNES: dict[str, Plain] = {
+AGNES: dict[str, JsonDict] = {
     WHOLE: {},
     "no hyperbatch": {"hyperbatch": 1},
     "hyperbatch of 4": {"hyperbatch": 4},
@@ -42,7 +43,7 @@ AGNES: dict[str, Plain] = {
 
 
 def over_parts(
-    profile: Plain, system: str, parts: Mapping[str, Plain], **run: Any
+    profile: JsonDict, system: str, parts: Mapping[str, JsonDict], **run: Any
 ) -> Plan:
     """Plan a system whole and without one of its parts each; `run`: other run
     settings."""

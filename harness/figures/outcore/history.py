@@ -6,7 +6,6 @@ from __future__ import annotations
 import pandas as pd
 
 from harness.compare.evidence import Evidence
-from harness.compare.plan import Plain
 from harness.compare.verdicts import NotDrawn
 from harness.figures.base import Drawing, drawn, figure
 from harness.figures.draw.captions import row_texts
@@ -15,6 +14,7 @@ from harness.figures.draw.panels import one_panel
 from harness.records.study import StudyRecord
 from harness.regress.studies import PROOF, TREND
 from harness.results.table import each
+from workloads.arraytypes import JsonDict
 
 # Most lines of a panel: the cells with the largest ratio of their slowest epoch to
 # their fastest.
@@ -146,7 +146,7 @@ def _study(evidence: Evidence, name: str, missing: str) -> StudyRecord:
     return evidence.study(name)
 
 
-def _points(series: Plain) -> pd.DataFrame:
+def _points(series: JsonDict) -> pd.DataFrame:
     """Return the points of a cell's history, over its first, with ratio and commits of
     each step."""
     points = pd.DataFrame(series["points"], columns=["commit", "value", "runs"])

@@ -9,7 +9,7 @@ from typing import Any
 import pandas as pd
 
 from harness.compare.cells import TERMS, Cells
-from harness.compare.plan import Plain, Plan, first_setting, grid, joined
+from harness.compare.plan import Plan, first_setting, grid, joined
 from harness.compare.verdicts import NotDrawn
 from harness.figures.base import Drawing, drawn, figure_of_cells
 from harness.figures.draw import style
@@ -25,6 +25,7 @@ from harness.figures.grids import gallery, only_systems, values
 from harness.figures.over_axis import Places, fastest
 from harness.records.cost import TrainingCost, episode_epochs, leaders
 from harness.results.table import each
+from workloads.arraytypes import JsonDict
 from workloads.units import format_bytes, parse_bytes, row_bytes
 
 MIB = 2**20
@@ -57,7 +58,7 @@ AXES = (
 )
 
 
-def over_memory(profile: Plain) -> Plan:
+def over_memory(profile: JsonDict) -> Plan:
     """Plan the systems at the profile's budget and multiples of it, and in-memory
     without a cap as the upper bound.
 
@@ -282,7 +283,7 @@ def paper_budget(rows: pd.DataFrame) -> int | None:
     return None if fitting.empty else int(fitting.index.min())
 
 
-def _is_papers(record: Plain, budget: float) -> bool:
+def _is_papers(record: JsonDict, budget: float) -> bool:
     """Return whether a budget holds the graph and a third of the features at most, as
     in the papers."""
     graph = (record.get("summary") or {}).get("topology_over_budget")
@@ -320,7 +321,7 @@ def _draw_training(axes: Any, row: Any, cost: TrainingCost, look: Look) -> pd.Da
     return both.assign(run=row.run)
 
 
-def _so_far(record: Plain, cost: TrainingCost) -> pd.DataFrame:
+def _so_far(record: JsonDict, cost: TrainingCost) -> pd.DataFrame:
     """Return seconds of an epoch with all work so far, after each measured epoch of a
     run."""
     spent = cost.begin_s

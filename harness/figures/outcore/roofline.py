@@ -9,7 +9,6 @@ import numpy as np
 import pandas as pd
 
 from harness.compare.cells import Cells
-from harness.compare.plan import Plain
 from harness.compare.verdicts import NotDrawn
 from harness.figures.base import Drawing, drawn, figure_of_cells
 from harness.figures.draw import style
@@ -20,6 +19,7 @@ from harness.figures.outcore.memory import cost_of
 from harness.judge.io import RATE_TOLERANCE
 from harness.records.cost import TrainingCost
 from harness.results.table import each, measured_epochs
+from workloads.arraytypes import JsonDict
 from workloads.units import format_bytes
 
 MIB = 2**20
@@ -113,7 +113,7 @@ def _driven(rates: pd.DataFrame, device: pd.DataFrame) -> str:
     return f"Systems read at {parts} of the device's rate for their request sizes"
 
 
-def _device_rates(record: Plain) -> pd.DataFrame:
+def _device_rates(record: JsonDict) -> pd.DataFrame:
     """Return the read rate (`y`, MiB/s) of the device over request size (`x`), under
     the run's limits and bare."""
     found = []

@@ -9,7 +9,7 @@ from typing import Any
 import pandas as pd
 
 from harness.compare.cells import Cells, with_absent
-from harness.compare.plan import Plain, Plan, grid
+from harness.compare.plan import Plan, grid
 from harness.compare.verdicts import NotDrawn
 from harness.figures.base import Drawing, drawn, figure_of_cells
 from harness.figures.draw import style
@@ -20,6 +20,7 @@ from harness.figures.draw.words import in_words
 from harness.figures.findings import ratios, wide
 from harness.figures.grids import gallery, only_systems, values
 from harness.figures.over_axis import LEAST_TIMES, Places, fastest
+from workloads.arraytypes import JsonDict
 
 SYSTEMS = ["pyg+", "ginex", "gnndrive", "diskgnn", "agnes", "outcore"]
 #: A cloud SSD with few requests a second: unscaled, still fewer than the scaled class
@@ -29,7 +30,7 @@ BARE = "none"
 NAMES = {BARE: "the bare device"}
 
 
-def over_classes(profile: Plain) -> Plan:
+def over_classes(profile: JsonDict) -> Plan:
     """Plan the capped systems on the profile's SSD class, one with fewer requests a
     second, and the bare device."""
     own = str(profile["run"].get("disk_class", BARE))

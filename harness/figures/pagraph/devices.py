@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pandas as pd
 
 from harness.compare.cells import Cells
-from harness.compare.plan import Plain, Plan, grid, joined
+from harness.compare.plan import Plan, grid, joined
 from harness.compare.verdicts import NotDrawn
 from harness.figures import accuracy_runs as accuracy
 from harness.figures.base import Drawing, drawn, figure_of_cells, published
@@ -20,6 +20,7 @@ from harness.figures.grids import values
 from harness.figures.over_axis import LEAST_TIMES, Places, alike
 from harness.figures.pagraph.grid import FAMILY, MODELS, NAMES, device_bytes, planned
 from harness.results.table import each
+from workloads.arraytypes import JsonDict
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure as Canvas
@@ -30,7 +31,7 @@ COUNTS = [1, 2, 4]
 DEVICES_TEXT = {1: "\n1 device", 2: "\n2 devices", 4: "\n4 devices"}
 
 
-def by_count(profile: Plain) -> dict[int, Plain]:
+def by_count(profile: JsonDict) -> dict[int, JsonDict]:
     """Return the run settings of each number of devices; each of several trains a
     partition of its own."""
     one = {"ranks": 1, "partition": "none"}
@@ -198,7 +199,7 @@ STEPS = {
 }
 
 
-def steps(profile: Plain) -> Plan:
+def steps(profile: JsonDict) -> Plan:
     """Plan pagraph with its parts added one after another, on two small devices."""
     entries = []
     for name, (cache, pipeline, partition) in STEPS.items():
@@ -256,7 +257,7 @@ def _all_steps(data: pd.DataFrame) -> str:
 LABELS = ["dgl", "pagraph", f"pagraph, {DEVICES} partitions"]
 
 
-def on_partitions(profile: Plain) -> Plan:
+def on_partitions(profile: JsonDict) -> Plan:
     """Plan accuracy runs of DGL, PaGraph, and PaGraph on partitions with an equal total
     of seed nodes per step."""
     plans = []

@@ -8,7 +8,7 @@ from typing import Any
 import pandas as pd
 
 from harness.compare.cells import Cells, times_faster, with_absent
-from harness.compare.plan import Plain, Plan, joined
+from harness.compare.plan import Plan, joined
 from harness.compare.verdicts import NotDrawn
 from harness.figures.base import (
     GB,
@@ -42,6 +42,7 @@ from harness.figures.pagraph.grid import (
     device_bytes,
     planned,
 )
+from workloads.arraytypes import JsonDict
 
 PARTS = [
     "computation",
@@ -200,7 +201,7 @@ SHARES = [0.1, 0.2, 0.3, 0.4, 0.6, 0.8, 1.0]
 DEVICE_SHARE = 1.25
 
 
-def over_shares(profile: Plain) -> Plan:
+def over_shares(profile: JsonDict) -> Plan:
     """Plan pagraph with each ranking at each cached share, on a device that can hold
     all rows."""
     own = {
@@ -240,7 +241,7 @@ def fig14(cells: Cells) -> Drawing:
 NEIGHBOURS = [2, 4, 8, 16]
 
 
-def over_neighbours(profile: Plain) -> Plan:
+def over_neighbours(profile: JsonDict) -> Plan:
     """Plan the four systems with GCN at each number of sampled neighbours."""
     counts = values(profile, "neighbours", NEIGHBOURS)
     return planned(
@@ -269,7 +270,7 @@ def fig19(cells: Cells) -> Drawing:
     return drawn(canvas, rows, cells, note, reduced, finding=finding, places=places)
 
 
-def layered(profile: Plain) -> Plan:
+def layered(profile: JsonDict) -> Plan:
     """Plan Fig. 11's runs with layer-wise sampling; in a panel of its own, those of
     Fig. 15 with GCN."""
     one = planned(profile, FAMILY, MODELS, **LAYERWISE)
@@ -409,7 +410,7 @@ def tab1(cells: Cells) -> Sheet:
     return sheet(rows, columns, cells, note, finding=finding)
 
 
-def _on_device(plan: list[Plain]) -> int:
+def _on_device(plan: list[JsonDict]) -> int:
     """Return the bytes of the buffers of a memory plan that are on the device."""
     return sum(buffer["bytes"] for buffer in plan if buffer["tier"] == "device")
 

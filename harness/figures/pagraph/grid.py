@@ -5,21 +5,22 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from harness.compare.plan import Plain, Plan, grid, joined
+from harness.compare.plan import Plan, grid, joined
 from harness.figures.grids import dataset_of, feature_bytes, gallery, scaled, study_of
 from harness.studies.base import StudyNeed
+from workloads.arraytypes import JsonDict
 from workloads.units import parse_count
 
 FAMILY = ["dgl", "pagraph", "dgl+pp", "pagraph+pp"]
 #: Models with the hidden widths of Table 3, two layers; their names in the figures.
 GCN = {"gcn": {"model": "gcn", "hidden": 32}}
-MODELS: dict[str, Plain] = {**GCN, "sage": {"model": "sage", "hidden": 16}}
-ONE_PANEL: dict[str, Plain] = {"": {}}
+MODELS: dict[str, JsonDict] = {**GCN, "sage": {"model": "sage", "hidden": 16}}
+ONE_PANEL: dict[str, JsonDict] = {"": {}}
 NAMES = {"gcn": "GCN", "sage": "GraphSAGE"}
 #: Run settings of section 5.1: two neighbours a node and layer, or layer-wise 2,400
 #: nodes a layer.
 RUN = {"fanout": [2, 2], "sampler": "neighbor", "memory": "none", "disk_class": "none"}
-LAYERWISE: Plain = {"fanout": [2400, 2400], "sampler": "layerwise"}
+LAYERWISE: JsonDict = {"fanout": [2400, 2400], "sampler": "layerwise"}
 BATCH_SIZE = 6000
 SPLIT = {"train_fraction": 0.65, "valid_fraction": 0.1, "test_fraction": 0.25}
 # An 11 GB device beside 19.4 GB of features (enwiki): 54 % of the rows are cached
@@ -34,7 +35,7 @@ STEPS = 3
 PARTITION_SCALE = 10
 
 
-def device_bytes(profile: Plain, share: float = DEVICE_SHARE) -> int:
+def device_bytes(profile: JsonDict, share: float = DEVICE_SHARE) -> int:
     """Return device memory for `share` of the features, at most the paper's 11 GiB, in
     whole MiB."""
     wanted = share * feature_bytes(gallery(profile))
@@ -42,7 +43,7 @@ def device_bytes(profile: Plain, share: float = DEVICE_SHARE) -> int:
     return min(MOST_DEVICE, mebibytes << 20)
 
 
-def setting(profile: Plain, *, model: str = "gcn", **changes: Any) -> Plain:
+def setting(profile: JsonDict, *, model: str = "gcn", **changes: Any) -> JsonDict:
     """Return the profile with the paper's split, mini-batches, fan-outs and widths;
     `changes` override run settings."""
     changed = gallery(profile)
@@ -62,10 +63,10 @@ def setting(profile: Plain, *, model: str = "gcn", **changes: Any) -> Plain:
 
 
 def planned(
-    profile: Plain,
+    profile: JsonDict,
     systems: Sequence[Any],
-    over: Mapping[Any, Plain],
-    panels: Mapping[str, Plain] = ONE_PANEL,
+    over: Mapping[Any, JsonDict],
+    panels: Mapping[str, JsonDict] = ONE_PANEL,
     **changes: Any,
 ) -> Plan:
     """Plan the systems of the paper's workload at each value of an axis, in each panel.
@@ -83,13 +84,13 @@ def planned(
     return joined(plans)
 
 
-def study(profile: Plain, name: str, **params: Any) -> StudyNeed:
+def study(profile: JsonDict, name: str, **params: Any) -> StudyNeed:
     """Return a study of a whole epoch of the paper's workload, without the limit on
     mini-batches."""
     return study_of(setting(profile), name, **params)
 
 
-def small_study(profile: Plain, name: str) -> StudyNeed:
+def small_study(profile: JsonDict, name: str) -> StudyNeed:
     """Return a study of the paper's workload on a tenth of the profile's nodes and
     edges, with a tenth of the batch."""
     base = setting(profile)

@@ -8,7 +8,6 @@ from typing import Any
 import pandas as pd
 
 from harness.compare.evidence import Evidence
-from harness.compare.plan import Plain
 from harness.figures.base import (
     Drawing,
     Sheet,
@@ -30,9 +29,10 @@ from harness.figures.findings import plain, span
 from harness.figures.grids import values
 from harness.figures.pagraph.grid import LAYERWISE, small_study, study
 from harness.studies.base import StudyNeed
+from workloads.arraytypes import JsonDict
 
 
-def accesses(profile: Plain) -> list[StudyNeed]:
+def accesses(profile: JsonDict) -> list[StudyNeed]:
     """Return the studies of one epoch's accesses, one per sampler."""
     return [
         study(profile, "access-frequency"),
@@ -89,7 +89,7 @@ def _read_again(percents: pd.Series[float]) -> str:
 SHARES = [0.05, 0.1, 0.2, 0.3, 0.4, 0.6, 0.8, 1.0]
 
 
-def caches(profile: Plain) -> list[StudyNeed]:
+def caches(profile: JsonDict) -> list[StudyNeed]:
     """Return the study of one epoch of the paper's workload with caches of every
     share."""
     shares = {*SHARES, *values(profile, "cached_shares", [])}
@@ -140,7 +140,7 @@ def _widest(data: pd.DataFrame) -> str:
     )
 
 
-def partitions(profile: Plain) -> list[StudyNeed]:
+def partitions(profile: JsonDict) -> list[StudyNeed]:
     """Return the study of one to eight partitions of a tenth of the graph."""
     return [small_study(profile, "partition-quality")]
 
