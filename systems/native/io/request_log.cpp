@@ -25,6 +25,7 @@ std::vector<RequestLog::Stream> RequestLog::take() {
     const std::lock_guard lock(mutex);
     on_.store(false);
     std::vector<Stream> found;
+    found.reserve(streams.size());
     for (auto& [id, stream] : streams) found.push_back(std::move(stream));
     streams.clear();
     return found;
