@@ -114,6 +114,8 @@ def main(argv: Sequence[str] | None = None) -> None:
         _make_streams_safe()
     try:
         sys.exit(_run(list(sys.argv[1:] if argv is None else argv)))
+    except ModuleNotFoundError:
+        raise  # `outcore.command` names the extra that brings the package
     except Exception:
         if argv is not None:
             raise

@@ -25,7 +25,6 @@ from harness.figures.draw.captions import (
     row_texts,
     study_caption,
 )
-from harness.figures.over_axis import PanelPlaces, Places, by_panel, missing, places_of
 from harness.records.study import StudyRecord
 from workloads.arraytypes import JsonDict
 from workloads.errors import InputError
@@ -37,6 +36,7 @@ if TYPE_CHECKING:
 
     from harness.compare.cells import Cells
     from harness.compare.evidence import Evidence, Planned
+    from harness.figures.over_axis import Places
     from harness.plan.experiment import Experiment
     from harness.studies.base import StudyNeed
 
@@ -113,14 +113,15 @@ def _missing(source: Source, places: Places | None) -> str:
     """Return the clause on systems of the source's runs without a measured epoch; empty
     without any."""
     from harness.compare.cells import Cells
+    from harness.figures import over_axis
 
     if not isinstance(source, Cells):
         return ""
     every = source.medians()
     if every.panel.nunique() > 1 and places is None:
-        every = by_panel(every)
-        places = PanelPlaces(list(dict.fromkeys(every.x)))
-    return missing(every, places or places_of(every))
+        every = over_axis.by_panel(every)
+        places = over_axis.PanelPlaces(list(dict.fromkeys(every.x)))
+    return over_axis.missing(every, places or over_axis.places_of(every))
 
 
 def drawn(

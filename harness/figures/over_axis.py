@@ -96,6 +96,8 @@ class PanelPlaces(Places):
 
 def by_panel(rows: pd.DataFrame) -> pd.DataFrame:
     """Return rows of several panels with `(panel, x)` as their value of the axis."""
+    import pandas as pd  # a second that no `--help` needs
+
     pairs = [(row.panel, row.x) for row in each(rows)]
     return rows.assign(x=pd.Series(pairs, rows.index, dtype=object))
 

@@ -19,7 +19,7 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 import numpy.typing as npt
@@ -54,6 +54,8 @@ class Group(SampledGroup):
     Attributes:
         reads: reads for sampling it; once it is prepared, those during its preparation,
             for this group or the next.
+        read_back: reads of its sampled mini-batches, to plan its rows after another
+            group was sampled.
         hits: uses whose row is in memory.
         direct, direct_on_device: first uses of rows that went straight to their slots
             before the group trained, and those of them in device memory.
@@ -66,6 +68,7 @@ class Group(SampledGroup):
     """
 
     hits: int = 0
+    read_back: ReadStats = field(default_factory=ReadStats)
     direct: int = 0
     direct_on_device: int = 0
     misses: int = 0
@@ -86,6 +89,12 @@ class Group(SampledGroup):
             "distributed_groups": self.strategy == "distribute",
             "single_read_groups": self.strategy == "single",
         }
+
+    def count(self, tally: Tally) -> None:
+        """Count the reads and writes of its preparation, those of its sampled
+        mini-batches included."""
+        super().count(tally)
+        tally.add(self.read_back)
 
 
 class Preparer(preparer.Preparer[Group]):
@@ -300,7 +309,7 @@ class Preparer(preparer.Preparer[Group]):
                 found = reader.nodes(i)
                 offsets[i + 1] = offsets[i] + len(found)
                 nodes[offsets[i] : offsets[i + 1]] = found
-                group.reads.count(reader.index.head_bytes(i))
+                group.read_back.count(reader.index.head_bytes(i))
         counts = np.array([len(part) for part in seeds], dtype=np.int64)
         group.used = Uses(nodes, offsets, counts)
         return group.used

@@ -175,7 +175,7 @@ def test_axes_titles_tables_and_captions_of_a_figure_name_the_part() -> None:
     assert other.get_title(loc="left").endswith(f"takes\n{PART}")
     assert third.get_ylabel() == "read amplification"
     assert third.get_title(loc="left") == ""
-    assert f"epochs of the {PART}" in shown.caption
+    assert f"the {PART} of an epoch" in shown.caption
     plt.close(canvas)
     table = sheet(
         [{"system": "gnndrive", "epoch (s)": 1.0}],

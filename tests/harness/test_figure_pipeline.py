@@ -122,7 +122,8 @@ def test_a_long_epoch_is_shown_in_part_and_the_caption_states_which(
 def test_what_ran_out_of_memory_or_has_no_stages_is_named(tmp_path: Path) -> None:
     fill(tmp_path)
     write_run(tmp_path, make_record("ginex", [], status="oom"), {})
-    assert "ginex OOM" in drawn(tmp_path)[1]
+    found = render(chosen(FIGURE), load_evidence(tmp_path), tmp_path / "figures")[0]
+    assert "ginex runs out of memory" in found.finding
     only = tmp_path / "only"
     keep_profile(only)
     write_run(only, make_record("gnndrive", [1.0]), {})

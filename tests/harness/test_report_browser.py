@@ -300,6 +300,7 @@ def test_the_page_of_a_run_shows_all_that_its_record_holds(page: Browser) -> Non
     )
     assert titles == [
         "Stages",
+        "Latency of requests",
         "Over time",
         "Pipeline of one epoch",
         "Memory",

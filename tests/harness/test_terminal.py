@@ -236,8 +236,8 @@ def test_the_list_of_runs_on_a_terminal_of_80_columns(roots: tuple[Path, Path]) 
         "41cecc0e-r0  gnndrive            +8MiB   0.0283   1.20 (1)   0.244       "
         "CAVEATS",
         "             extractors=1",
-        "d70efb5f-r0  in-memory; device   none    0.432    1.00 (3)   0.895       "
-        "CAVEATS",
+        "d70efb5f-r0  in-memory; device   none    spoilt   – (3)      –           "
+        "SPOILT",
         "             cpu, device_memory",
         "             none",
         "a956b513-r0  gnndrive            +8MiB   invalid  – (4)      –           "

@@ -137,8 +137,10 @@ class OverwritesRows(InMemory):
 class PlansTooMuch(InMemory):
     """In-memory system that never checks its plan against the budget."""
 
-    def _limits(self, site: Site) -> MemoryBudget:
-        return MemoryBudget(None)
+    def _joined(self, path: DataPath) -> Site:
+        site = super()._joined(path)
+        site.budget = MemoryBudget(None)
+        return site
 
     def plan(self) -> Plan:
         return Plan((PlanItem("a cache", 1 << 20),))
