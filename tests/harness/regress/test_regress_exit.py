@@ -22,6 +22,12 @@ ASCII = {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
 LATIN = {"PYTHONIOENCODING": "latin-1"}
 
 
+# Other terminals and readers of the same decisions.
+LIKE = pytest.mark.slow("harness/regress", "harness/cli", seconds=10)
+DECISIONS = [("same", 0), pytest.param("slow", 1, marks=LIKE)]
+TERMINALS = [POSIX, pytest.param(ASCII, marks=LIKE), pytest.param(LATIN, marks=LIKE)]
+
+
 @pytest.fixture(scope="module")
 def roots(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Make results roots of a base, of the same again, and of one that is slower."""
@@ -41,8 +47,8 @@ def _compare(roots: Path, name: str, *more: str, **how: object):
     return subprocess.run(words, check=False, cwd=roots, **given)  # type: ignore[call-overload]
 
 
-@pytest.mark.parametrize(("name", "code"), [("same", 0), ("slow", 1)])
-@pytest.mark.parametrize("terminal", [POSIX, ASCII, LATIN], ids=str)
+@pytest.mark.parametrize(("name", "code"), DECISIONS)
+@pytest.mark.parametrize("terminal", TERMINALS, ids=str)
 def test_a_terminal_of_any_encoding_shows_the_decision(
     roots: Path, name: str, code: int, terminal: dict[str, str], tmp_path: Path
 ) -> None:
@@ -54,8 +60,8 @@ def test_a_terminal_of_any_encoding_shows_the_decision(
     assert "\u2717 regressed" in file.read_text("utf-8") or code == 0
 
 
-@pytest.mark.parametrize(("name", "code"), [("same", 0), ("slow", 1)])
-@pytest.mark.parametrize("more", [(), ("--json",)], ids=str)
+@pytest.mark.parametrize(("name", "code"), DECISIONS)
+@pytest.mark.parametrize("more", [(), pytest.param(("--json",), marks=LIKE)], ids=str)
 def test_a_reader_that_leaves_changes_no_decision(
     roots: Path, name: str, code: int, more: tuple[str, ...], tmp_path: Path
 ) -> None:
@@ -70,7 +76,7 @@ def test_a_reader_that_leaves_changes_no_decision(
     assert json.loads(file.read_text())["decision"] in ("same", "regressed")
 
 
-@pytest.mark.parametrize(("name", "code"), [("same", 0), ("slow", 1)])
+@pytest.mark.parametrize(("name", "code"), DECISIONS)
 def test_a_full_device_for_the_output_changes_no_decision(
     roots: Path, name: str, code: int
 ) -> None:
@@ -124,7 +130,9 @@ def test_wrong_input_has_its_code(roots: Path) -> None:
     assert _compare(roots, "same", "-o", "pdf=x").returncode == 2
 
 
-@pytest.mark.parametrize("terminal", [{}, POSIX, ASCII, LATIN], ids=str)
+@pytest.mark.parametrize(
+    "terminal", [pytest.param({}, marks=LIKE), *TERMINALS], ids=str
+)
 def test_a_subject_that_is_not_utf8_is_kept_with_a_replacement(
     tmp_path: Path, terminal: dict[str, str]
 ) -> None:
