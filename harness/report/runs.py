@@ -197,35 +197,12 @@ def short(value: float | None, digits: int = 4) -> float | int | None:
     return int(rounded) if rounded.is_integer() else rounded
 
 
-class Pool:
-    """Values shared by many runs, each stored once; a run stores their numbers."""
-
-    def __init__(self) -> None:
-        self.values: list[Any] = []
-        self._known: dict[str | tuple[str, ...], int] = {}
-
-    def add(self, value: Any) -> int:
-        """Return the number of a value, adding the value where it is new."""
-        # Rule names come 20 times a record, and a tuple of text can be looked up
-        # without serialising it.
-        key = (
-            value
-            if isinstance(value, tuple)
-            else json.dumps(value, sort_keys=True, default=str)
-        )
-        if key not in self._known:
-            self._known[key] = len(self.values)
-            self.values.append(value)
-        return self._known[key]
-
-
-def details_of(record: JsonDict, folder: Path, beside: str, pool: Pool) -> JsonDict:
+def details_of(record: JsonDict, folder: Path, beside: str) -> JsonDict:
     """Return the content of one run's page, without its timelines.
 
     Args:
         folder: folder of the run.
         beside: address of that folder, relative to the report.
-        pool: store for values that many runs share.
     """
     config = record["config"]
     summary = record["summary"]
@@ -234,22 +211,20 @@ def details_of(record: JsonDict, folder: Path, beside: str, pool: Pool) -> JsonD
         for name, value in config.items()
         if name not in ("dataset", "options")
     }
-    rules = []
-    for rule in record["verdict_rules"]:
-        named = pool.add((rule["rule"], rule["name"]))
-        rules.append([named, rule["ok"], rule["detail"]])
+    rules = [
+        [rule["rule"], rule["name"], rule["ok"], rule["detail"]]
+        for rule in record["verdict_rules"]
+    ]
     files = [path.name for path in sorted(folder.glob("*")) if path.is_file()]
     return {
         **{name: record[name] for name in ("reason", "caveats", "preprocess", "notes")},
         "rules": rules,
         "started": record["started_at"],
         "duration": short(record["duration_s"]),
-        "config": pool.add(settings),
-        "dataset": pool.add(config["dataset"]),
-        "options": pool.add(config["options"]),
-        "environment": [
-            [key, pool.add(value)] for key, value in record["environment"].items()
-        ],
+        "config": settings,
+        "dataset": config["dataset"],
+        "options": config["options"],
+        "environment": record["environment"],
         "memory": {
             key: value for key, value in record["memory"].items() if value is not None
         },
