@@ -378,17 +378,18 @@ def timeline(table: pd.DataFrame) -> JsonDict | None:
         at = ((t - t[0]) / dt).astype(np.int64).clip(max=count - 1)
         moments = t[0] + (np.arange(count) + 0.5) * dt
     seconds = np.diff(t, prepend=np.nan)
-    found: JsonDict = {"t": [round(float(moment), 2) for moment in moments]}
+    seconds[~(seconds > 0)] = np.nan
+    series = {}
     for column, (name, factor) in {**LEVELS, **RATES}.items():
-        if column not in ordered:
-            continue
-        values = ordered[column].astype(float) * factor
-        if column in RATES:
-            values = values / np.where(seconds > 0, seconds, np.nan)
-        known = values.where(np.isfinite(values))
-        means = known.groupby(at).mean().reindex(range(count))
-        if means.notna().any():
-            found[name] = [short(value, 3) for value in means]
+        if column in ordered:
+            values = ordered[column].to_numpy(dtype=np.float64) * factor
+            series[name] = values / seconds if column in RATES else values
+    every = pd.DataFrame(series).replace([np.inf, -np.inf], np.nan)
+    means = every.groupby(at).mean().reindex(range(count))
+    shown = means.dropna(axis="columns", how="all")
+    found: JsonDict = {"t": [round(float(moment), 2) for moment in moments]}
+    for name, column in shown.items():
+        found[str(name)] = [short(value, 3) for value in column]
     return found
 
 
@@ -411,14 +412,12 @@ def pipeline(table: pd.DataFrame, record: JsonDict) -> JsonDict | None:
     inside = spans[spans["epoch"] == number]
     if inside.empty:
         return None
-    batches = (
-        inside.groupby("batch")
-        .agg(start=("start", "min"), size=("start", "size"))
-        .sort_values("start")
-    )
-    most = max(1, int((batches["size"].cumsum() <= SPANS).sum()))
+    starts = inside.groupby("batch")["start"]
+    batches = starts.min().sort_values().index
+    sizes = starts.size().reindex(batches)
+    most = max(1, int((sizes.cumsum() <= SPANS).sum()))
     shown = (
-        inside[inside["batch"].isin(batches.index[:most])]
+        inside[inside["batch"].isin(batches[:most])]
         .sort_values(["start", "end"])
         .head(SPANS)
     )
