@@ -1,4 +1,4 @@
-"""`outcore report`: all records in one HTML file."""
+"""`outcore report`: all records as an HTML page with a folder beside it."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def report(
     call: OnResults,
     out: Annotated[
         Path | None,
-        typer.Option(help="the file to write (default: RESULTS/report.html)"),
+        typer.Option(help="the page to write (default: RESULTS/report.html)"),
     ] = None,
     figures: Annotated[
         str,
@@ -35,7 +35,7 @@ def report(
     ] = None,
 ) -> None:
     """Write the report from records alone: headline, claims, gallery, charts and a page
-    for each run; no network.
+    for each run; no network. Pictures and pages of runs lie in the folder beside it.
 
     Examples:
         outcore report
@@ -100,6 +100,7 @@ def _content(written: Written, begin: float) -> dict[str, Any]:
     """Return the report as plain data; `begin` by the performance counter."""
     return {
         "report": str(written.path),
+        "files": str(written.folder),
         "bytes": written.size,
         "seconds": time.perf_counter() - begin,
         "runs": written.runs,

@@ -106,7 +106,7 @@ class Cells:
         table = table.merge(
             medians(self.epochs, column, PLACE), on=list(PLACE), how="left"
         )
-        table = table.merge(self._terms(), on=list(PLACE), how="left")
+        table = table.merge(self._terms, on=list(PLACE), how="left")
         measured = table["value"].notna()
         caveats = own.loc[own["verdict"] == "CAVEATS", list(PLACE)].drop_duplicates()
         bent = (
@@ -130,6 +130,7 @@ class Cells:
             raise NotDrawn("no run has a measured epoch")
         return rows
 
+    @cached_property
     def _terms(self) -> pd.DataFrame:
         """Return the terms of T(E) of each cell over all its rounds."""
         rows = []

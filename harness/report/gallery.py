@@ -3,7 +3,6 @@ drawn, and judged claims."""
 
 from __future__ import annotations
 
-import base64
 import csv
 import io
 import re
@@ -87,7 +86,9 @@ class GalleryEntry(Rendered):
     """One figure or table of the gallery, as it was rendered, and its content.
 
     Attributes:
-        image: data URI; empty for tables and for undrawn figures.
+        picture: the PNG; None for tables and for undrawn figures.
+        image: address of its copy in the folder beside the page; empty without one.
+        width, height: of the picture in pixels.
         published: the paper's values beside ours; None where the paper gives no
             numbers.
         judged: claims of the figure.
@@ -96,6 +97,7 @@ class GalleryEntry(Rendered):
         others: the same figure of reference results.
     """
 
+    picture: Path | None = None
     image: str = ""
     width: int = 0
     height: int = 0
@@ -125,7 +127,7 @@ def gallery(
         references: folders of reference results in the results root, whose drawn
             figures are put beside those here.
     """
-    entries = [_entry(one, board, f"{beside}/figures") for one in rendered]
+    entries = [_entry(one, board, f"{beside}/figures", "figures") for one in rendered]
     for folder in references:
         origin = reference_of(folder).label
         place = f"{beside}/{FOLDER}/{folder.name}/figures"
@@ -137,9 +139,8 @@ def gallery(
                 and other.status == "drawn"
                 and other.caption.startswith(origin)
             ):
-                entry.others.append(
-                    replace(_entry(other, Scoreboard([]), place), origin=origin)
-                )
+                theirs = _entry(other, Scoreboard([]), place, folder.name)
+                entry.others.append(replace(theirs, origin=origin))
     papers = list(dict.fromkeys(entry.paper for entry in entries))
     papers.sort(key=lambda paper: paper == "outcore")
     return sorted(
@@ -155,14 +156,18 @@ def _natural(text: str) -> list[tuple[int, str]]:
     ]
 
 
-def _entry(one: Rendered, board: Scoreboard, beside: str) -> GalleryEntry:
+def _entry(
+    one: Rendered, board: Scoreboard, beside: str, pictures: str
+) -> GalleryEntry:
+    """Return a figure's entry; `beside` is the address of its files, `pictures` that of
+    pictures in the folder beside the page."""
     by_kind = {file.suffix: file for file in one.files}
     reason = one.reason
     ours = ""
     shown: dict[str, Any] = {}
     try:
         if ".png" in by_kind:
-            shown = _image(by_kind[".png"])
+            shown = _image(by_kind[".png"], pictures)
         elif ".md" in by_kind:
             shown = {"table": read_markdown(by_kind[".md"].read_text(encoding="utf-8"))}
         ours = by_kind[".csv"].read_text(encoding="utf-8") if ".csv" in by_kind else ""
@@ -186,16 +191,20 @@ def _entry(one: Rendered, board: Scoreboard, beside: str) -> GalleryEntry:
     )
 
 
-def _image(path: Path) -> dict[str, Any]:
-    """Return a PNG as `image`, a data URI of lossless WebP (half the size), with
-    `width` and `height` in pixels."""
+def _image(path: Path, pictures: str) -> dict[str, Any]:
+    """Return a PNG as `picture`, with `image`, `width` and `height`; every byte of it
+    is checked."""
     from PIL import Image
 
-    out = io.BytesIO()
     with Image.open(path) as picture:
-        picture.convert("RGB").save(out, "WEBP", lossless=True, method=2, quality=50)
-        image = "data:image/webp;base64," + base64.b64encode(out.getvalue()).decode()
-        return {"image": image, "width": picture.width, "height": picture.height}
+        width, height = picture.size
+        picture.verify()
+    return {
+        "picture": path,
+        "image": f"{pictures}/{path.name}",
+        "width": width,
+        "height": height,
+    }
 
 
 def read_markdown(text: str) -> ShownTable | None:

@@ -1,9 +1,8 @@
-"""The HTML page: template, style, scripts and data in one file that fetches nothing."""
+"""The HTML page: template, style, scripts and the table of runs; pictures and pages of
+runs come from the folder beside it, and nothing from elsewhere."""
 
 from __future__ import annotations
 
-import base64
-import hashlib
 import re
 from collections.abc import Sequence
 from pathlib import Path
@@ -43,36 +42,35 @@ MARKS = {
 
 def page(
     *,
+    token: str,
+    files: str,
     reference: Reference | None,
     entries: Sequence[GalleryEntry],
     runs: JsonDict,
     first: JsonDict,
-    details: str,
-    timelines: JsonDict,
     **shown: Any,
 ) -> str:
     """Render the report as one HTML document; every value is escaped, and only the
     report's own scripts can run.
 
     Args:
+        token: random text of this writing, which marks the report's own scripts.
+        files: address of the folder beside the page.
         reference: manifest of reference results, which names the page.
         entries, runs: the gallery, and the table of all runs.
         first: filters that show the headline's setting.
-        details: packed `pool` and `runs` (details by run).
-        timelines: run -> packed timeline and pipeline.
         shown: further values of the template: `headline`, `board`, `counts` of runs,
-            `unreadable` (bad records), `undetailed` (number of runs without details
-            here) and `crowded` (of drawn runs without a timeline here), `foreign`
-            (table of measurements by other code, or None), `written` (time).
+            `unreadable` (bad records), `foreign` (table of measurements by other code,
+            or None), `written` (time).
     """
     import jinja2
     from markupsafe import Markup, escape
 
-    scripts = own_scripts()
     looks = _looks(runs)
     title = reference.label if reference else "Outcore report"
     data = {
         "title": title,
+        "files": files,
         "looks": looks,
         "stage_colors": style.STAGE_COLORS,
         "first": first,
@@ -98,12 +96,12 @@ def page(
         title=title,
         reference=reference,
         entries=entries,
-        shown=len(timelines),
-        policy=policy(scripts),
+        token=token,
+        files=files,
+        policy=policy(token),
         css=Markup((TEMPLATES / "report.css").read_text(encoding="utf-8")),  # ours
-        scripts=[Markup(script) for script in scripts],  # ours and plotly's
+        scripts=[Markup(script) for script in own_scripts()],
         data=Markup(embedded(data)),
-        packed=Markup(embedded({"details": details, "timelines": timelines})),
         rules=rules(),
         opening=OPENING,
         **shown,
@@ -135,13 +133,8 @@ def _ruled(html: str) -> str:
 
 
 def own_scripts() -> list[str]:
-    """Return plotly's library and the report's scripts, in loading order."""
-    from plotly.offline import get_plotlyjs
-
-    scripts = [
-        get_plotlyjs(),
-        *((TEMPLATES / name).read_text(encoding="utf-8") for name in SCRIPTS),
-    ]
+    """Return the report's scripts, in loading order."""
+    scripts = [(TEMPLATES / name).read_text(encoding="utf-8") for name in SCRIPTS]
     for script in scripts:
         # Only these two strings have a meaning inside <script>.
         assert "</script" not in script.lower()
@@ -149,16 +142,12 @@ def own_scripts() -> list[str]:
     return scripts
 
 
-def policy(scripts: Sequence[str]) -> str:
-    """Return a content security policy that forbids every address and all other
-    scripts."""
-    digests = [hashlib.sha256(script.encode()).digest() for script in scripts]
-    hashes = " ".join(
-        f"'sha256-{base64.b64encode(digest).decode()}'" for digest in digests
-    )
+def policy(token: str) -> str:
+    """Return a content security policy that forbids every other address, and all
+    scripts without the token."""
     return (
-        f"default-src 'none'; script-src {hashes}; style-src 'unsafe-inline'; "
-        "img-src data: blob:; font-src data:; "
+        f"default-src 'none'; script-src 'nonce-{token}'; style-src 'unsafe-inline'; "
+        "img-src 'self' data: blob:; font-src data:; "
         "connect-src 'none'; base-uri 'none'; form-action 'none'"
     )
 

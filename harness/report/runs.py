@@ -197,35 +197,12 @@ def short(value: float | None, digits: int = 4) -> float | int | None:
     return int(rounded) if rounded.is_integer() else rounded
 
 
-class Pool:
-    """Values shared by many runs, each stored once; a run stores their numbers."""
-
-    def __init__(self) -> None:
-        self.values: list[Any] = []
-        self._known: dict[str | tuple[str, ...], int] = {}
-
-    def add(self, value: Any) -> int:
-        """Return the number of a value, adding the value where it is new."""
-        # Rule names come 20 times a record, and a tuple of text can be looked up
-        # without serialising it.
-        key = (
-            value
-            if isinstance(value, tuple)
-            else json.dumps(value, sort_keys=True, default=str)
-        )
-        if key not in self._known:
-            self._known[key] = len(self.values)
-            self.values.append(value)
-        return self._known[key]
-
-
-def details_of(record: JsonDict, folder: Path, beside: str, pool: Pool) -> JsonDict:
+def details_of(record: JsonDict, folder: Path, beside: str) -> JsonDict:
     """Return the content of one run's page, without its timelines.
 
     Args:
         folder: folder of the run.
         beside: address of that folder, relative to the report.
-        pool: store for values that many runs share.
     """
     config = record["config"]
     summary = record["summary"]
@@ -234,22 +211,20 @@ def details_of(record: JsonDict, folder: Path, beside: str, pool: Pool) -> JsonD
         for name, value in config.items()
         if name not in ("dataset", "options")
     }
-    rules = []
-    for rule in record["verdict_rules"]:
-        named = pool.add((rule["rule"], rule["name"]))
-        rules.append([named, rule["ok"], rule["detail"]])
+    rules = [
+        [rule["rule"], rule["name"], rule["ok"], rule["detail"]]
+        for rule in record["verdict_rules"]
+    ]
     files = [path.name for path in sorted(folder.glob("*")) if path.is_file()]
     return {
         **{name: record[name] for name in ("reason", "caveats", "preprocess", "notes")},
         "rules": rules,
         "started": record["started_at"],
         "duration": short(record["duration_s"]),
-        "config": pool.add(settings),
-        "dataset": pool.add(config["dataset"]),
-        "options": pool.add(config["options"]),
-        "environment": [
-            [key, pool.add(value)] for key, value in record["environment"].items()
-        ],
+        "config": settings,
+        "dataset": config["dataset"],
+        "options": config["options"],
+        "environment": record["environment"],
         "memory": {
             key: value for key, value in record["memory"].items() if value is not None
         },
@@ -403,17 +378,18 @@ def timeline(table: pd.DataFrame) -> JsonDict | None:
         at = ((t - t[0]) / dt).astype(np.int64).clip(max=count - 1)
         moments = t[0] + (np.arange(count) + 0.5) * dt
     seconds = np.diff(t, prepend=np.nan)
-    found: JsonDict = {"t": [round(float(moment), 2) for moment in moments]}
+    seconds[~(seconds > 0)] = np.nan
+    series = {}
     for column, (name, factor) in {**LEVELS, **RATES}.items():
-        if column not in ordered:
-            continue
-        values = ordered[column].astype(float) * factor
-        if column in RATES:
-            values = values / np.where(seconds > 0, seconds, np.nan)
-        known = values.where(np.isfinite(values))
-        means = known.groupby(at).mean().reindex(range(count))
-        if means.notna().any():
-            found[name] = [short(value, 3) for value in means]
+        if column in ordered:
+            values = ordered[column].to_numpy(dtype=np.float64) * factor
+            series[name] = values / seconds if column in RATES else values
+    every = pd.DataFrame(series).replace([np.inf, -np.inf], np.nan)
+    means = every.groupby(at).mean().reindex(range(count))
+    shown = means.dropna(axis="columns", how="all")
+    found: JsonDict = {"t": [round(float(moment), 2) for moment in moments]}
+    for name, column in shown.items():
+        found[str(name)] = [short(value, 3) for value in column]
     return found
 
 
@@ -436,14 +412,12 @@ def pipeline(table: pd.DataFrame, record: JsonDict) -> JsonDict | None:
     inside = spans[spans["epoch"] == number]
     if inside.empty:
         return None
-    batches = (
-        inside.groupby("batch")
-        .agg(start=("start", "min"), size=("start", "size"))
-        .sort_values("start")
-    )
-    most = max(1, int((batches["size"].cumsum() <= SPANS).sum()))
+    starts = inside.groupby("batch")["start"]
+    batches = starts.min().sort_values().index
+    sizes = starts.size().reindex(batches)
+    most = max(1, int((sizes.cumsum() <= SPANS).sum()))
     shown = (
-        inside[inside["batch"].isin(batches.index[:most])]
+        inside[inside["batch"].isin(batches[:most])]
         .sort_values(["start", "end"])
         .head(SPANS)
     )

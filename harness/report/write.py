@@ -1,10 +1,10 @@
-"""Writing the report: read, draw stale figures, judge, thin out, and replace the file
-as a whole or not at all."""
+"""Writing the report: read, draw stale figures, judge, and replace the page and the
+folder beside it as a whole or not at all."""
 
 from __future__ import annotations
 
-import itertools
 import os
+import secrets
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -18,39 +18,35 @@ from harness.compare.plan import value_at
 from harness.figures.base import catalogue
 from harness.figures.render import Rendered, render
 from harness.plan.experiment import PROFILES
-from harness.progress import Notice, silent, tracked
-from harness.report.gallery import GalleryEntry, gallery, judge
-from harness.report.headline import headline
-from harness.report.page import own_scripts, page
-from harness.report.runs import (
-    Pool,
-    details_of,
-    foreign_table,
-    host_of,
-    over_time,
-    packed,
-    table_of,
+from harness.progress import Notice, silent
+from harness.report.beside import (
+    folder_of,
+    put_in_place,
+    remove_former,
+    write_pictures,
+    write_plotly,
+    write_runs,
 )
+from harness.report.gallery import gallery, judge
+from harness.report.headline import headline
+from harness.report.page import page
+from harness.report.runs import foreign_table, host_of, table_of
 from harness.report.standings import RankedSetting, settings_of
 from harness.results.reference import FOLDER, read_reference, references
 from workloads.arraytypes import JsonDict
 from workloads.errors import InputError
+from workloads.tempfolder import TemporaryFolder
 
 NAME = "report.html"
-# Bytes of a file that can still be sent; the rest of the data stays in the files beside
-# it.
-LIMIT = 14_500_000
-# Bytes of `LIMIT` for the timelines, and for the page's own text.
-TIMELINES = 5_000_000
-TEXT = 400_000
 
 
 @dataclass(frozen=True)
 class Written:
-    """The written report: path, bytes and counts of its parts; `judged`: claims with a
-    verdict."""
+    """The written report: the page, the folder beside it, the page's bytes and counts
+    of its parts; `judged`: claims with a verdict."""
 
     path: Path
+    folder: Path
     size: int
     runs: int
     unreadable: int
@@ -64,7 +60,11 @@ class Written:
 def write_report(
     root: Path, out: Path | None = None, *, draw: bool = True, progress: Notice = silent
 ) -> Written:
-    """Write the report of a results root to `out` (default: `<root>/report.html`).
+    """Write the report of a results root to `out` (default: `<root>/report.html`), and
+    its pictures and pages of runs into the folder beside it (`report_files`).
+
+    Each writing has a subfolder of its own, so that a page never shows the pictures of
+    another; the former one is removed once the new page is in place.
 
     Stale figures are drawn anew; without `draw` their files stay, marked as out of
     date, and the report shows none of them beside newer records. Figures of reference
@@ -97,37 +97,40 @@ def write_report(
     reference = read_reference(root)
     entries = gallery(rendered, board, beside, references(root / FOLDER))
     settings = settings_of(records, [path.stem for path in PROFILES.glob("*.yaml")])
-    runs = table_of(records)
-    fixed = TEXT + len(str(runs["rows"]))
-    fixed += sum(map(len, [*own_scripts(), *runs["texts"]])) + sum(
-        map(_image_bytes, entries)
-    )
-    wanted = _wanted(rendered, settings)
-    details, kept = _details(records, folders, beside, wanted, LIMIT - fixed)
-    room = min(TIMELINES, LIMIT - fixed - len(details))
-    timelines, crowded = _timelines(records, folders, wanted, room, progress)
+    # Names the folder, and lets the page run its own scripts and no others.
+    token = secrets.token_hex(16)
+    files = folder_of(out)
+    place = files / token
     text = page(
+        token=token,
+        files=quote(f"{files.name}/{token}"),
         reference=reference,
         headline=headline(settings, records),
         board=board,
         entries=entries,
-        runs=runs,
+        runs=table_of(records),
         counts=_counts(records),
         unreadable=bad,
-        undetailed=len(records) - kept,
-        crowded=crowded,
         first=_first(settings),
         foreign=foreign_table(evidence.foreign),
-        details=details,
-        timelines=timelines,
         written=f"{datetime.now(UTC):%Y-%m-%d %H:%M UTC}",
     )
-    with whole_file(out, "the report") as file:
+    with (
+        whole_file(out, "the report") as file,
+        TemporaryFolder(out.parent, files.name) as stage,
+    ):
         size = file.write_bytes(text.encode("utf-8", "replace"))
+        write_plotly(stage)
+        write_pictures(entries, stage)
+        shown = _shown(rendered, settings)
+        runs_address = f"{beside}/runs"
+        timelines = write_runs(records, folders, runs_address, shown, stage, progress)
+        put_in_place(stage, place)
+    remove_former(place)
     drawn = sum(entry.drawn for entry in entries)
     judged = len(board.judged.claims) if board.judged else 0
-    counts = (drawn, len(entries) - drawn, len(board.claims), judged, len(timelines))
-    return Written(out, size, len(records), len(bad), *counts)
+    counts = (drawn, len(entries) - drawn, len(board.claims), judged, timelines)
+    return Written(out, files, size, len(records), len(bad), *counts)
 
 
 def _counts(records: Sequence[JsonDict]) -> JsonDict:
@@ -150,75 +153,13 @@ def _counts(records: Sequence[JsonDict]) -> JsonDict:
     }
 
 
-def _image_bytes(entry: GalleryEntry) -> int:
-    return len(entry.image) + sum(map(_image_bytes, entry.others))
-
-
-def _wanted(
-    rendered: Sequence[Rendered], settings: Sequence[RankedSetting]
-) -> list[str]:
-    """Return the runs whose timelines are shown: those of the headline, then those of
-    each figure in turn."""
-    first = [
-        standing.record["run_id"]
-        for setting in settings[:1]
-        for standing in setting.standings
-    ]
-    queues = [list(one.runs) for one in rendered if one.status == "drawn"]
-    turns = (
-        run
-        for turn in itertools.zip_longest(*queues)
-        for run in turn
-        if run is not None
-    )
-    return list(dict.fromkeys([*first, *turns]))
-
-
-def _details(
-    records: Sequence[JsonDict],
-    folders: JsonDict,
-    beside: str,
-    wanted: Sequence[str],
-    room: int,
-) -> tuple[str, int]:
-    """Pack the details of all runs, or of the drawn ones where all do not fit; return
-    them with the number of runs."""
-    drawn = [record for record in records if record["run_id"] in wanted]
-    for chosen in (records, drawn, []):
-        pool = Pool()
-        found = {}
-        for record in chosen:
-            run = record["run_id"]
-            found[run] = details_of(
-                record, Path(folders[run]), f"{beside}/runs/{quote(run)}", pool
-            )
-        packs = packed({"pool": pool.values, "runs": found})
-        if len(packs) <= room:
-            break
-    return packs, len(chosen)
-
-
-def _timelines(
-    records: Sequence[JsonDict],
-    folders: JsonDict,
-    wanted: Sequence[str],
-    room: int,
-    progress: Notice,
-) -> tuple[JsonDict, int]:
-    """Pack timelines by run; return them with the number of runs that did not fit."""
-    by_id = {record["run_id"]: record for record in records}
-    found: JsonDict = {}
-    known = [run for run in wanted if run in by_id]
-    for number, run in enumerate(tracked(progress, known, "packing timelines", "runs")):
-        lines = over_time(Path(folders[run]), by_id[run])
-        if lines is None:
-            continue
-        text = packed(lines)
-        room -= len(text) + len(run) + 6
-        if room < 0:
-            return found, len(known) - number
-        found[run] = text
-    return found, 0
+def _shown(rendered: Sequence[Rendered], settings: Sequence[RankedSetting]) -> set[str]:
+    """Return the runs whose timelines are shown: those of the headline and of each
+    figure."""
+    found = {run for one in rendered if one.status == "drawn" for run in one.runs}
+    for setting in settings[:1]:
+        found |= {standing.record["run_id"] for standing in setting.standings}
+    return found
 
 
 def _first(settings: Sequence[RankedSetting]) -> JsonDict:

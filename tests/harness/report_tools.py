@@ -3,6 +3,9 @@ whose every text is hostile."""
 
 from __future__ import annotations
 
+import base64
+import gzip
+import json
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
@@ -11,10 +14,14 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from harness.figures.base import catalogue
 from harness.records.record import PlannedBuffer, Record, RuleOutcome
 from harness.report import write_report
+from harness.report.beside import RUNS, folder_of
 from harness.results.store import write_run
+from tests.harness.claim_records import profile
 from tests.harness.records import make_record, telemetry_of
+from tests.harness.study_records import fio_grid, put_study
 from tests.support import made_once
 
 EVIL = (
@@ -131,9 +138,16 @@ def hostile() -> Record:
     )
 
 
+def disk_study(root: Path) -> None:
+    """Write the study that a figure and two claims of GNNDrive need."""
+    for need in catalogue()["gnndrive-figB1"].studies(profile()):
+        put_study(root, need.study, fio_grid(), **need.params)
+
+
 def fill(root: Path) -> None:
     """Write runs of three systems at three caps, two hosts and two devices; one is OOM,
-    one invalid, one hostile."""
+    one invalid, one hostile. A study of the disk draws a picture."""
+    disk_study(root)
     for memory in (32, 64, 128):
         for system, base in (("pyg+", 40.0), ("ginex", 30.0), ("gnndrive", 24.0)):
             times = [base * noise * (64 / memory) ** 0.5 for noise in (1.0, 1.02, 1.04)]
@@ -206,6 +220,28 @@ def filled_root(factory: pytest.TempPathFactory) -> Path:
         write_report(root)
 
     return made_once(factory, "filled-results", make)
+
+
+def written_folder(page: Path) -> Path:
+    """Return the folder of a page's pictures and runs, the only one there is."""
+    (place,) = folder_of(page).iterdir()
+    return place
+
+
+def pages_of_runs(page: Path) -> dict[str, Any]:
+    """Return `details` and `moving` of each run, by id, as the page receives them."""
+    found = {}
+    for script in (written_folder(page) / RUNS).iterdir():
+        arguments = script.read_text().removeprefix("Report.receive(")
+        run, text = json.loads(f"[{arguments.removesuffix(');' + chr(10))}]")
+        assert script.name == f"{run}.js"
+        found[run] = json.loads(gzip.decompress(base64.b64decode(text)))
+    return found
+
+
+def timelines(page: Path) -> set[str]:
+    """Return the ids of the runs with timelines."""
+    return {run for run, parts in pages_of_runs(page).items() if parts["moving"]}
 
 
 class Page(HTMLParser):

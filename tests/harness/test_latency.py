@@ -19,7 +19,7 @@ from harness.judge.metrics import summarise
 from harness.judge.registry import context_of
 from harness.records.latency import all_sizes, merged, percentile_s, rows
 from harness.records.record import Record
-from harness.report.runs import Pool, details_of
+from harness.report.runs import details_of
 from harness.wire.protocol import EpochDone
 from systems.readings import Latencies
 from tests.harness.records import make_record
@@ -91,7 +91,7 @@ def test_a_run_shows_the_latency_of_its_requests_by_size(
     text = capsys.readouterr().out
     line = next(line for line in text.splitlines() if "512 B" in line)
     assert line.split() == ["read", "512", "B", "200", *"2 2 2 7 7 7".split()]
-    shown = details_of(run.to_json(), tmp_path, "", Pool())["latencies"]
+    shown = details_of(run.to_json(), tmp_path, "")["latencies"]
     assert shown["rows"][0] == ["read", "512 B", 200, 2, 2, 2, 7, 7, 7]
     assert shown["why"] == ""
 
@@ -115,7 +115,7 @@ def test_a_run_without_latencies_states_why(
     assert run.summary.model_dump()["read_p99_s"] is None
     print_epochs(run, wide=False)
     assert why in capsys.readouterr().out
-    assert why in details_of(run.to_json(), tmp_path, "", Pool())["latencies"]["why"]
+    assert why in details_of(run.to_json(), tmp_path, "")["latencies"]["why"]
 
 
 def test_drives_are_compared_by_the_latency_of_the_runs_reads() -> None:

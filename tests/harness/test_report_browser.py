@@ -10,9 +10,10 @@ from pathlib import Path
 import pytest
 
 from harness.report import write_report
+from harness.report.beside import folder_of
 from tests.harness.browser import CHROMIUM, OVERFLOW, Browser
 from tests.harness.records import make_record, save
-from tests.harness.report_tools import EVIL, filled_root
+from tests.harness.report_tools import EVIL, filled_root, timelines
 
 pytestmark = pytest.mark.skipif(
     CHROMIUM is None,
@@ -25,7 +26,10 @@ CHARTED = (
     "document.querySelector('#chart-stages .main-svg')"
 )
 HOSTILE = "Report.runs.find((run) => run.id.startsWith('20260202')).id"
-DRAWN = "Report.runs.find((run) => Object.hasOwn(Report.packed.timelines, run.id)).id"
+DRAWN = (
+    "decodeURIComponent(document.querySelector("
+    "'#headline tbody a[href^=\"#run/\"]').hash.slice('#run/'.length))"
+)
 RUN_CHARTED = (
     "['run-stages', 'run-line', 'run-pipeline'].every((id) => "
     "document.querySelector(`#${id} .main-svg`))"
@@ -72,28 +76,46 @@ def test_it_loads_without_errors_and_asks_for_nothing(
     open_run(page, DRAWN)
     page.wait_for(RUN_CHARTED)
     assert page.errors == []
-    assert page.requests == [report.as_uri()], "the file itself and nothing else"
-    assert (
-        page.run(
-            "performance.getEntriesByType('resource').filter((r) => "
-            "!r.name.startsWith('data:')).length"
-        )
-        == 0
-    )
+    first, *others = page.requests
+    assert first == report.as_uri()
+    beside = folder_of(report).as_uri()
+    assert all(address.startswith(f"{beside}/") for address in others)
+    scripts = [address for address in others if address.endswith(".js")]
+    assert len(scripts) == 2, "the plotting library and the run's script"
 
 
-def test_it_is_one_file_that_needs_nothing_beside_it(
+def test_it_needs_the_folder_beside_it_alone(
     browser: Browser, report: Path, tmp_path: Path
 ) -> None:
-    shutil.copy(report, tmp_path / "alone.html")
+    page = tmp_path / report.name
+    shutil.copy(report, page)
+    shutil.copytree(folder_of(report), folder_of(page))
     browser.errors.clear()
-    browser.open(tmp_path / "alone.html")
+    browser.open(page)
     browser.wait_for(CHARTED)
-    assert browser.run(
+    browser.run("[...document.images].map((image) => (image.loading = 'eager'))")
+    browser.wait_for(
         "[...document.images].every((image) => image.complete && "
         "image.naturalWidth > 100)"
     )
+    assert browser.run("document.images.length") > 0
+    open_run(browser, DRAWN)
+    browser.wait_for(RUN_CHARTED)
     assert browser.errors == []
+
+
+def test_a_page_without_its_folder_names_the_folder(
+    browser: Browser, report: Path, tmp_path: Path
+) -> None:
+    shutil.copy(report, tmp_path / "alone.html")
+    browser.open(tmp_path / "alone.html")
+    browser.wait_for(
+        "document.getElementById('chart-runs').textContent.includes('report_files')"
+    )
+    open_run(browser, DRAWN)
+    assert "has to lie beside this page" in browser.run(
+        "document.getElementById('run').textContent"
+    )
 
 
 @pytest.mark.parametrize("width", [1280, 400])
@@ -103,7 +125,7 @@ def test_it_fits_the_window(page: Browser, width: int) -> None:
     page.run("new Promise((done) => setTimeout(done, 300))")
     assert page.run(OVERFLOW) == 0
     assert page.run(
-        "[...document.querySelectorAll('#gallery img')].every((i) => i.clientWidth "
+        "[...document.querySelectorAll('#gallery .picture:not(.scroll) img')].every((i) => i.clientWidth "
         "<= i.parentNode.clientWidth)"
     )
     # Every control and chart ends within the window; tables scroll in boxes of their
@@ -411,15 +433,15 @@ def test_a_run_draws_loss_and_accuracies_over_epochs_and_training_time(
     assert browser.errors == []
 
 
-def test_a_run_that_no_figure_draws_links_its_telemetry(page: Browser) -> None:
-    open_run(
-        page,
-        "Report.runs.find((r) => r.status === 'ok' && "
-        "!Object.hasOwn(Report.packed.timelines, r.id)).id",
-    )
+def test_a_run_that_no_figure_draws_links_its_telemetry(
+    page: Browser, report: Path
+) -> None:
+    drawn = timelines(report)
+    undrawn = f"(r) => r.status === 'ok' && !{sorted(drawn)}.includes(r.id)"
+    open_run(page, f"Report.runs.find({undrawn}).id")
     page.wait_for("document.querySelector('#run h2')")
     text = page.run("document.getElementById('run').textContent")
-    assert "its timeline is not in this file" in text
+    assert "it has no timeline here" in text
     assert page.run(
         "[...document.querySelectorAll('#run a')].some((a) => "
         "a.href.endsWith('/telemetry.parquet'))"
@@ -460,9 +482,11 @@ def test_a_script_that_is_not_the_reports_own_is_refused(
     smuggled = report.read_text().replace(
         "<section id=", "<script>window.hostile = 1</script><section id=", 1
     )
-    (tmp_path / "smuggled.html").write_text(smuggled)
+    page = tmp_path / report.name
+    page.write_text(smuggled)
+    shutil.copytree(folder_of(report), folder_of(page))
     browser.errors.clear()
-    browser.open(tmp_path / "smuggled.html")
+    browser.open(page)
     browser.wait_for(CHARTED)
     assert browser.run("typeof window.hostile") == "undefined"
     assert any("Content Security Policy" in error for error in browser.errors)

@@ -13,7 +13,7 @@ from harness.cli.run_tables import print_epochs, print_headline
 from harness.isolation.cgroup1 import V1Readings
 from harness.isolation.cgroup2 import V2Readings
 from harness.records.record import Record
-from harness.report.runs import Pool, details_of
+from harness.report.runs import details_of
 from harness.run.orchestrator import execute
 from harness.run.series import Series
 from tests.harness.records import make_record
@@ -110,7 +110,7 @@ def test_a_diverged_training_is_visible_in_run_results_and_report(
     assert len(shown) == 1
     assert shown[0].startswith("gnndrive")
     for one, loss in ((record, "nan"), (sound, None)):
-        page = details_of(one.to_json(), tmp_path, "", Pool())
+        page = details_of(one.to_json(), tmp_path, "")
         assert [epoch["loss"] for epoch in page["epochs"]] == [loss] * 2
 
 

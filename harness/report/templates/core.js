@@ -2,7 +2,6 @@
 // What the other scripts share: the embedded data, elements made of text (never of markup), numbers, and the router.
 const Report = (() => {
   const data = JSON.parse(document.getElementById("data").textContent);
-  const packed = JSON.parse(document.getElementById("packed").textContent);
   const at = Object.fromEntries(data.runs.columns.map((name, index) => [name, index]));
   const textual = new Set(["id", "system", "dataset", "model", "sampler", "memory", "device", "disk", "host", "stages",
     "experiment", "accelerator", "status", "verdict", "class", "part", "kind"]);
@@ -77,8 +76,25 @@ const Report = (() => {
     const stream = new Blob([raw]).stream().pipeThrough(new DecompressionStream("gzip"));
     return JSON.parse(await new Response(stream).text());
   }
-  let details = null;
-  const allDetails = () => (details = details || unpack(packed.details));
+
+  // Scripts in the folder beside the page: the plotting library, and one for each run. A page of a file may load scripts and read nothing else.
+  const { nonce } = document.currentScript;
+  const loading = new Map();
+  function load(name) {
+    if (!loading.has(name)) {
+      loading.set(name, new Promise((done, failed) => {
+        document.head.append(el("script", { src: `${data.files}/${name}`, nonce, on: { load: done, error: failed } }));
+      }));
+    }
+    return loading.get(name);
+  }
+  const received = new Map();
+  const receive = (id, text) => received.set(id, text);
+  // Details and timelines of a run; null where its script is missing.
+  async function detailsOf(id) {
+    const there = await load(`runs/${encodeURIComponent(id)}.js`).then(() => received.has(id), () => false);
+    return there ? unpack(received.get(id)) : null;
+  }
 
   const shade = (name) => getComputedStyle(document.documentElement).getPropertyValue(`--${name}`).trim();
   const layout = (more) => ({
@@ -87,8 +103,10 @@ const Report = (() => {
     legend: { orientation: "h", y: 1, yanchor: "bottom", x: 0 }, ...more,
   });
   const axis = (more) => ({ gridcolor: shade("line"), zeroline: false, linecolor: "#9aa5b1", ticks: "outside", automargin: true, ...more });
-  function plot(node, traces, shape) {
-    if (typeof Plotly === "undefined") { node.textContent = "The plotting library did not load."; return Promise.resolve(); }
+  async function plot(node, traces, shape) {
+    const there = await load("plotly.min.js").then(() => true, () => false);
+    if (!there) node.textContent = `The plotting library is missing: the folder ${data.files} has to lie beside this page.`;
+    if (!there || !node.isConnected) return null;
     return Plotly.react(node, traces, layout(shape), { displaylogo: false, responsive: true, modeBarButtonsToRemove: ["select2d", "lasso2d"], displayModeBar: window.innerWidth > 640 ? "hover" : false });
   }
 
@@ -127,5 +145,5 @@ const Report = (() => {
     }
   }
 
-  return { data, packed, runs, at, el, literal, number, bytes, memory, table, badge, look, swatch, order, unpack, allDetails, plot, axis, shade, route };
+  return { data, runs, at, el, literal, number, bytes, memory, table, badge, look, swatch, order, receive, detailsOf, plot, axis, shade, route };
 })();

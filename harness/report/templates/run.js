@@ -1,7 +1,7 @@
 "use strict";
-// The page of one run, built from the embedded details when its address is opened.
+// The page of one run, built from its script in the folder beside the page when its address is opened.
 Report.showRun = async (id, page) => {
-  const { data, packed, runs, el, literal, number, bytes, table, badge, look, swatch, plot, axis, shade, unpack, allDetails } = Report;
+  const { data, runs, el, literal, number, bytes, table, badge, look, swatch, plot, axis, shade, detailsOf } = Report;
   const run = runs.find((candidate) => candidate.id === id);
   const back = el("p", {}, el("a", { href: "#" }, "← back to the report"));
   if (!run) {
@@ -10,9 +10,7 @@ Report.showRun = async (id, page) => {
     return;
   }
   const opened = (Report.opened = (Report.opened || 0) + 1);
-  const { pool, runs: all } = await allDetails();
-  const own = all[id];
-  const moving = Object.hasOwn(packed.timelines, id) ? await unpack(packed.timelines[id]) : null;
+  const { details: own, moving } = await detailsOf(id) || { details: null, moving: null };
   if (opened !== Report.opened) return;
   document.title = `${run.system} ${id}`;
 
@@ -35,7 +33,7 @@ Report.showRun = async (id, page) => {
       ["AU, SE", `${number(run.au)}, ${number(run.se)}`], ["engine efficiency", number(run.engine)], ["distance to the limit", number(run.distance)], ["working set / memory", number(run.working_set)],
       ["predicted epoch", own && own.predicted ? `${number(own.predicted)} s` : ""], ["started", own ? own.started : ""], ["took", own && own.duration ? `${number(own.duration)} s` : ""], ["host", run.host]]))];
   if (!own) {
-    parts.push(section("Details", true, el("p", {}, "Left out so that the report stays small; the record beside this file has them.")));
+    parts.push(section("Details", true, el("p", {}, `They are missing: the folder ${data.files} has to lie beside this page.`)));
     page.replaceChildren(el("div", { class: "run-grid" }, parts));
     return;
   }
@@ -64,7 +62,7 @@ Report.showRun = async (id, page) => {
   }
   const beside = own.files.find(([name]) => name === "telemetry.parquet");
   parts.push(section("Over time", true, moving && moving.line ? el("div", { class: "chart", id: "run-line" })
-    : el("p", {}, "No figure draws this run, or it left no telemetry, so its timeline is not in this file. ", beside ? el("a", { href: beside[1] }, "telemetry.parquet") : null)));
+    : el("p", {}, "No figure draws this run, or it left no telemetry, so it has no timeline here. ", beside ? el("a", { href: beside[1] }, "telemetry.parquet") : null)));
   if (moving && moving.pipeline) {
     const p = moving.pipeline;
     parts.push(section("Pipeline of one epoch", true, el("p", { class: "soft" }, `Epoch ${p.epoch}: which mini-batch was in which stage when${p.batches < p.of ? `; the first ${p.batches} of ${p.of} mini-batches` : ""}.`), el("div", { class: "chart", id: "run-pipeline" })));
@@ -80,8 +78,8 @@ Report.showRun = async (id, page) => {
     el("h3", {}, "Plan"), plan.length ? table(["buffer", "tier", "bytes", "share of largest"], plan.map((item) => [item.name, item.tier, el("td", { class: "n" }, bytes(item.bytes)),
       el("span", { class: "meter" }, el("i", { style: { width: `${100 * item.bytes / largest}%`, background: look(run.system).color } }))]), "Planned buffers") : el("p", {}, "The system planned no buffer.")));
 
-  const rules = [...own.rules].sort((a, b) => a[1] - b[1]);
-  parts.push(section("Verdict rules", false, rules.length ? table(["outcome", "rule", "says", "detail"], rules.map(([name, ok, detail]) => [badge(ok ? "kept" : "bent"), entry(pool[name][0], pool[name][0]), entry(pool[name][1], pool[name][1].replaceAll("_", " ")), detail]), "Verdict rules") : el("p", {}, "No rule was applied."),
+  const rules = [...own.rules].sort((a, b) => a[2] - b[2]);
+  parts.push(section("Verdict rules", false, rules.length ? table(["outcome", "rule", "name", "detail"], rules.map(([rule, name, ok, detail]) => [badge(ok ? "kept" : "bent"), entry(rule, rule), entry(name, name.replaceAll("_", " ")), detail]), "Verdict rules") : el("p", {}, "No rule was applied."),
     own.caveats.length ? [el("h3", {}, "Caveats"), el("ul", { class: "notes" }, own.caveats.map((text) => el("li", {}, text)))] : null));
 
   if (own.epochs.length) {
@@ -90,8 +88,8 @@ Report.showRun = async (id, page) => {
       el("p", { class: "soft" }, `Mini-batches: ${own.epochs.map((epoch) => epoch.digest).join(", ")}`)));
   }
   parts.push(section("Notes of the system", true, Object.keys(own.notes).length ? dl(Object.entries(own.notes)) : el("p", {}, "None."), el("h3", {}, "Derived"), dl([...flat(own.extra), ...flat(own.overhead)])));
-  parts.push(section("Configuration", true, dl([...flat(pool[own.dataset], "dataset"), ...flat(pool[own.options], "options"), ...flat(pool[own.config])].filter(([key]) => key !== "options" || Object.keys(pool[own.options]).length))));
-  parts.push(section("Environment", true, dl(own.environment.flatMap(([key, value]) => flat(pool[value], key)))));
+  parts.push(section("Configuration", true, dl([...flat(own.dataset, "dataset"), ...flat(own.options, "options"), ...flat(own.config)].filter(([key]) => key !== "options" || Object.keys(own.options).length))));
+  parts.push(section("Environment", true, dl(Object.entries(own.environment).flatMap(([key, value]) => flat(value, key)))));
   parts.push(section("Log", true, own.log ? el("pre", { tabindex: "0" }, own.log) : el("p", {}, "The worker wrote nothing."),
     el("p", { class: "links", style: { marginTop: "0.6rem" } }, "Beside this file: ", own.files.map(([name, address]) => el("a", { href: address }, name)))));
   page.replaceChildren(el("div", { class: "run-grid" }, parts));
