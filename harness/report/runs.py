@@ -388,8 +388,8 @@ def timeline(table: pd.DataFrame) -> JsonDict | None:
     means = every.groupby(at).mean().reindex(range(count))
     shown = means.dropna(axis="columns", how="all")
     found: JsonDict = {"t": [round(float(moment), 2) for moment in moments]}
-    for name, column in shown.items():
-        found[str(name)] = [short(value, 3) for value in column]
+    for name, series_means in shown.items():
+        found[str(name)] = [short(mean, 3) for mean in series_means]
     return found
 
 
