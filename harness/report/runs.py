@@ -388,8 +388,8 @@ def timeline(table: pd.DataFrame) -> JsonDict | None:
     means = every.groupby(at).mean().reindex(range(count))
     shown = means.dropna(axis="columns", how="all")
     found: JsonDict = {"t": [round(float(moment), 2) for moment in moments]}
-    for name, series_means in shown.items():
-        found[str(name)] = [short(mean, 3) for mean in series_means]
+    for label, series_means in shown.items():
+        found[str(label)] = [short(mean, 3) for mean in series_means]
     return found
 
 
