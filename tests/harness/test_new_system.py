@@ -117,8 +117,8 @@ def test_the_systems_own_test_passes(package: Path) -> None:
         (("Hot Rows",), "'Hot Rows' is no name of a system"),
         (("json",), "there is a Python module 'json' already"),
         (("class",), "there is a Python module 'class' already"),
-        (("mine", "--folder", "taken"), "taken exists already"),
-        (("mine", "--folder", "file/mine"), "file/mine cannot be written"),
+        (("unheard-of", "--folder", "taken"), "taken exists already"),
+        (("unheard-of", "--folder", "file/new"), "file/new cannot be written"),
     ],
 )
 def test_a_name_or_folder_that_cannot_be_is_one_sentence(
