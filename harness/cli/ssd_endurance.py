@@ -59,8 +59,8 @@ def endurance(
         records = read_records([call.results_root, *(also or [])])
         rows = wear_rows(records, Use(epochs, trainings), rated)
     if not rows:
-        said = f"{call.results_root} holds no run that counts"
-        raise InputError(said, "make one: `outcore run SYSTEM --memory 0.25x`")
+        message = f"{call.results_root} holds no run that counts"
+        raise InputError(message, "make one: `outcore run SYSTEM --memory 0.25x`")
     content = {
         "drive": device.name,
         "capacity_bytes": rated.capacity_bytes,

@@ -3,8 +3,8 @@ the record as columns.
 
 A column is named as the part of the record, with dots between the names:
 `config.memory`, `memory.budget_bytes` and `summary.once_s` of a run; `seconds`,
-`stages_s.sample` and `counters.misses` of an epoch. Everything that is said of
-measurements (sentences, tables, figures, claims) is a query on these two tables.
+`stages_s.sample` and `counters.misses` of an epoch. Sentences, tables, figures and
+claims are queries on these two tables.
 """
 
 from __future__ import annotations

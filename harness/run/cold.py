@@ -16,19 +16,8 @@ _ATTEMPTS = 3  # a page under writeback or being read survives the first request
 
 
 def dataset_files(dataset: Dataset) -> list[Path]:
-    """Return every file of a dataset that a system may read."""
-    return [
-        dataset.file(part)
-        for part in (
-            "indptr",
-            "indices",
-            "features",
-            "labels",
-            "train",
-            "valid",
-            "test",
-        )
-    ]
+    """Return every file of a dataset: a system may read each of them."""
+    return [dataset.file(part) for part in dataset.manifest.parts]
 
 
 def evict_files(files: Iterable[Path], when: str) -> EvictionReading:

@@ -1,4 +1,4 @@
-"""Foreign systems in folders: found, set up, run under a real cap, and told apart from
+"""Foreign systems in folders: found, set up, run under a real cap, and distinguished from
 systems of equal work."""
 
 from __future__ import annotations

@@ -113,9 +113,8 @@ def test_a_fault_is_found(tmp_path: Path) -> None:
 def test_every_fault_is_found(fault: str, promises: set[str], tmp_path: Path) -> None:
     found = broken(fault, tmp_path)
     if fault == "number":
-        found.pop(
-            ROWS, None
-        )  # unless the one number that is told is drawn in every epoch
+        # Unless the one number that is reported is drawn in every epoch.
+        found.pop(ROWS, None)
     assert set(found) == promises, found
     if fault == "crashes":
         assert "no luck" in found[RUNS]

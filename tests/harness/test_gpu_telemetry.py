@@ -179,7 +179,7 @@ record = record.model_copy(update={"config": config})
 record.memory.training_device_bytes, record.memory.device_peak_bytes = 90 * MIB, [95 * MIB]
 record.memory.device_context_bytes = gates.contexts([100 * MIB])
 (rule,) = (one for one in rules() if one.name == "device_memory_as_asked")
-told = []
+reported = []
 for most in map(int, sys.argv[1:]):
     hold(350)
     recorder = Recorder(cap, None, hz=100.0, gpus=cuda_uuids()).start()
@@ -190,8 +190,8 @@ for most in map(int, sys.argv[1:]):
             time.sleep(0.01)
     record.memory.device_seen_bytes = int(recorder.stop()["gpu_process_bytes"].max())
     found = rule.outcome(record, None)
-    told.append([record.memory.device_context_bytes, found.ok, found.known, found.detail])
-print(json.dumps(told))
+    reported.append([record.memory.device_context_bytes, found.ok, found.known, found.detail])
+print(json.dumps(reported))
 """
 
 

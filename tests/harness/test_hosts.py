@@ -230,7 +230,7 @@ def test_what_ray_sets_for_its_workers_does_not_reach_a_run() -> None:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "message"),
     [
         (["--host-labels", "a"], "--host-labels needs --hosts; add --hosts ray://"),
         (
@@ -241,11 +241,11 @@ def test_what_ray_sets_for_its_workers_does_not_reach_a_run() -> None:
     ids=["without hosts", "no label"],
 )
 def test_labels_that_cannot_be_used_are_refused(
-    tmp_path: Path, arguments: list[str], said: str
+    tmp_path: Path, arguments: list[str], message: str
 ) -> None:
     done = outcore_here("bench", *arguments, data=tmp_path, results=tmp_path)
     assert done.returncode == 2
-    assert said in done.stderr
+    assert message in done.stderr
 
 
 def test_hosts_are_named_after_their_label() -> None:

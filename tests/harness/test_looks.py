@@ -1,4 +1,4 @@
-"""A reader tells all systems apart and reads all text of figures: contrast, shape and
+"""A reader distinguishes all systems and reads all text of figures: contrast, shape and
 sizes, from the drawings."""
 
 from __future__ import annotations

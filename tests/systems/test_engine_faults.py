@@ -268,7 +268,7 @@ def test_short_reads_are_finished(
     )
     path, _ = table_file
     whole = read_here(path, "pread", capsys)
-    reported = tmp_path / "told"
+    reported = tmp_path / "reported"
     env = {"LD_PRELOAD": str(library), "SHORT_READS": str(reported)}
     assert run_child(_READ_AND_COMPARE, path, "pread", env=env).splitlines() == whole
     assert int(reported.read_text()) > 100, (

@@ -1,5 +1,5 @@
 """The least memory that fits is what a plan accepts, a refusal names it, and `auto` is
-told as what it became."""
+reported as what it became."""
 
 from __future__ import annotations
 
