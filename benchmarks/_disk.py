@@ -123,8 +123,8 @@ def interleave(
     for name, measured in values.items():
         spread = f"{min(measured):,.4g} to {max(measured):,.4g}"
         print(
-            f"  {name:44s} {statistics.median(measured):>14,.4g}   ({spread}, "
-            f"{rounds} rounds)"
+            f"  {name:44s} {statistics.median(measured):>14,.4g}   ({spread}, {rounds} "
+            "rounds)"
         )
     return {name: statistics.median(measured) for name, measured in values.items()}
 

@@ -162,9 +162,8 @@ def measure(root: Path, arguments: argparse.Namespace) -> int:
             pairs.append((inside, outside))
             print(
                 f"round {number}: {system:10} docker {_epoch_s(inside):.3f} s, "
-                f"{arguments.against} "
-                f"{_epoch_s(outside):.3f} s, epochs beside each other "
-                f"{_ratio(inside, outside):.3f}",
+                f"{arguments.against} {_epoch_s(outside):.3f} s, epochs beside each "
+                f"other {_ratio(inside, outside):.3f}",
                 flush=True,
             )
         good.append(_judge(system, pairs, later))
@@ -196,8 +195,7 @@ def _judge(
     print(
         f"{system}: container / {pairs[0][1]['config']['isolation']} = {ratio:.3f} "
         f"(rounds {min(ratios):.3f} to {max(ratios):.3f}); digests and rows "
-        f"{'equal' if len(message) == 1 else 'DIFFER'}; "
-        f"first batch {later:+.2f} s"
+        f"{'equal' if len(message) == 1 else 'DIFFER'}; first batch {later:+.2f} s"
     )
     return (
         abs(ratio - 1) <= EPOCH_BOUND and later <= START_BOUND_S and len(message) == 1

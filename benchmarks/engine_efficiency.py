@@ -154,10 +154,10 @@ def main() -> int:
                     seen[system].append(float(summary["engine_efficiency"]))
                     stages = summary["stages_s"]
                     print(
-                        f"{system:10} {disk:14} {number:5} "
-                        f"{seen[system][-1]:10.3f} {stages['extract']:9.2f} "
-                        f"{summary['epoch_s']['median']:8.2f}  "
-                        f"{record['verdict']}, {record['class']}",
+                        f"{system:10} {disk:14} {number:5} {seen[system][-1]:10.3f} "
+                        f"{stages['extract']:9.2f} "
+                        f"{summary['epoch_s']['median']:8.2f}  {record['verdict']}, "
+                        f"{record['class']}",
                         flush=True,
                     )
             for system in systems:

@@ -184,8 +184,8 @@ def collect(
                 for level, sample in beside(system, order).items():
                     if sample.status != "ok":
                         sys.exit(
-                            f"gate_proof: {sample.run_id} ended as "
-                            f"{sample.status}: {sample.reason}"
+                            f"gate_proof: {sample.run_id} ended as {sample.status}: "
+                            f"{sample.reason}"
                         )
                     line.append(
                         {"system": system, "level": level, "run": asdict(sample)}
@@ -318,15 +318,15 @@ def judge(root: Path, results: Path, budget_s: float, pairs: int) -> int:
     fewest = min(len(_holding(blocks, level)) for level in LEVELS)
     if fewest < LEAST_BLOCKS:
         sys.exit(
-            f"gate_proof: {fewest} whole blocks; resampling needs {LEAST_BLOCKS} "
-            "at least: collect more"
+            f"gate_proof: {fewest} whole blocks; resampling needs {LEAST_BLOCKS} at "
+            "least: collect more"
         )
     rules = Rules()
     systems = sorted({system for system, _ in blocks[0]})
     most = pairs or max(LEAST_SAMPLES, int(budget_s / (2 * run_s * len(systems))))
     print(
-        f"{len(blocks)} blocks of {', '.join(systems)}, {run_s:.1f} s a run; "
-        f"{most} pairs in {budget_s:.0f} s\n"
+        f"{len(blocks)} blocks of {', '.join(systems)}, {run_s:.1f} s a run; {most} "
+        f"pairs in {budget_s:.0f} s\n"
     )
     rows: list[dict[str, Any]] = []
     grown = {level: _growth(blocks, systems, level) for level in LEVELS[1:]}

@@ -247,8 +247,8 @@ def show(found: Promises, outcomes: Sequence[Outcome]) -> None:
         f"above {OFF} x the quiet time: {found.off_spoilt} SPOILT, {len(found.off)} not"
     )
     print(
-        f"without a quiet run that counts: {found.unpaired}; refused settings, "
-        f"drawn again: {found.refused}"
+        f"without a quiet run that counts: {found.unpaired}; refused settings, drawn "
+        f"again: {found.refused}"
     )
     print(f"INVALID: {len(found.invalid)}; failed: {len(found.failed)}")
     print("all promises are kept" if found.kept else "A PROMISE IS BROKEN", flush=True)

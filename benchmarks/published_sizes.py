@@ -49,8 +49,8 @@ def table(found: Advice) -> None:
     for entry in sorted(found.ranked, key=lambda one: one.system):
         print(
             f"| {entry.system} | {entry.epoch_s:,.0f} | "
-            f"{entry.prepare_s + entry.each_s:,.0f} | {entry.bound} "
-            f"| {entry.bytes_read / 1e9:,.0f} | {entry.why} |"
+            f"{entry.prepare_s + entry.each_s:,.0f} | {entry.bound} | "
+            f"{entry.bytes_read / 1e9:,.0f} | {entry.why} |"
         )
     for entry in found.refused:
         print(f"| {entry.system} | – | – | – | – | {entry.refused} |")

@@ -128,8 +128,8 @@ def main() -> int:
     load = os.getloadavg()[0]
     if load > 1.0:
         print(
-            f"load average {load:.1f} on {os.cpu_count()} cores: two threads need "
-            "both of them for themselves"
+            f"load average {load:.1f} on {os.cpu_count()} cores: two threads need both "
+            "of them for themselves"
         )
     rates: dict[str, list[float]] = {name: [] for name in contenders}
     edges = dict.fromkeys(contenders, 0)

@@ -420,8 +420,8 @@ def judge(rows: list[dict[str, Any]], largest: int) -> bool:
             message = f", at most {format_bytes(allowed)} allowed"
         kept &= good
         print(
-            f"{step:24s} time ~ edges^{rise:5.2f}, memory ~ edges^{held:5.2f}; "
-            f"largest {own[-1]['seconds']:9.2f} s, "
+            f"{step:24s} time ~ edges^{rise:5.2f}, memory ~ edges^{held:5.2f}; largest "
+            f"{own[-1]['seconds']:9.2f} s, "
             f"{format_bytes(own[-1]['anonymous'])}{message}{'' if good else '  MISSED'}"
         )
     made = [

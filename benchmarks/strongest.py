@@ -308,8 +308,8 @@ def main() -> int:
     behind = [row for row in rows if not float(row[-1]) <= SLACK]
     for row in behind:
         print(
-            f"{row[0]} at {row[1]}: its default is slower than {row[3]} "
-            f"({row[-1]}x) {row[6]}"
+            f"{row[0]} at {row[1]}: its default is slower than {row[3]} ({row[-1]}x) "
+            f"{row[6]}"
         )
     return 1 if behind else 0
 

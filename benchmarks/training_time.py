@@ -116,8 +116,8 @@ def main() -> int:
                     f"T({MANY}) {cost.total_s(MANY):.2f} s, took {spent_s(many):.2f} s"
                 )
                 print(
-                    f"{system:10} {number}  {terms}, epoch "
-                    f"{cost.mean_epoch_s:.2f}: {foretold}",
+                    f"{system:10} {number}  {terms}, epoch {cost.mean_epoch_s:.2f}: "
+                    f"{foretold}",
                     flush=True,
                 )
     for system, found in ratios.items():

@@ -49,8 +49,8 @@ SECTIONS = (
     (
         "Interfaces of parts",
         "",
-        "Part Site Need Follower Topology Graph Source Sample Rows Cache "
-        "ChangingCache Copy Load",
+        "Part Site Need Follower Topology Graph Source Sample Rows Cache ChangingCache "
+        "Copy Load",
     ),
     (
         "Write a system without parts",

@@ -152,10 +152,9 @@ def test_what_a_slow_step_started_is_ended_too(
         "flush=True); time.sleep(99)"
     )
     code = (
-        "import subprocess, sys, time; child = subprocess.Popen([sys.executable, "
-        f"'-c', {child!r}], "
-        "stdout=subprocess.PIPE); child.stdout.readline(); print(child.pid, "
-        "flush=True); time.sleep(99)"
+        "import subprocess, sys, time; child = subprocess.Popen([sys.executable, '-c', "
+        f"{child!r}], stdout=subprocess.PIPE); child.stdout.readline(); "
+        "print(child.pid, flush=True); time.sleep(99)"
     )
     setting = steps.Setting("emulated:a10g", tmp_path)
     entry = steps.run_step(

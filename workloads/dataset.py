@@ -277,8 +277,8 @@ class Dataset:
         ):
             return (
                 f"{path} is another file than the manifest's: {dtype} {shape} at "
-                f"offset {offset}, "
-                f"expected {entry.dtype} {entry.shape} at {entry.data_offset}"
+                f"offset {offset}, expected {entry.dtype} {entry.shape} at "
+                f"{entry.data_offset}"
             )
         return None
 
@@ -297,8 +297,8 @@ class Dataset:
             indptr = self.memmap("indptr")
             if int(indptr[0]) != 0 or int(indptr[-1]) != self.num_edges:
                 faults.append(
-                    f"{self.file('indptr')} runs from {indptr[0]} to {indptr[-1]}, "
-                    f"not 0 to {self.num_edges}"
+                    f"{self.file('indptr')} runs from {indptr[0]} to {indptr[-1]}, not "
+                    f"0 to {self.num_edges}"
                 )
             for start in range(0, self.num_nodes, _CHECK_CHUNK):
                 chunk = indptr[start : start + _CHECK_CHUNK + 1]

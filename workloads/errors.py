@@ -40,8 +40,8 @@ def _file_size() -> tuple[str, str]:
             "choose a folder on another file system",
         )
     return (
-        f"the file is larger than the {limit} bytes that a process may write "
-        "(`ulimit -f`)",
+        f"the file is larger than the {limit} bytes that a process may write (`ulimit "
+        "-f`)",
         "raise that limit",
     )
 

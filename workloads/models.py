@@ -266,8 +266,8 @@ def aggregated_width(spec: ModelSpec, dim: int) -> int:
     if spec.name == "gcn":
         return dim
     raise InputError(
-        f"{spec.name}'s first layer cannot be aggregated beforehand: its weights "
-        "of the neighbours are learned",
+        f"{spec.name}'s first layer cannot be aggregated beforehand: its weights of "
+        "the neighbours are learned",
         "use sage or gcn, or a system without first-layer preprocessing",
     )
 

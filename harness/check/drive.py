@@ -134,8 +134,8 @@ def _smallest(stage: Stage, seen: Observation) -> None:
     smallest = least(fits, step=4096) if fits(1 << 30) else None
     if smallest is None:
         raise AssertionError(
-            "plan() raises BudgetError with a host budget of 1 GiB for a graph of "
-            "a few MB"
+            "plan() raises BudgetError with a host budget of 1 GiB for a graph of a "
+            "few MB"
         )
     _run(stage, seen, MemoryBudget(smallest, stage.device_bytes), epochs=3)
 

@@ -398,8 +398,8 @@ def _seed_faults(
             missing = len(np.setdiff1d(stored, ids))
             foreign = len(np.setdiff1d(ids, stored))
             yield (
-                f"epoch {epoch}: {missing} are missing, {repeated} repeated, "
-                f"{foreign} no training nodes"
+                f"epoch {epoch}: {missing} are missing, {repeated} repeated, {foreign} "
+                "no training nodes"
             )
         elif config.shuffle:
             alike = [
@@ -417,8 +417,8 @@ def _seed_faults(
         ]
         if short:
             yield (
-                f"epoch {epoch}: mini-batch {short[0]} counts other seed nodes than "
-                "it names"
+                f"epoch {epoch}: mini-batch {short[0]} counts other seed nodes than it "
+                "names"
             )
         before[f"epoch {epoch}"] = batches
 

@@ -286,8 +286,8 @@ def _reused(seen: Observation) -> Iterator[str]:
     if seen.unfinished:
         left = ", ".join(seen.unfinished)
         yield (
-            f"{left} in runtime.artefacts is no finished artefact, and removed "
-            "before a run"
+            f"{left} in runtime.artefacts is no finished artefact, and removed before "
+            "a run"
         )
     if seen.reused and seen.reused != [False, True, False]:
         yield (
@@ -422,8 +422,8 @@ RULES = (
     Promise(
         "loss curve equals the oracle's",
         _each_epoch(_loss),
-        "leave rows and labels alone until `Batch.release()`; a copy that may be "
-        "under way is waited for in `ready`",
+        "leave rows and labels alone until `Batch.release()`; a copy that may be under "
+        "way is waited for in `ready`",
         asked=_of("loss"),
         ran=_has_epochs,
         only="oracle",
@@ -433,8 +433,8 @@ RULES = (
         "counters consistent",
         _each_epoch(_counters),
         "restart the counts in `epoch(k)`; each row is a hit or a miss, each miss "
-        "comes by a request; add up the "
-        "`ReadStats` of every read for `counters_of(stats, depth, rows=…, misses=…)`",
+        "comes by a request; add up the `ReadStats` of every read for "
+        "`counters_of(stats, depth, rows=…, misses=…)`",
         asked=_asks_features,
         ran=_has_epochs,
         after=(_BATCHES,),
@@ -442,16 +442,16 @@ RULES = (
     Promise(
         "plan within budget",
         _plan,
-        "end `plan()` by `return Plan(items).require(self.info.name, "
-        "self.budget)`, which raises BudgetError",
+        "end `plan()` by `return Plan(items).require(self.info.name, self.budget)`, "
+        "which raises BudgetError",
         asked=_of("run", "loss", "smallest"),
         ran=lambda seen: bool(seen.plan_bytes),
     ),
     Promise(
         _CLOSE,
         _close,
-        "`close()` may come before `prepare`, in mid-epoch and twice: close each "
-        "thing if it is there",
+        "`close()` may come before `prepare`, in mid-epoch and twice: close each thing "
+        "if it is there",
         ran=_alive,
     ),
     Promise(
@@ -465,9 +465,9 @@ RULES = (
     Promise(
         "damaged feature file is reported",
         _damaged,
-        "raise `DataIOError(message, path=…, offset=…)` whose message names both, "
-        "as `RowReader` does; before rows of "
-        "a memory map are used call `DatasetFiles.check()`",
+        "raise `DataIOError(message, path=…, offset=…)` whose message names both, as "
+        "`RowReader` does; before rows of a memory map are used call "
+        "`DatasetFiles.check()`",
         asked=_of(*_DAMAGED),
         ran=_alive,
         after=(RUNS,),
@@ -475,8 +475,8 @@ RULES = (
     Promise(
         "what is prepared once does not grow with the epochs",
         _lengths,
-        "do what single epochs need for themselves alone in `prepare_epochs`, "
-        "which returns how many it serves",
+        "do what single epochs need for themselves alone in `prepare_epochs`, which "
+        "returns how many it serves",
         asked=_of("lengths"),
         ran=_no_error,
     ),

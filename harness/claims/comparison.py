@@ -140,8 +140,8 @@ def one_setting(runs: Runs, *sides: Side | str, free: Collection[str] = ()) -> S
     facts = [setting.shared | {"limits": None} for setting in found]
     if any(other != facts[0] for other in facts):
         raise NotRun(
-            "the profile has runs in several settings, and the claim does not say "
-            "in which it is judged"
+            "the profile has runs in several settings, and the claim does not say in "
+            "which it is judged"
         )
     return found[0]
 
@@ -229,8 +229,8 @@ def over_settings(found: Sequence[Setting], *, most: bool = False) -> Measured:
     one setting only."""
     if len(found) < 2:
         raise NotRun(
-            f"both ran in one setting only: it is no {'most' if most else 'mean'} "
-            "of several"
+            f"both ran in one setting only: it is no {'most' if most else 'mean'} of "
+            "several"
         )
     ratios = [ratio(setting) for setting in found]
     numbers = sorted(one.number for one in ratios)

@@ -75,8 +75,8 @@ class Declared:
         for params in wanted:
             if str(params) not in newest:
                 raise NotRun(
-                    f"the study {name} of {params.get('dataset', 'the drive')} was "
-                    "not made yet"
+                    f"the study {name} of {params.get('dataset', 'the drive')} was not "
+                    "made yet"
                 )
         return [newest[str(params)] for params in wanted]
 

@@ -90,8 +90,8 @@ def disk_space(studies: Studies) -> Measured:
         tables.append(above.nsmallest(1, "memory_share"))
     if any(table.empty for table in tables):
         raise NotRun(
-            "the study disk-space was not made with more than a fifth of the rows "
-            "in memory"
+            "the study disk-space was not made with more than a fifth of the rows in "
+            "memory"
         )
     worst = pd.concat(tables).nlargest(1, "packed_x")
     worst["percent"] = 100 * worst["memory_share"]

@@ -220,15 +220,15 @@ def _print(content: dict[str, Any], options: Any) -> None:
     if training := content["training_device_bytes"]:
         device = format_bytes(content["device_budget_bytes"])
         print_lines(
-            f"device memory for buffers {device}, beside {format_bytes(training)} "
-            "of training"
+            f"device memory for buffers {device}, beside {format_bytes(training)} of "
+            "training"
         )
     if content["least_memory"] is not None:
         print_lines(f"least memory that it accepts: {content['least_memory']}")
     if not content["of_loader"]:
         print_lines(
-            "outcore.loader also holds the mini-batches that it hands out: "
-            "--loader plans it"
+            "outcore.loader also holds the mini-batches that it hands out: --loader "
+            "plans it"
         )
     for name, value in content["auto"].items():
         of_size = (

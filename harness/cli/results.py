@@ -699,8 +699,8 @@ def archive(
     if written.missing:
         planned = written.planned_runs + written.planned_studies
         lines.append(
-            f"{len(written.missing)} of {planned} planned are missing, the first "
-            f"is {written.missing[0]}"
+            f"{len(written.missing)} of {planned} planned are missing, the first is "
+            f"{written.missing[0]}"
         )
     call.emit(
         written.model_dump(mode="json"),

@@ -135,8 +135,8 @@ def show(
         print_lines(f"{name} ({info.paper}): {info.summary}", line_of(parts))
         if record is None:
             print_lines(
-                f"no run of it under {call.results_root} counts and records its "
-                f"parts; `outcore run {name} --dataset DATASET` makes one"
+                f"no run of it under {call.results_root} counts and records its parts; "
+                f"`outcore run {name} --dataset DATASET` makes one"
             )
             return
         rows = [
@@ -219,8 +219,8 @@ def setup(
         if folder.compiled:
             packages = " and ".join(folder.compiled)
             progress.keep(
-                f"{packages} are compiled, which takes 11 to 20 minutes for PyG's "
-                "two on two cores"
+                f"{packages} are compiled, which takes 11 to 20 minutes for PyG's two "
+                "on two cores"
             )
         made = folder.setup(lambda line: progress(line[:_LINE]))
     then = f"outcore check --foreign {folder.name}"

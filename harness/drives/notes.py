@@ -55,8 +55,8 @@ def notes_on(
     hosts = {host_fingerprint(record.environment) for record in records}
     if len(hosts) > 1:
         yield (
-            f"runs of {len(hosts)} kinds of host: what processors add differs "
-            "between them"
+            f"runs of {len(hosts)} kinds of host: what processors add differs between "
+            "them"
         )
     if any(record.config.device.startswith("emulated:") for record in records):
         yield "the accelerator is EMULATED: training takes the time a named one takes"
@@ -133,8 +133,8 @@ def _on_drives(sides: Sequence[DriveSide]) -> Iterable[str]:
                 "preconditioned" if condition.preconditioned else "not preconditioned"
             )
             yield (
-                f"{side.device.name}: {filled}, file system {condition.fill:.0%} "
-                f"full, 4 KiB reads {steady}"
+                f"{side.device.name}: {filled}, file system {condition.fill:.0%} full, "
+                f"4 KiB reads {steady}"
             )
 
 

@@ -183,8 +183,7 @@ def workload_name(record: Record) -> str:
     batches = f" x {config.max_batches}" if config.max_batches else ""
     return (
         f"{config.dataset.name}, {config.model}, {config.sampler}, batch "
-        f"{config.batch_size}{batches}, "
-        f"memory {config.memory}, {config.device}"
+        f"{config.batch_size}{batches}, memory {config.memory}, {config.device}"
     )
 
 

@@ -130,9 +130,8 @@ def draw(table: str, evidence: Evidence) -> Sheet:
     theirs = paper.assign(dataset=paper.index, source="paper")
     rows = pd.concat([ours, theirs])[list(FORMATS)]
     caption = (
-        "Degree: edges a node; topology: index pointers and neighbour lists; "
-        "total: all files. "
-        f"{origins(ours)}. The paper's are as printed"
+        "Degree: edges a node; topology: index pointers and neighbour lists; total: "
+        f"all files. {origins(ours)}. The paper's are as printed"
     )
     caption += ", as far as its text repeats them." if table in IN_PART else "."
     return sheet(

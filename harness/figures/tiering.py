@@ -257,8 +257,8 @@ def fig11(evidence: Evidence) -> Sheet:
     """
     raise NotDrawn(
         "its devices read rows from each other's memory over NVLink: that needs "
-        "several real GPUs. An emulated device "
-        "is private to its process, and data-tiering runs on one device"
+        "several real GPUs. An emulated device is private to its process, and "
+        "data-tiering runs on one device"
     )
 
 

@@ -45,8 +45,8 @@ PlainValue = Annotated[Any, AfterValidator(_plain)]
 def _option_name(name: str) -> str:
     if not re.fullmatch(r"[a-z][a-z0-9_]{0,63}", name) or hasattr(BaseModel, name):
         raise ValueError(
-            f"an option cannot be named {name!r}: use small letters, digits and _, "
-            "and no name of pydantic's"
+            f"an option cannot be named {name!r}: use small letters, digits and _, and "
+            "no name of pydantic's"
         )
     return name
 

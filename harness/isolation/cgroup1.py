@@ -253,13 +253,13 @@ class Cgroup1(Isolation):
         caveats = list(self.caveats)
         if blkio is None and limits.io:
             caveats.append(
-                "no blkio cgroup: the device is not limited and its I/O not "
-                "counted per run"
+                "no blkio cgroup: the device is not limited and its I/O not counted "
+                "per run"
             )
         if not (memory / "memory.memsw.limit_in_bytes").exists():
             caveats.append(
-                "no swap accounting: the kernel may swap the run's memory (boot "
-                "with swapaccount=1)"
+                "no swap accounting: the kernel may swap the run's memory (boot with "
+                "swapaccount=1)"
             )
         cpuset = _make("cpuset", name) if limits.processors else None
         cap = Cgroup1Cap(memory, blkio, _make("cpuacct", name), cpuset, caveats)

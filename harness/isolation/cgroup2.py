@@ -42,8 +42,8 @@ from harness.isolation.processes import PARENT, cap_name, holds_groups
 from workloads.errors import HostError
 
 _FILES = (
-    "memory.stat memory.current memory.events memory.pressure "
-    "io.stat io.pressure cpu.stat"
+    "memory.stat memory.current memory.events memory.pressure io.stat io.pressure "
+    "cpu.stat"
 ).split()
 _IO_KEYS = (b"rbytes", b"rios", b"wbytes", b"wios")
 
@@ -204,8 +204,8 @@ class Cgroup2Cap(V2Readings, GroupCap):
             write_text(self.group / "memory.oom.group", "1")
         except OSError:
             self.caveats.append(
-                "the kernel has no memory.oom.group (before 4.19): on OOM it ends "
-                "one process only"
+                "the kernel has no memory.oom.group (before 4.19): on OOM it ends one "
+                "process only"
             )
 
     def restrict(self, limits: Limits) -> None:
@@ -218,8 +218,8 @@ class Cgroup2Cap(V2Readings, GroupCap):
                 self.set_processors(limits.processors)
             if limits.io and not (self.group / "io.max").exists():
                 self.caveats.append(
-                    "no io controller here: the device is not limited and its I/O "
-                    "not counted per run"
+                    "no io controller here: the device is not limited and its I/O not "
+                    "counted per run"
                 )
             else:
                 self.set_io(limits.io)

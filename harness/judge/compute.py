@@ -215,8 +215,8 @@ def mini_batches_equal_the_workload(
         return None
     return Finding(
         False,
-        "not the workload's mini-batches: compared by their numbers, sizes and "
-        "rows alone",
+        "not the workload's mini-batches: compared by their numbers, sizes and rows "
+        "alone",
     )
 
 

@@ -56,8 +56,8 @@ def measured_epochs_are_alike(record: Record, context: RunContext) -> Finding | 
         if more:
             return Finding(
                 False,
-                f"epoch {epoch.epoch}: {epoch.online_s:.2f} s, {usual_s:.2f} s "
-                f"usual; {more}",
+                f"epoch {epoch.epoch}: {epoch.online_s:.2f} s, {usual_s:.2f} s usual; "
+                f"{more}",
             )
     return Finding(True, f"median {usual_s:.2f} s")
 

@@ -274,8 +274,8 @@ def training_peak_is_of_its_step(record: Record, context: RunContext) -> Finding
     most = format_bytes(context.calibration.training_bytes)
     return Finding(
         False,
-        f"the kernel could not reset the peak: {most} for training may include "
-        "earlier use",
+        f"the kernel could not reset the peak: {most} for training may include earlier "
+        "use",
     )
 
 

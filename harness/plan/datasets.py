@@ -114,8 +114,8 @@ def ensure(
             message = f"dataset {name} under {data_root} was made by another recipe"
             raise InputError(
                 message,
-                f"remove it with `outcore data rm {name}`, or give the "
-                "experiment's another name",
+                f"remove it with `outcore data rm {name}`, or give the experiment's "
+                "another name",
             )
         return
     progress(f"making it, about {format_bytes(recipe.expected_bytes())}")

@@ -166,15 +166,13 @@ def shared_work(record: Mapping[str, Any]) -> list[str]:
     cost = TrainingCost.of(record)
     if cost is None or cost.shared_s == 0:
         return [
-            f"{together}. Work that they share was not measured: beyond {count} "
-            "epochs its T(E) is an upper estimate."
+            f"{together}. Work that they share was not measured: beyond {count} epochs "
+            "its T(E) is an upper estimate."
         ]
     return [
-        f"{together} and wrote {written_together(record)} for them: by its own "
-        "measure they share "
-        f"{cost.shared_s:.3g} s of {count * cost.each_s:.3g} s, and T(E) counts "
-        "these once. A training of more epochs "
-        "needs disk for more."
+        f"{together} and wrote {written_together(record)} for them: by its own measure "
+        f"they share {cost.shared_s:.3g} s of {count * cost.each_s:.3g} s, and T(E) "
+        "counts these once. A training of more epochs needs disk for more."
     ]
 
 

@@ -21,10 +21,9 @@ EDITIONS = (
     "artefacts are frozen at the last gate, and work after it is part of once; T(E) "
     "counts once what epochs prepared together share; the training working set is "
     "measured without the system; kernel time of other programs counts, and clocks "
-    "that waited spoil a run; requests that the kernel merged count once in the "
-    "engine efficiency; the disk's noise is judged within epochs, at any length of "
-    "epoch, and spoils a run from a tenth of its time on; what the sandbox's walls "
-    "make impossible is no rule any more; a foreign training that diverges has a "
-    "caveat",
+    "that waited spoil a run; requests that the kernel merged count once in the engine "
+    "efficiency; the disk's noise is judged within epochs, at any length of epoch, and "
+    "spoils a run from a tenth of its time on; what the sandbox's walls make "
+    "impossible is no rule any more; a foreign training that diverges has a caveat",
 )
 EDITION = len(EDITIONS)

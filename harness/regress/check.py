@@ -156,8 +156,8 @@ def check(
     jump = time.time() - began - budget.spent
     if abs(jump) > 1.0:
         notes.append(
-            f"the clock was set by {jump:+.0f} s during the check; times are of "
-            "the monotonic clock"
+            f"the clock was set by {jump:+.0f} s during the check; times are of the "
+            "monotonic clock"
         )
     before, after = (_cells(planned, made, side) for side in commits)
     found = compare(before, after, rules, paired=True, declared=declared)
@@ -226,8 +226,8 @@ def _instructions(
         return []
     if not instructions.is_there():
         notes.append(
-            "native code differs; its instructions were not counted, since "
-            "valgrind is not installed"
+            "native code differs; its instructions were not counted, since valgrind is "
+            "not installed"
         )
         return []
     progress("counting instructions of the native parts")
@@ -252,8 +252,8 @@ def _dirty(repository: Repository, allow_dirty: bool) -> list[str]:
     if not allow_dirty:
         more = f" and {len(changed) - 1} more" if len(changed) > 1 else ""
         raise InputError(
-            f"the tree has changes that no commit holds ({changed[0]}{more}), and "
-            "a check measures commits",
+            f"the tree has changes that no commit holds ({changed[0]}{more}), and a "
+            "check measures commits",
             "commit them, or give --allow-dirty to measure HEAD without them",
         )
     return [
@@ -269,8 +269,8 @@ def _can_take_turns(
     needed = 2 * sum(file.stat().st_size for path in paths for file in path.iterdir())
     if older := [name for name, side in sides.items() if not side.takes_turns]:
         notes.append(
-            f"{older[0]} cannot take turns by epoch yet: runs alternated, which "
-            "is less certain on a busy machine"
+            f"{older[0]} cannot take turns by epoch yet: runs alternated, which is "
+            "less certain on a busy machine"
         )
     elif len({path.name for path in paths}) < len(paths):
         notes.append(
@@ -280,8 +280,8 @@ def _can_take_turns(
         2 * needed > shutil.disk_usage(data_root).free
     ):  # artefacts need space beside the copies
         notes.append(
-            "no room for a copy of the datasets for each side: runs alternated, "
-            "not epochs"
+            "no room for a copy of the datasets for each side: runs alternated, not "
+            "epochs"
         )
     else:
         return True

@@ -161,8 +161,8 @@ def _measured(found: Comparison) -> list[str]:
     effect = f"least effect {100 * rules['min_effect']:g} %"
     alpha = f"decided at alpha = {rules['alpha']:g} over all metrics together (Holm)"
     text = (
-        f"{counts} in {seconds:.0f} s; {effect}, 95 % intervals of the "
-        f"mean log-ratio, {alpha}. Exact counters and digests by equality."
+        f"{counts} in {seconds:.0f} s; {effect}, 95 % intervals of the mean log-ratio, "
+        f"{alpha}. Exact counters and digests by equality."
     )
     return [f"<sub>{text}{f' [This run]({run}).' if run else ''}</sub>"]
 

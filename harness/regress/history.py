@@ -182,8 +182,8 @@ def load(store: Store, repository: Repository | None = None) -> History:
             bad.append(f"{name} ({str(error).splitlines()[0]})")
     notes = (
         [
-            f"{len(bad)} entries of the history cannot be read and were left out, "
-            f"like {bad[0]}"
+            f"{len(bad)} entries of the history cannot be read and were left out, like "
+            f"{bad[0]}"
         ]
         if bad
         else []

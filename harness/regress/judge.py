@@ -232,8 +232,8 @@ def _exact(
                 "base" if any(value != sides[0][0] for value in sides[0]) else "head"
             )
             note = (
-                f"not the same in all runs of {which}, though the system declares "
-                "that it repeats"
+                f"not the same in all runs of {which}, though the system declares that "
+                "it repeats"
             )
         else:
             results.append(

@@ -22,9 +22,8 @@ from workloads.errors import InputError
 _FORBIDDEN = re.compile(r"[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 ENVIRONMENT = "existing-outcore"
 _COLUMNS = (
-    "result params version started_at duration stats_ci_99_a stats_ci_99_b "
-    "stats_q_25 stats_q_75 stats_number "
-    "stats_repeat samples profile"
+    "result params version started_at duration stats_ci_99_a stats_ci_99_b stats_q_25 "
+    "stats_q_75 stats_number stats_repeat samples profile"
 ).split()
 
 

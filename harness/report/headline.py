@@ -178,8 +178,8 @@ def emit(setting: RankedSetting, settings: Sequence[RankedSetting]) -> Reported:
         if len(measured) > 2:
             last = measured[-1]
             lead += (
-                f", and {_times(_middle(times_as_fast(best, last)))} times as fast "
-                f"as {last.system}, the slowest"
+                f", and {_times(_middle(times_as_fast(best, last)))} times as fast as "
+                f"{last.system}, the slowest"
             )
         place = (
             "is ahead, not surely"
@@ -286,8 +286,8 @@ def _notes(setting: RankedSetting, settings: Sequence[RankedSetting]) -> list[st
     own = [standing.system for standing in measured if standing.own_batches]
     if own:
         notes.append(
-            f"{listed(own)} trained on mini-batches of its own, not on those of "
-            "the others."
+            f"{listed(own)} trained on mini-batches of its own, not on those of the "
+            "others."
         )
     if sizes := data_sizes({str(standing.record["class"]) for standing in measured}):
         notes.append(f"{sizes} (rule 7).")
@@ -317,8 +317,8 @@ def _trainings(setting: RankedSetting) -> list[str]:
     sentences = []
     if len(list(leading(costs))) > 1:
         sentences.append(
-            "In a training of E epochs, with all work counted, the least time is "
-            f"that of: {leaders(costs)}."
+            "In a training of E epochs, with all work counted, the least time is that "
+            f"of: {leaders(costs)}."
         )
     for standing in setting.timed:
         sentences += shared_work(standing.record)

@@ -147,8 +147,8 @@ def policy(token: str) -> str:
     scripts without the token."""
     return (
         f"default-src 'none'; script-src 'nonce-{token}'; style-src 'unsafe-inline'; "
-        "img-src 'self' data: blob:; font-src data:; "
-        "connect-src 'none'; base-uri 'none'; form-action 'none'"
+        "img-src 'self' data: blob:; font-src data:; connect-src 'none'; base-uri "
+        "'none'; form-action 'none'"
     )
 
 

@@ -176,8 +176,8 @@ def scan(
             if record.run_id != folder.name:
                 # A copy under another name would count one run twice.
                 raise InputError(
-                    f"{folder / RECORD} is of the run {record.run_id}, whose "
-                    "folder has another name"
+                    f"{folder / RECORD} is of the run {record.run_id}, whose folder "
+                    "has another name"
                 )
         except InputError as error:
             if bad is not None:

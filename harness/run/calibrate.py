@@ -569,12 +569,12 @@ def memory_of(
         budget = wanted.cap_bytes - least
         if budget <= 0:
             raise InputError(
-                f"memory is {format_bytes(wanted.cap_bytes)}, and an empty run "
-                f"takes {format_bytes(least)} already "
-                f"(floor {format_bytes(calibration.floor_bytes)}, training "
+                f"memory is {format_bytes(wanted.cap_bytes)}, and an empty run takes "
+                f"{format_bytes(least)} already (floor "
+                f"{format_bytes(calibration.floor_bytes)}, training "
                 f"{format_bytes(calibration.training_bytes)})",
-                f"raise memory above {format_bytes(least)}, or give a budget on "
-                "top of it, like +64MiB or 0.25x",
+                f"raise memory above {format_bytes(least)}, or give a budget on top of "
+                "it, like +64MiB or 0.25x",
             )
         return wanted.cap_bytes, budget
     if wanted.budget_bytes is not None:

@@ -352,8 +352,8 @@ class _Execution:
         )
         if record.broke_its_plan:
             record.reason += (
-                "; its plan fitted and was not kept, which is a fault of the "
-                "system's code"
+                "; its plan fitted and was not kept, which is a fault of the system's "
+                "code"
             )
         for entry, accuracy in zip(record.epochs, ending.test_accuracy, strict=False):
             entry.test_accuracy = accuracy

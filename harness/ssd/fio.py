@@ -128,10 +128,9 @@ class FioJob(BaseModel, extra="forbid", frozen=True):
         # the blocks of the run before.
         always = (
             f"--stonewall --rw={'rand' if random else ''}{side} "
-            f"--bs={self.block_bytes} --iodepth={self.depth} "
-            f"--ioengine={self.engine} --direct={int(self.direct)} "
-            f"--numjobs={self.threads} --thread --group_reporting "
-            f"--runtime={self.seconds * 1000:.0f}ms "
+            f"--bs={self.block_bytes} --iodepth={self.depth} --ioengine={self.engine} "
+            f"--direct={int(self.direct)} --numjobs={self.threads} --thread "
+            f"--group_reporting --runtime={self.seconds * 1000:.0f}ms "
             f"--ramp_time={self.ramp_seconds * 1000:.0f}ms --norandommap "
             f"--randrepeat=0 --invalidate=1 --iomem_align={_HUGE_PAGE} "
             f"--gtod_reduce={int(not self.exact_latency)}"
@@ -233,8 +232,8 @@ def run_fio(jobs: Sequence[FioJob], cap: Cap | None = None) -> list[FioResult]:
     for job in jobs:
         if not job.file.is_file() or job.file.stat().st_size < job.block_bytes:
             raise HostError(
-                f"fio cannot read {job.file}: it is not a file of "
-                f"{job.block_bytes} bytes or more",
+                f"fio cannot read {job.file}: it is not a file of {job.block_bytes} "
+                "bytes or more",
                 "",
             )
     if any(job.registered and job.engine == "io_uring" for job in jobs):

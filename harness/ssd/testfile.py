@@ -22,9 +22,8 @@ _CHUNK = 8 << 20
 # Space left free, so that a test does not fill the file system.
 _SPARE = 64 << 20
 _NETWORK = (
-    "nfs nfs4 cifs smb3 smbfs 9p ceph glusterfs lustre afs fuse.sshfs virtiofs "
-    "beegfs fuse.s3fs fuse.rclone "
-    "fuse.gcsfuse"
+    "nfs nfs4 cifs smb3 smbfs 9p ceph glusterfs lustre afs fuse.sshfs virtiofs beegfs "
+    "fuse.s3fs fuse.rclone fuse.gcsfuse"
 ).split()
 
 
@@ -53,8 +52,8 @@ def check_folder(folder: Path, proc: Path = Path("/proc")) -> BlockDevice:
     device = block_device(folder, proc=proc)
     if not device.number and "overlay" in kind:
         message = (
-            f"{place}, whose upper folder is not visible from here, so the drive "
-            "is unknown"
+            f"{place}, whose upper folder is not visible from here, so the drive is "
+            "unknown"
         )
         raise HostError(
             message, "give a folder that is mounted from the drive itself (a volume)"

@@ -320,8 +320,8 @@ def _own(batch: Batch, accelerator: Accelerator, *, with_table: bool) -> Batch:
             if one is not other
         )
         raise TypeError(
-            f"epoch() yielded a {false.__qualname__}: a {true.__qualname__} itself "
-            "is wanted"
+            f"epoch() yielded a {false.__qualname__}: a {true.__qualname__} itself is "
+            "wanted"
         )
     # Called by hand: `dataclasses.replace` takes twice as long, in every mini-batch of
     # every system.

@@ -166,8 +166,7 @@ class Agnes(System):
         return Forecast(
             {size: count / scale for size, count in reads.items()},
             f"{groups} hyperbatches, each by blocks of graph and features; "
-            f"{trace.hit_rate(in_files)} of the accesses "
-            "in memory",
+            f"{trace.hit_rate(in_files)} of the accesses in memory",
             rows_copied=copied,
         )
 

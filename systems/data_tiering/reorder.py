@@ -142,8 +142,8 @@ class _Reordering:
         if left is not None and left < max(row, _LEAST_PIECE_BYTES):
             needed = held + self._buffers() + max(row, _LEAST_PIECE_BYTES)
             raise BudgetError(
-                f"reordering {dataset.name}: {format_bytes(needed)} are "
-                f"needed ({format_bytes(held)} for the nodes), the budget is "
+                f"reordering {dataset.name}: {format_bytes(needed)} are needed "
+                f"({format_bytes(held)} for the nodes), the budget is "
                 f"{format_bytes(budget or 0)}",
                 "raise memory",
             )

@@ -250,11 +250,10 @@ class Search:
         limit = self.space.limit or 0
         return BudgetError(
             f"diskgnn: packed chunks and disk caches of {len(self.samples)} "
-            "mini-batches need at least "
-            f"{format_bytes(least)} ({least} bytes) on disk, the disk-space limit "
-            f"is {format_bytes(limit)}",
-            f"raise disk_limit to {least}, raise memory so that more rows are "
-            "cached, or lower episode or epochs",
+            f"mini-batches need at least {format_bytes(least)} ({least} bytes) on "
+            f"disk, the disk-space limit is {format_bytes(limit)}",
+            f"raise disk_limit to {least}, raise memory so that more rows are cached, "
+            "or lower episode or epochs",
         )
 
 

@@ -265,8 +265,8 @@ class DiskGnn(System):
         sampled_s = trace.num_batches * trace.sample_s / max(1, runtime.cores)
         return Forecast(
             sequential(packed),
-            f"caches {trace.hit_rate(missed)} of the accesses, the rest lies "
-            "packed by mini-batch",
+            f"caches {trace.hit_rate(missed)} of the accesses, the rest lies packed by "
+            "mini-batch",
             rows_copied=trace.missed(on_device),
             each_reads=pages | moved,
             each_s=sampled_s,

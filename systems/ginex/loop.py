@@ -188,9 +188,9 @@ class MainLoop:
             and superbatch.misses != superbatch.planned.misses
         ):
             raise RuntimeError(
-                f"{self.name}: the superbatch from mini-batch {superbatch.start} "
-                f"on read {superbatch.misses} missing "
-                f"rows, {superbatch.planned.misses} were planned"
+                f"{self.name}: the superbatch from mini-batch {superbatch.start} on "
+                f"read {superbatch.misses} missing rows, {superbatch.planned.misses} "
+                "were planned"
             )
 
     def _gather(self, batch: _Loaded, tally: Tally) -> None:

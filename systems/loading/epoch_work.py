@@ -40,8 +40,8 @@ class EpochWork:
                 "epoch needs any"
             )
             raise ValueError(
-                f"prepare_epochs({epoch}) returned {served!r}, which is not a "
-                f"number of epochs; {fix}"
+                f"prepare_epochs({epoch}) returned {served!r}, which is not a number "
+                f"of epochs; {fix}"
             )
         self._never = served == 0
         self._served = range(epoch, epoch + int(served))

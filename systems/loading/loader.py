@@ -441,8 +441,8 @@ class Loader:
             "DataLoader around it"
         )
         raise InputError(
-            "a loader has threads and open files, so it cannot be copied or sent "
-            "to a process",
+            "a loader has threads and open files, so it cannot be copied or sent to a "
+            "process",
             fix,
         )
 

@@ -24,8 +24,8 @@ INSTEAD: dict[str, tuple[Any, str]] = {
     "directed": (True, "leave it out: edges lead to the node that drew them"),
     "disjoint": (
         False,
-        "leave it out: seed nodes of a mini-batch share nodes; use "
-        "sampler='shadow' for subgraphs",
+        "leave it out: seed nodes of a mini-batch share nodes; use sampler='shadow' "
+        "for subgraphs",
     ),
     "filter_per_worker": (None, _THREADS),
     "generator": (None, "use seed: it keys shuffling and every draw"),

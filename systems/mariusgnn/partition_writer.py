@@ -138,8 +138,8 @@ class _Writer:
             for at in starts
         ):
             raise DatasetError(
-                f"{self.workload.dataset.name} has a node with 2^32 in-neighbours "
-                "or more",
+                f"{self.workload.dataset.name} has a node with 2^32 in-neighbours or "
+                "more",
                 "partition another graph",
             )
         edges = layout.counts.sum(axis=1)

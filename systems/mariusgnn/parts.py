@@ -279,9 +279,8 @@ class BufferedNeighbours(Sample):
         most = self.site.bounds.max_nodes
         if sampled.num_nodes > most:
             raise BudgetError(
-                f"{NAME}: mini-batch {index} of epoch {epoch} has "
-                f"{sampled.num_nodes} nodes among the buffered ones, "
-                f"its table holds {most}",
+                f"{NAME}: mini-batch {index} of epoch {epoch} has {sampled.num_nodes} "
+                f"nodes among the buffered ones, its table holds {most}",
                 f"raise batch_slack above {self.topology.options.batch_slack:g}",
             )
         return sampled

@@ -82,9 +82,8 @@ class MariusGnn(PathSystem):
             capacity = min(wanted, parts.count)
             if capacity < least:
                 raise BudgetError(
-                    f"{NAME}: a buffer of {capacity} partitions is too small for "
-                    f"the {parts.pinned} that hold training "
-                    f"nodes and one more",
+                    f"{NAME}: a buffer of {capacity} partitions is too small for the "
+                    f"{parts.pinned} that hold training nodes and one more",
                     f"raise buffer to {least}",
                 )
             return capacity

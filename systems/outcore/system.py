@@ -291,8 +291,8 @@ class Outcore(System):
         on_device = sizes.device_slots / max(1, sizes.slots)
         return Forecast(
             {size: count / scale for size, count in reads.items()},
-            f"{how}; keeps {trace.hit_rate(missed)} of the accesses (Belady over "
-            "the epoch)",
+            f"{how}; keeps {trace.hit_rate(missed)} of the accesses (Belady over the "
+            "epoch)",
             rows_copied=(1.0 - on_device) * trace.accesses + on_device * missed,
         )
 

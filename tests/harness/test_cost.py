@@ -121,9 +121,9 @@ def test_work_that_epochs_share_is_counted_once_in_a_training_and_in_parts_in_th
     least, together = story.trainings
     assert least.endswith("outcore for 1 to 10 epochs, diskgnn from 11 epochs on.")
     assert together.endswith(
-        "2 epochs together and wrote 2.0 GiB for them: by its own measure they "
-        "share 24 s of 27 s, and T(E) counts "
-        "these once. A training of more epochs needs disk for more."
+        "2 epochs together and wrote 2.0 GiB for them: by its own measure they share "
+        "24 s of 27 s, and T(E) counts these once. A training of more epochs needs "
+        "disk for more."
     )
 
 

@@ -192,8 +192,8 @@ def test_texts_of_pictures_have_nine_pixels_at_any_width(
     for name in ("index", "frontier"):
         page.open(site / f"{name}.html")
         sizes = page.run(
-            "[...document.querySelectorAll('article img')].map((one) => "
-            "[one.width, one.naturalWidth])"
+            "[...document.querySelectorAll('article img')].map((one) => [one.width, "
+            "one.naturalWidth])"
         )
         # Pictures have 200 pixels an inch.
         pixels = [LEAST_POINTS / 72 * 200 * shown / whole for shown, whole in sizes]

@@ -72,8 +72,8 @@ def test_an_experiment_of_which_nothing_fits_ends_with_exit_code_2_and_the_least
     done = dry(places, tmp_path, ["gnndrive", "in-memory"], memory="+1MiB")
     assert done.returncode == 2
     assert (
-        "each of the 2 runs to do would end as oom: no plan fits its memory; raise "
-        "it: gnndrive takes" in done.stderr
+        "each of the 2 runs to do would end as oom: no plan fits its memory; raise it: "
+        "gnndrive takes" in done.stderr
     )
     lines = [
         line for line in done.stdout.splitlines() if line.startswith("does not fit: ")
@@ -163,8 +163,8 @@ def test_of_a_cap_the_part_that_a_run_measured_is_subtracted(
     assert rough.whole_cap
     done = dry(places, tmp_path, ["gnndrive"], memory="80MiB")
     assert (
-        "of a cap, interpreter, torch and a training step take a part: `outcore "
-        "plan` measures it" in done.stdout
+        "of a cap, interpreter, torch and a training step take a part: `outcore plan` "
+        "measures it" in done.stdout
     )
     measured = Calibration(floor_bytes=60 << 20, training_bytes=16 << 20)
     monkeypatch.setattr(calibrate, "kept", lambda series, config: measured)

@@ -140,8 +140,8 @@ def ablation(root: Path, seconds: dict[str, float]) -> Drawing:
     [
         (
             {"no Belady": 3.0, "single reads": 12.0},
-            "outcore's epoch takes 6 times as long with “single reads”, 1.5 times "
-            "with “no Belady”",
+            "outcore's epoch takes 6 times as long with “single reads”, 1.5 times with "
+            "“no Belady”",
         ),
         (
             {"no Belady": 4.0, "single reads": 3.0},

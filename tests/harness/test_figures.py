@@ -164,8 +164,8 @@ def test_a_figure_without_points_names_why_its_runs_do_not_count_each_once(
     ]
     assert result.status == "not drawn"
     assert (
-        "(1 invalid run and 2 runs spoilt by other programs left out; `outcore "
-        "bench` makes" in result.reason
+        "(1 invalid run and 2 runs spoilt by other programs left out; `outcore bench` "
+        "makes" in result.reason
     )
 
 

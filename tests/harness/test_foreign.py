@@ -298,8 +298,8 @@ def test_setup_names_what_it_compiles_and_how_long_that_takes(
         results=tmp_path / "results",
     )
     assert (
-        "outcore-one and outcore-two are compiled, which takes 11 to 20 minutes "
-        "for PyG's" in done.stderr
+        "outcore-one and outcore-two are compiled, which takes 11 to 20 minutes for "
+        "PyG's" in done.stderr
     )
 
 

@@ -262,8 +262,8 @@ def test_a_cap_has_all_its_groups_though_others_look_for_a_place(
         caveats = cap.caveats
     kind = type(backend)
     code = (
-        f"from {kind.__module__} import {kind.__name__}\nwhile True: "
-        f"{kind.__name__}.available()"
+        f"from {kind.__module__} import {kind.__name__}\n"
+        f"while True: {kind.__name__}.available()"
     )
     others = [subprocess.Popen([sys.executable, "-c", code]) for _ in range(2)]
     try:

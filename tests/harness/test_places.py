@@ -37,9 +37,8 @@ def read_only() -> Iterator[Path]:
 
 
 RUN = (
-    "gnndrive --dataset tiny --fanout 3,3 --batch-size 40 --max-batches 2 --epochs "
-    "2 --hidden 8 --memory none "
-    "--device-memory 1MiB"
+    "gnndrive --dataset tiny --fanout 3,3 --batch-size 40 --max-batches 2 --epochs 2 "
+    "--hidden 8 --memory none --device-memory 1MiB"
 )
 
 

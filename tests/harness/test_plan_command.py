@@ -24,8 +24,8 @@ from workloads.dataset import Dataset
 from workloads.errors import BudgetError
 
 SETTINGS = (
-    "--dataset tiny --fanout 5,5 --batch-size 50 --max-batches 6 --epochs 1 "
-    "--warmup 0 --hidden 16"
+    "--dataset tiny --fanout 5,5 --batch-size 50 --max-batches 6 --epochs 1 --warmup 0 "
+    "--hidden 16"
 ).split()
 
 

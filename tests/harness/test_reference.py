@@ -475,7 +475,7 @@ def test_the_check_of_the_readme_states_what_to_run(
 def test_readme_docs_and_pictures_show_the_reference_results() -> None:
     if not (found := references(readme.HERE)):
         pytest.skip(
-            "no reference results in results/reference: README's numbers were "
-            "written by hand"
+            "no reference results in results/reference: README's numbers were written "
+            "by hand"
         )
     assert readme.differing(found[0]) == [], f"run `{readme.COMMAND}`"

@@ -242,8 +242,8 @@ def test_what_speaks_against_the_headline_is_stated() -> None:
     notes = " ".join(story.notes)
     assert "in-memory ran out of memory" in notes
     assert (
-        "Without a memory cap in-memory takes 2 s an epoch; gnndrive takes 5.00 "
-        "times that." in notes
+        "Without a memory cap in-memory takes 2 s an epoch; gnndrive takes 5.00 times "
+        "that." in notes
     )
     assert story.trainings == [
         "In a training of E epochs, with all work counted, the least time is that of: "

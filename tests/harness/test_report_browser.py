@@ -27,8 +27,8 @@ CHARTED = (
 )
 HOSTILE = "Report.runs.find((run) => run.id.startsWith('20260202')).id"
 DRAWN = (
-    "decodeURIComponent(document.querySelector("
-    "'#headline tbody a[href^=\"#run/\"]').hash.slice('#run/'.length))"
+    "decodeURIComponent(document.querySelector('#headline tbody "
+    "a[href^=\"#run/\"]').hash.slice('#run/'.length))"
 )
 RUN_CHARTED = (
     "['run-stages', 'run-line', 'run-pipeline'].every((id) => "
@@ -95,8 +95,8 @@ def test_it_needs_the_folder_beside_it_alone(
     browser.wait_for(CHARTED)
     browser.run("[...document.images].map((image) => (image.loading = 'eager'))")
     browser.wait_for(
-        "[...document.images].every((image) => image.complete && "
-        "image.naturalWidth > 100)"
+        "[...document.images].every((image) => image.complete && image.naturalWidth > "
+        "100)"
     )
     assert browser.run("document.images.length") > 0
     open_run(browser, DRAWN)
@@ -125,16 +125,15 @@ def test_it_fits_the_window(page: Browser, width: int) -> None:
     page.run("new Promise((done) => setTimeout(done, 300))")
     assert page.run(OVERFLOW) == 0
     assert page.run(
-        "[...document.querySelectorAll('#gallery .picture:not(.scroll) img')].every((i) => i.clientWidth "
-        "<= i.parentNode.clientWidth)"
+        "[...document.querySelectorAll('#gallery .picture:not(.scroll) "
+        "img')].every((i) => i.clientWidth <= i.parentNode.clientWidth)"
     )
     # Every control and chart ends within the window; tables scroll in boxes of their
     # own.
     wide = (
         "[...document.querySelectorAll('section, .chart, .card, select, "
-        "button')].filter((element) =>"
-        " !element.closest('.scroll') && element.getBoundingClientRect().right > "
-        f"{width}).length"
+        "button')].filter((element) => !element.closest('.scroll') && "
+        f"element.getBoundingClientRect().right > {width}).length"
     )
     assert page.run(wide) == 0
     assert page.run("parseFloat(getComputedStyle(document.body).fontSize)") >= 14
@@ -165,8 +164,8 @@ def test_filters_change_the_rows_and_the_chart(page: Browser) -> None:
         "Report.runs.filter((run) => run.system === 'ginex').length"
     )
     page.wait_for(
-        "document.getElementById('chart-runs').data.every((trace) => trace.name "
-        "!== 'ginex')"
+        "document.getElementById('chart-runs').data.every((trace) => trace.name !== "
+        "'ginex')"
     )
     assert "ginex" in before
     assert page.run("document.getElementById('run-count').textContent").startswith(
@@ -468,8 +467,8 @@ def test_hostile_names_stay_text(page: Browser) -> None:
     assert page.run("typeof window.hostile") == "undefined"
     assert (
         page.run(
-            "document.querySelectorAll('#run img, #run script, #report script, "
-            "#report [onerror]').length"
+            "document.querySelectorAll('#run img, #run script, #report script, #report "
+            "[onerror]').length"
         )
         == 0
     )
@@ -499,8 +498,8 @@ def test_it_can_be_used_with_the_keyboard(page: Browser) -> None:
     page.press("Enter")
     times = (
         "[...document.querySelectorAll('#run-table tbody tr')].map((row) => "
-        "parseFloat(row.cells[1].textContent))"
-        ".filter((seconds) => !Number.isNaN(seconds))"
+        "parseFloat(row.cells[1].textContent)).filter((seconds) => "
+        "!Number.isNaN(seconds))"
     )
     ascending = page.run(times)
     assert ascending == sorted(ascending)
@@ -526,8 +525,8 @@ def test_every_picture_field_and_table_has_a_name(page: Browser) -> None:
         "field.labels.length === 1)"
     )
     assert page.run(
-        "[...document.querySelectorAll('.scroll')].every((box) => box.tabIndex === "
-        "0 && box.ariaLabel)"
+        "[...document.querySelectorAll('.scroll')].every((box) => box.tabIndex === 0 "
+        "&& box.ariaLabel)"
     )
 
 

@@ -222,9 +222,8 @@ def test_the_list_of_runs_on_a_terminal_of_80_columns(roots: tuple[Path, Path]) 
     lines = re.sub(r"\x1b\[[0-9;]*m", "", found.decode()).splitlines()
     assert [line.rstrip() for line in lines] == [
         f"runs in {roots[1]} (× fastest: within the setting whose number is in "
-        "brackets), dataset golden-20k, epoch "
-        "of the first 4 of 20 mini-batches, mostly epochs 3, device "
-        "emulated:a10g, device_memory 2.0 MiB, timeout 60s",
+        "brackets), dataset golden-20k, epoch of the first 4 of 20 mini-batches, "
+        "mostly epochs 3, device emulated:a10g, device_memory 2.0 MiB, timeout 60s",
         "run          system              memory  epoch s  × fastest  once+first  "
         "verdict",
         "56011e98-r0  pyg+                +8MiB   0.0235   1.00 (1)   0.134       "

@@ -139,13 +139,13 @@ def _own_fit() -> None:
     [
         (
             _sets_files,
-            "SetsFiles.prepare sets self.files, which hides the method "
-            "System.files; rename the attribute",
+            "SetsFiles.prepare sets self.files, which hides the method System.files; "
+            "rename the attribute",
         ),
         (
             _has_files,
-            "HasFiles.files hides System.files, a method; make it a method, or "
-            "rename it",
+            "HasFiles.files hides System.files, a method; make it a method, or rename "
+            "it",
         ),
         (
             _loads_by_instance,

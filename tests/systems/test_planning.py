@@ -159,9 +159,8 @@ def test_an_error_names_the_largest_buffers_and_what_the_caller_holds() -> None:
         Plan((*plan.items, PlanItem("cache", 60 * MIB))).require("mine", budget)
     assert refused.value.message == (
         "mine: cache needs 60.0 MiB, 45.8 MiB is left of the 100.0 MiB host budget "
-        "after rows handed out (20.0 MiB), "
-        "buffer 7 (7.0 MiB), reserve (6.2 MiB), buffer 6 (6.0 MiB), buffer 5 (5.0 "
-        "MiB), 4 smaller (10.0 MiB)"
+        "after rows handed out (20.0 MiB), buffer 7 (7.0 MiB), reserve (6.2 MiB), "
+        "buffer 6 (6.0 MiB), buffer 5 (5.0 MiB), 4 smaller (10.0 MiB)"
     )
 
 

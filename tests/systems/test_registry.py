@@ -133,8 +133,8 @@ def test_a_wrong_class_is_one_sentence(name: str, message: str) -> None:
 @pytest.mark.slow("systems", seconds=6)
 def test_loading_one_system_imports_no_other() -> None:
     code = (
-        "import sys; from systems.registry import load; load('in-memory'); "
-        "print([m for m in sys.modules if m.startswith(('systems.pyg_plus', "
+        "import sys; from systems.registry import load; load('in-memory'); print([m "
+        "for m in sys.modules if m.startswith(('systems.pyg_plus', "
         "'systems.gnndrive'))])"
     )
     printed = subprocess.run(

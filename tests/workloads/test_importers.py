@@ -590,8 +590,8 @@ def test_igb_layout_with_and_without_npy_headers(
         (
             {"labelled": "loader"},
             4,
-            "the first 4 papers are labelled, by the count of IGB's loader, 1 of "
-            "them padding",
+            "the first 4 papers are labelled, by the count of IGB's loader, 1 of them "
+            "padding",
         ),
     ],
 )

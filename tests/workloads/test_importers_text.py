@@ -185,8 +185,8 @@ def test_other_separators_within_a_file_are_refused(tmp_path: Path, text: str) -
     [
         (
             "0 1 5\n1 2 6\n",
-            "left out: '5' and the like in 2 lines; to keep weights, import arrays "
-            "or parquet",
+            "left out: '5' and the like in 2 lines; to keep weights, import arrays or "
+            "parquet",
         ),
         (
             "0,1\n1,2,0.5,x\n",

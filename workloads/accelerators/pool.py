@@ -237,8 +237,8 @@ def no_room(nbytes: int, left: int, total: int) -> BudgetError:
     """Return the error of a table of `nbytes` for which a device tier of `total` bytes
     has `left`."""
     return BudgetError(
-        f"device memory: a table needs {format_bytes(nbytes)}, "
-        f"{format_bytes(left)} is left of {format_bytes(total)}",
+        f"device memory: a table needs {format_bytes(nbytes)}, {format_bytes(left)} is "
+        f"left of {format_bytes(total)}",
         "lower the device cache or raise --device-memory",
     )
 

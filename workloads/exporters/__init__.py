@@ -68,8 +68,8 @@ def export_dataset(
     with _unreplaced(dataset):
         if format_name == "graphbolt" and (count := module.labels_left_out(dataset)):
             notes.append(
-                f"{count} labels left out: the format has those of nodes in the "
-                "three sets alone"
+                f"{count} labels left out: the format has those of nodes in the three "
+                "sets alone"
             )
         nbytes = write_folder(files, target, progress)
     if "edge_weight" in dataset.manifest.files and format_name == "ginex":

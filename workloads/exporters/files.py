@@ -82,8 +82,8 @@ class Values:
             out.write(data)
         if left:
             raise ValueError(
-                f"an array of shape {list(self.shape)} lacks {left} bytes of what "
-                "was announced"
+                f"an array of shape {list(self.shape)} lacks {left} bytes of what was "
+                "announced"
             )
 
 

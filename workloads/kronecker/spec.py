@@ -122,8 +122,7 @@ class GenerateSpec:
         if needed > self.max_memory:
             fault = (
                 f"{self.kind} generation needs {format_bytes(needed)} for {what}, "
-                "--max-memory is "
-                f"{format_bytes(self.max_memory)}"
+                f"--max-memory is {format_bytes(self.max_memory)}"
             )
             fix = (
                 f"raise --max-memory to {format_bytes(needed * 1.01)} or make the "

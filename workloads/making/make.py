@@ -220,8 +220,8 @@ def _load_base(
         if dataset.feature_bytes * 2 > max_memory:
             fault = (
                 f"expanding {dataset.name!r} holds its features twice, 2 x "
-                f"{format_bytes(dataset.feature_bytes)}, and "
-                f"--max-memory is {format_bytes(max_memory)}"
+                f"{format_bytes(dataset.feature_bytes)}, and --max-memory is "
+                f"{format_bytes(max_memory)}"
             )
             raise BudgetError(fault, "raise --max-memory")
         features = dataset.load("features").astype(np.float32, copy=False)

@@ -134,8 +134,7 @@ def check_size(sampled: SampledBatch, largest: int) -> None:
     if sampled.num_nodes > largest:
         raise BudgetError(
             f"mini-batch {sampled.index} of epoch {sampled.epoch} has "
-            f"{sampled.num_nodes} nodes, the plan holds "
-            f"{largest}",
+            f"{sampled.num_nodes} nodes, the plan holds {largest}",
             "report this: the bound of the largest mini-batch is wrong",
         )
 

@@ -104,8 +104,8 @@ class PartitionPlan:
         **order: Any,
     ) -> None:
         fault = (
-            f"the partition covers {len(partition_of)} training nodes, the dataset "
-            f"has {len(train)}"
+            f"the partition covers {len(partition_of)} training nodes, the dataset has "
+            f"{len(train)}"
         )
         require(len(partition_of) == len(train), fault, "make it for this dataset")
         counts = np.bincount(partition_of, minlength=world)

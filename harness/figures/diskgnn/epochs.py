@@ -302,9 +302,9 @@ def _limited(data: pd.DataFrame) -> str:
         else ""
     )
     return (
-        f"Limited to {least} of the features, diskgnn's epoch takes "
-        f"{times[least]:.2g} times its unlimited one and reads "
-        f"{ours.amplification.iloc[-1]:.3g} times its useful bytes{ginex}"
+        f"Limited to {least} of the features, diskgnn's epoch takes {times[least]:.2g} "
+        f"times its unlimited one and reads {ours.amplification.iloc[-1]:.3g} times "
+        f"its useful bytes{ginex}"
     )
 
 

@@ -115,8 +115,8 @@ def fig6(cells: Cells) -> Drawing:
         bars, title="Alone and together", ylabel="time an iteration (s)", numbers=".2g"
     )
     note = (
-        f"gather alone: {len(alone)} mini-batches after the last sampling of an "
-        "epoch, 95 % of them within the bar; nothing is trained"
+        f"gather alone: {len(alone)} mini-batches after the last sampling of an epoch, "
+        "95 % of them within the bar; nothing is trained"
     )
     data = rows.assign(unit="s an iteration")
     return drawn(canvas, data, cells, note, finding=_at_once(times))

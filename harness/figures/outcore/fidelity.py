@@ -37,9 +37,9 @@ MISSING = (
     "(outcore-fidelity)"
 )
 CAPTION = (
-    "Equal dataset, memory, model, fan-out and batch size. Rows, hits, device "
-    "requests and bytes of a mini-batch: ours / the original's. An original marked "
-    "as other code is as reported by others (`outcore results add`), not judged."
+    "Equal dataset, memory, model, fan-out and batch size. Rows, hits, device requests "
+    "and bytes of a mini-batch: ours / the original's. An original marked as other "
+    "code is as reported by others (`outcore results add`), not judged."
 )
 
 

@@ -26,9 +26,9 @@ NO_PROOF = (
     "collect`, then `judge --results`"
 )
 NO_HISTORY = (
-    "no history was looked at yet: `outcore bench --figures outcore-trend` looks "
-    "at runs made from commits, "
-    "`outcore regress trend` at the baselines that `outcore regress record` keeps"
+    "no history was looked at yet: `outcore bench --figures outcore-trend` looks at "
+    "runs made from commits, `outcore regress trend` at the baselines that `outcore "
+    "regress record` keeps"
 )
 
 

@@ -24,8 +24,8 @@ from workloads.errors import HostError, OutcoreError
 
 _RING = (
     "import ctypes,os; p=(ctypes.c_char*120)(); l=ctypes.CDLL(None,use_errno=True); "
-    "f=l.syscall(ctypes.c_long(425),ctypes.c_uint(2),ctypes.byref(p)); "
-    "print('ring' if f>=0 else os.strerror(ctypes.get_errno()))"
+    "f=l.syscall(ctypes.c_long(425),ctypes.c_uint(2),ctypes.byref(p)); print('ring' if "
+    "f>=0 else os.strerror(ctypes.get_errno()))"
 )
 _TRIAL_S = 60.0
 
@@ -71,13 +71,13 @@ class Docker(Isolation):
             caveats.append(f"containers get no io_uring ({trial.io_uring})")
         if trial.lock not in ("ipc_lock", "ulimit"):
             caveats.append(
-                "the engine may not raise the memlock limit: io_uring's buffers "
-                "may stay unregistered"
+                "the engine may not raise the memlock limit: io_uring's buffers may "
+                "stay unregistered"
             )
         if not trial.engine["swap_limit"]:
             caveats.append(
-                "no swap accounting: the kernel may swap the run's memory (boot "
-                "with swapaccount=1)"
+                "no swap accounting: the kernel may swap the run's memory (boot with "
+                "swapaccount=1)"
             )
         lock = trial.lock if self.memlock_bytes is None else self.memlock_bytes
         asked = Wanted(

@@ -158,9 +158,9 @@ def _share(
     least = fixed(piece) + group_bytes(piece // item)
     if least > budget:
         raise BudgetError(
-            f"reverse PageRank: {format_bytes(least)} are needed "
-            f"({format_bytes(held)} for the nodes, the rest to read "
-            f"with), the budget is {format_bytes(budget)}",
+            f"reverse PageRank: {format_bytes(least)} are needed ({format_bytes(held)} "
+            "for the nodes, the rest to read with), the budget is "
+            f"{format_bytes(budget)}",
             "raise memory",
         )
     group = max(wanted, piece // item)

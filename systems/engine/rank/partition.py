@@ -149,9 +149,8 @@ def partition_training_nodes(
     needed = plan_bytes(dataset.num_nodes, partitions, threads)
     if budget_bytes is not None and needed > budget_bytes:
         raise BudgetError(
-            f"partitioning: {format_bytes(needed)} are needed for {partitions} "
-            f"bitsets and {threads} threads, the "
-            f"budget is {format_bytes(budget_bytes)}",
+            f"partitioning: {format_bytes(needed)} are needed for {partitions} bitsets "
+            f"and {threads} threads, the budget is {format_bytes(budget_bytes)}",
             "raise memory or use fewer threads",
         )
     hops = workload.model.layers if hops is None else hops

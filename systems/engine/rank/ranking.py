@@ -182,8 +182,8 @@ def _request_bytes(what: str, held: int, budget_bytes: int | None) -> int:
         if held + pieces * request > budget_bytes:
             raise BudgetError(
                 f"{what}: {format_bytes(held + pieces * request)} are needed "
-                f"({format_bytes(held)} for the nodes, the "
-                f"rest to read with), the budget is {format_bytes(budget_bytes)}",
+                f"({format_bytes(held)} for the nodes, the rest to read with), the "
+                f"budget is {format_bytes(budget_bytes)}",
                 "raise memory",
             )
     return request

@@ -177,8 +177,8 @@ class PackedReader:
                 flat = as_rows(memory, 1).reshape(-1)
                 if flat.nbytes < sizes[part]:
                     raise ValueError(
-                        f"the {part} of mini-batch {batch} take {sizes[part]} "
-                        f"bytes, there are {flat.nbytes}"
+                        f"the {part} of mini-batch {batch} take {sizes[part]} bytes, "
+                        f"there are {flat.nbytes}"
                     )
                 target = flat[: sizes[part]]
                 ticket = self._open().submit(offset, sizes[part], target)

@@ -232,9 +232,8 @@ def plan_packing(
     if options.memory_bytes < least:
         raise BudgetError(
             f"packing needs {format_bytes(least)} (ids of the largest chunk, "
-            f"{_LEAST_BUFFERS} partitions of "
-            f"{format_bytes(_LEAST_PARTITION)}, {options.threads} write buffers), "
-            "it has "
+            f"{_LEAST_BUFFERS} partitions of {format_bytes(_LEAST_PARTITION)}, "
+            f"{options.threads} write buffers), it has "
             f"{format_bytes(options.memory_bytes)}",
             "raise memory or lower the batch size",
         )

@@ -199,10 +199,10 @@ class DglNeighbours(Neighbours):
         most = self.site.bounds.max_nodes
         if sampled.num_nodes > most:
             raise BudgetError(
-                f"{self.site.name}: DGL sampled {sampled.num_nodes} nodes, the "
-                f"plan holds {most}",
-                "use sampler=outcore, whose largest mini-batch is known, or lower "
-                "the batch size",
+                f"{self.site.name}: DGL sampled {sampled.num_nodes} nodes, the plan "
+                f"holds {most}",
+                "use sampler=outcore, whose largest mini-batch is known, or lower the "
+                "batch size",
             )
         return sampled
 

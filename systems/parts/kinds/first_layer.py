@@ -60,9 +60,8 @@ class FirstLayer(Source):
         aggregated_width(workload.model, workload.dataset.dim)
         if find(workload.sampler.name).one_subgraph:
             raise InputError(
-                f"{self.site.name}: the hop of the first layer is left out, and "
-                "all layers of sampler "
-                f"{workload.sampler.name} share one subgraph",
+                f"{self.site.name}: the hop of the first layer is left out, and all "
+                f"layers of sampler {workload.sampler.name} share one subgraph",
                 "use sampler neighbor or layerwise",
             )
 

@@ -70,14 +70,11 @@ COUNTED = pytest.mark.slow(
 #: Cheats that are caught by the rule of others, which run in every `make test`, or that
 #: take long.
 LIKE_OTHERS = frozenset(
-    "computes_after_the_preparation computes_behind_the_gate "
-    "counts_larger_requests device_memory_as_cache "
-    "half_beside_the_dataset half_precision "
+    "computes_after_the_preparation computes_behind_the_gate counts_larger_requests "
+    "device_memory_as_cache half_beside_the_dataset half_precision "
     "honest_while_warming_up mini_batches_without_rows no_labels one_seed_node "
-    "one_table other_seed "
-    "prefetch_between_gates prepares_on_both_sides reads_nothing repeated_seeds "
-    "same_every_epoch stale_rows "
-    "wrong_rows".split()
+    "one_table other_seed prefetch_between_gates prepares_on_both_sides reads_nothing "
+    "repeated_seeds same_every_epoch stale_rows wrong_rows".split()
 )
 LIKE = pytest.mark.slow(
     "harness/run", "harness/worker", "harness/judge", "harness/isolation", seconds=8

@@ -371,16 +371,16 @@ def test_a_user_of_the_engines_group_has_a_proven_cap_without_root(
     folder.chmod(0o755)
     os.chown(theirs, 65534, 65534)
     code = (
-        "import json, os, subprocess, sys\nfrom pathlib import Path\nfrom "
-        "harness.isolation import Limits\n"
-        "from harness.isolation.docker.backend import Docker\nfrom "
-        "harness.isolation.probe import probe\n"
+        "import json, os, subprocess, sys\n"
+        "from pathlib import Path\n"
+        "from harness.isolation import Limits\n"
+        "from harness.isolation.docker.backend import Docker\n"
+        "from harness.isolation.probe import probe\n"
         "with Docker().create('user', Limits(64 << 20)) as cap:\n"
-        " said = subprocess.run(cap.command([sys.executable, '-S', '-c', 'import "
-        "os; print(os.getuid())']),"
-        " capture_output=True, text=True)\n"
-        "print(json.dumps([os.geteuid(), probe(Docker(), "
-        "Path(sys.argv[1])).proven, said.stdout, cap.caveats]))"
+        " said = subprocess.run(cap.command([sys.executable, '-S', '-c', 'import os; "
+        "print(os.getuid())']), capture_output=True, text=True)\n"
+        "print(json.dumps([os.geteuid(), probe(Docker(), Path(sys.argv[1])).proven, "
+        "said.stdout, cap.caveats]))"
     )
     # The tests' interpreter may lie in root's home; the host's, of the same version,
     # reads the same packages.

@@ -80,8 +80,8 @@ def test_an_engine_elsewhere_is_refused(monkeypatch: pytest.MonkeyPatch) -> None
 @needs_root
 def test_a_user_without_the_group_is_reported_to_join_it() -> None:
     code = (
-        "from harness.isolation.docker.backend import Docker\nfound = "
-        "Docker.available()\n"
+        "from harness.isolation.docker.backend import Docker\n"
+        "found = Docker.available()\n"
         "print(found.reason, found.fix)"
     )
     engine = (

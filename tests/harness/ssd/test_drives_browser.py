@@ -86,8 +86,8 @@ def test_texts_are_readable_and_pictures_have_names(
     )
     assert min(sizes) >= 12
     assert browser.run(
-        "[...document.images].every((one) => one.alt.length > 20 && "
-        "one.naturalWidth > 100)"
+        "[...document.images].every((one) => one.alt.length > 20 && one.naturalWidth > "
+        "100)"
     )
 
 

@@ -97,8 +97,8 @@ def test_counters_of_a_loop_are_those_of_its_disk_already() -> None:
         v1 = f"{held} Read 100\n{below} Read 100\nTotal 200\n"
         assert parse_blkio(v1.encode(), b"").read_bytes == 100
         v2 = (
-            f"{held} rbytes=100 rios=1 wbytes=0 wios=0\n{below} rbytes=100 rios=1 "
-            "wbytes=0 wios=0\n"
+            f"{held} rbytes=100 rios=1 wbytes=0 wios=0\n"
+            f"{below} rbytes=100 rios=1 wbytes=0 wios=0\n"
         )
         assert parse_io_stat(v2.encode()).read_bytes == 100
 
