@@ -32,6 +32,8 @@ SMALL = (
     "3",
 )
 
+SNAP = "--format snap --dim 4 --classes 2 --train-fraction 0.5".split()
+
 
 @dataclass(frozen=True)
 class Ran:
@@ -190,19 +192,7 @@ def test_original_ids_are_listed_and_an_older_import_without_them_is_not_reused(
 ) -> None:
     source = tmp_path / "g.txt"
     source.write_text("10 20\n20 30\n30 10\n50 10\n")
-    options = (
-        "import",
-        "g",
-        source,
-        "--format",
-        "snap",
-        "--dim",
-        "4",
-        "--classes",
-        "2",
-        "--train-fraction",
-        "0.5",
-    )
+    options = ("import", "g", source, *SNAP)
     made = outcore(*options, "--json").json["dataset"]
     assert made["files"]["ids"]["shape"] == [4]
     assert any("part ids holds the original ones" in note for note in made["notes"])
@@ -235,19 +225,7 @@ def test_import_states_what_it_generated_and_is_reused(
 ) -> None:
     source = tmp_path / "g.txt"
     source.write_text("# comment\n1 2\n2 3\n3 1\n1 2\n5 1\n")
-    options = (
-        "import",
-        "g",
-        source,
-        "--format",
-        "snap",
-        "--dim",
-        "4",
-        "--classes",
-        "2",
-        "--train-fraction",
-        "0.5",
-    )
+    options = ("import", "g", source, *SNAP)
     made = outcore(*options, "--symmetric", "--json")
     assert made.code == 0
     assert made.json["dataset"]["num_edges"] == 8
